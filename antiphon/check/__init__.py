@@ -1,0 +1,1 @@
+"""Pure functions from a trace to a verdict, each able to explain itself."""

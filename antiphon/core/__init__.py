@@ -1,0 +1,1 @@
+"""The vocabulary that every other room speaks: ids, time, inputs, effects, the wire, errors."""

@@ -1,0 +1,115 @@
+"""Everything a protocol may ask for. The order of the list it returns is the contract."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from antiphon.core.ids import Group, Site
+from antiphon.core.time import Nanoseconds
+
+if TYPE_CHECKING:
+    from antiphon.core.wire import Pdu
+
+
+class Send(msgspec.Struct, frozen=True, gc=False):
+    """Unicast a PDU."""
+
+    to: Site
+    pdu: "Pdu"
+
+
+class Multicast(msgspec.Struct, frozen=True, gc=False):
+    """Multicast a PDU to every other member, or to the sites named."""
+
+    pdu: "Pdu"
+    to: tuple[Site, ...] | None = None
+
+
+class Admitted(msgspec.Struct, frozen=True, gc=False):
+    """The bodies handed in have become messages number, number+1, … of this member."""
+
+    number: int
+    count: int
+    size: int
+    destinations: frozenset[Site] | None = None
+    group: Group | None = None
+
+
+class Rejected(msgspec.Struct, frozen=True, gc=False):
+    """The bodies handed in are not taken now; `reason` is one plain sentence."""
+
+    reason: str
+
+
+class Arrived(msgspec.Struct, frozen=True, gc=False):
+    """The bodies of these messages are held here for the first time."""
+
+    sender: Site
+    number: int
+    count: int = 1
+    group: Group | None = None
+
+
+class Deliver(msgspec.Struct, frozen=True, gc=False):
+    """Hand messages number, number+1, … of a sender to the application, in that order."""
+
+    sender: Site
+    number: int
+    bodies: Sequence[bytes]
+    group: Group | None = None
+
+
+class Stable(msgspec.Struct, frozen=True, gc=False):
+    """These messages are known to be held by every destination present."""
+
+    sender: Site
+    number: int
+    count: int = 1
+    group: Group | None = None
+
+
+class Discard(msgspec.Struct, frozen=True, gc=False):
+    """This member no longer keeps these messages for others."""
+
+    sender: Site
+    number: int
+    count: int = 1
+    group: Group | None = None
+
+
+class SetTimer(msgspec.Struct, frozen=True, gc=False):
+    """Fire `name` after this long; a timer of that name already set is replaced."""
+
+    name: str
+    after_ns: Nanoseconds
+
+
+class CancelTimer(msgspec.Struct, frozen=True, gc=False):
+    """Forget a timer; one that is not set is no mistake."""
+
+    name: str
+
+
+class Absent(msgspec.Struct, frozen=True, gc=False):
+    """From here on this member may miss messages: one presence spell ends."""
+
+
+class Present(msgspec.Struct, frozen=True, gc=False):
+    """From here on this member takes part again: the next presence spell begins."""
+
+
+Effect: TypeAlias = (
+    Send
+    | Multicast
+    | Admitted
+    | Rejected
+    | Arrived
+    | Deliver
+    | Stable
+    | Discard
+    | SetTimer
+    | CancelTimer
+    | Absent
+    | Present
+)

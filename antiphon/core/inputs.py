@@ -1,0 +1,72 @@
+"""Everything that can happen to a protocol."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from antiphon.core.ids import Group, Site
+
+if TYPE_CHECKING:
+    from antiphon.core.wire import Pdu
+
+
+class Start(msgspec.Struct, frozen=True, gc=False):
+    """The member begins: for the first time (incarnation 0) or after a crash that lost its memory.
+
+    `next_number` is the number that its next admitted message gets; a restarted member must not use a
+    number again, so whoever restarts it remembers.
+    """
+
+    incarnation: int = 0
+    next_number: int = 0
+
+
+class Admit(msgspec.Struct, frozen=True, gc=False):
+    """The application hands in one or more bodies, to be ordered one after another."""
+
+    bodies: Sequence[bytes]
+    destinations: frozenset[Site] | None = None
+    group: Group | None = None
+
+
+class Received(msgspec.Struct, frozen=True, gc=False):
+    """A PDU came from the network."""
+
+    sender: Site
+    pdu: "Pdu"
+
+
+class TimerFired(msgspec.Struct, frozen=True, gc=False):
+    """A timer that the protocol set has run out."""
+
+    name: str
+
+
+class RoundTriggered(msgspec.Struct, frozen=True, gc=False):
+    """Someone wants a round of stability detection to begin here."""
+
+
+class Suspected(msgspec.Struct, frozen=True, gc=False):
+    """The failure detector holds that this site is gone."""
+
+    site: Site
+
+
+class Restored(msgspec.Struct, frozen=True, gc=False):
+    """The failure detector takes back a suspicion."""
+
+    site: Site
+
+
+class Departed(msgspec.Struct, frozen=True, gc=False):
+    """This member goes absent: its memory lives on, but nothing reaches or leaves it until it returns."""
+
+
+class Returned(msgspec.Struct, frozen=True, gc=False):
+    """This member is back after an absence."""
+
+
+Input: TypeAlias = (
+    Start | Admit | Received | TimerFired | RoundTriggered | Suspected | Restored | Departed | Returned
+)

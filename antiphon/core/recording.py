@@ -1,0 +1,40 @@
+"""Where a driver writes down what its sites do; `antiphon.trace` makes Parquet of it."""
+
+from collections.abc import Iterable
+from typing import Final, Literal
+from typing import Protocol as Interface
+
+from antiphon.core.ids import Group, Site
+from antiphon.core.time import Nanoseconds
+
+Kind = Literal["present", "absent", "send", "receive", "deliver", "stable", "discard"]
+KINDS: Final[tuple[Kind, ...]] = ("present", "absent", "send", "receive", "deliver", "stable", "discard")
+
+Property = Literal["integrity", "duplicate", "atomicity", "fifo", "causal", "total", "stability"]
+PROPERTIES: Final[tuple[Property, ...]] = (
+    "integrity",
+    "duplicate",
+    "atomicity",
+    "fifo",
+    "causal",
+    "total",
+    "stability",
+)
+"""What a protocol can promise and the audit judges, in the order in which they are reported."""
+
+
+class Recorder(Interface):
+    """Takes one row per thing that a site did; the recorder counts each site's steps itself."""
+
+    def record(
+        self,
+        site: Site,
+        kind: Kind,
+        time_ns: Nanoseconds,
+        sender: Site | None = None,
+        number: int | None = None,
+        count: int = 1,
+        group: Group | None = None,
+        destinations: Iterable[Site] | None = None,
+        size: int | None = None,
+    ) -> None: ...

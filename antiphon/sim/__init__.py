@@ -1,0 +1,1 @@
+"""The deterministic world: event heap, network models, fault layers. Equal seeds, equal traces."""

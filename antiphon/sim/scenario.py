@@ -1,0 +1,63 @@
+"""A scenario: one kind of run that the simulator can do, described so that the command line, the sweeps and
+the studies all use it alike.
+
+A configuration is a frozen dataclass with a default for every field; a field's annotation carries its help
+(`members: Annotated[int, "members of the group"] = 50`). Its `__post_init__` raises `UsageError` for values
+that make no sense. What `run` returns are plain numbers, booleans, strings or None, ready for JSON.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Group, Site
+from antiphon.core.recording import Property, Recorder
+
+Metric = int | float | bool | str | None
+Metrics = dict[str, Metric]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One name of `antiphon simulate`."""
+
+    name: str
+    summary: str
+    example: str
+    configuration: type[Any]
+    run: Callable[[Any, int, Recorder | None], Metrics]
+    """Simulate one run: configuration, seed, and where to write the trace, if anywhere."""
+    promises: tuple[Property, ...]
+    cost_s: Callable[[Any], float]
+    """Roughly how long a run takes, so that sweeps can group short runs and start long ones first."""
+    groups: Callable[[Any], Mapping[Group, tuple[Site, ...]] | None] = lambda _: None
+    """Who is in which group, for the trace; None when every site is in every group."""
+
+    def configure(self, parameters: Mapping[str, Any]) -> Any:
+        """A configuration from named values; unknown names are the caller's mistake."""
+        known = {field.name for field in dataclasses.fields(self.configuration)}
+        for name in parameters:
+            if name not in known:
+                raise UsageError(
+                    f"The scenario '{self.name}' has no parameter '{name}'.",
+                    hint=f"It knows: {', '.join(sorted(known))}.",
+                )
+        return self.configuration(**parameters)
+
+    def replay_command(self, configuration: Any, seed: int) -> str:
+        """The command that repeats a run; values that are the defaults are left out."""
+        words = ["antiphon simulate", self.name]
+        for field in dataclasses.fields(configuration):
+            value = getattr(configuration, field.name)
+            if value != field.default:
+                words.append(f"--{field.name.replace('_', '-')} {value}")
+        return " ".join([*words, f"--seed {seed}"])
+
+    def knobs(self) -> dict[str, str]:
+        """Each parameter's name and help sentence."""
+        hints = get_type_hints(self.configuration, include_extras=True)
+        return {
+            field.name: " ".join(getattr(hints[field.name], "__metadata__", ()))
+            for field in dataclasses.fields(self.configuration)
+        }

@@ -1,0 +1,308 @@
+"""The deterministic world: one heap of events, one network, and the sites' protocol objects around them.
+
+The world is the simulator's half of the seam that the live runtime fills with sockets and clocks: it feeds
+inputs to protocol objects and carries out their effects. Events of one moment happen in the order in which
+they were scheduled, heap before network, so that a run is a function of its seed.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from antiphon.core import effects as fx
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Group, Site
+from antiphon.core.inputs import (
+    Admit,
+    Departed,
+    Input,
+    Received,
+    Restored,
+    Returned,
+    Start,
+    Suspected,
+    TimerFired,
+)
+from antiphon.core.protocol import Protocol
+from antiphon.core.recording import Recorder
+from antiphon.core.time import NEVER_NS, Nanoseconds
+from antiphon.core.wire import Pdu
+from antiphon.sim.network import Arrival, Layer, Network
+
+Build = Callable[[Site], Protocol]
+SizeOf = Callable[[Pdu], int]
+
+
+class Host:
+    """A site of the world: its protocol object and whether it is up and present."""
+
+    __slots__ = ("admitted", "delivered", "handle", "incarnation", "index", "present", "site", "timers", "up")
+
+    def __init__(self, index: int, site: Site, protocol: Protocol) -> None:
+        self.index = index
+        self.site = site
+        self.handle = protocol.handle
+        self.up = True
+        self.present = True
+        self.incarnation = 0
+        self.admitted = 0
+        self.delivered = 0
+        self.timers: dict[str, int] = {}
+
+
+class World:
+    """Drives protocol objects through simulated time."""
+
+    def __init__(
+        self,
+        *,
+        sites: Sequence[Site],
+        build: Build,
+        network: Network,
+        size_of: SizeOf,
+        layers: Sequence[Layer] = (),
+        recorder: Recorder | None = None,
+    ) -> None:
+        if len(set(sites)) != len(sites):
+            raise UsageError("Two sites of a world have the same name.")
+        self.now: Nanoseconds = 0
+        self.network = network
+        self.rejections = 0
+        self.on_deliver: Callable[[Nanoseconds, Host, fx.Deliver], None] | None = None
+        self.on_admitted: Callable[[Nanoseconds, Host, fx.Admitted], None] | None = None
+        self.on_stable: Callable[[Nanoseconds, Host, fx.Stable], None] | None = None
+        self._build = build
+        self._size_of = size_of
+        self._layers = tuple(layers)
+        self._recorder = recorder
+        self._heap: list[tuple[Nanoseconds, int, Callable[[], None]]] = []
+        self._scheduled = 0
+        self._stopped = False
+        self.hosts = [Host(index, site, build(site)) for index, site in enumerate(sites)]
+        self._index = {site: index for index, site in enumerate(sites)}
+        # Each handler takes the one effect that it is filed under.
+        self._apply: dict[type, Callable[[Host, Any], None]] = {
+            fx.Send: self._send,
+            fx.Multicast: self._multicast,
+            fx.Admitted: self._admitted,
+            fx.Rejected: self._rejected,
+            fx.Arrived: self._arrived,
+            fx.Deliver: self._deliver,
+            fx.Stable: self._stable,
+            fx.Discard: self._discard,
+            fx.SetTimer: self._set_timer,
+            fx.CancelTimer: self._cancel_timer,
+            fx.Absent: self._note,
+            fx.Present: self._note,
+        }
+
+    # What a scenario does to the world
+
+    def at(self, time_ns: Nanoseconds, action: Callable[[], None]) -> None:
+        """Do something at a moment from now on."""
+        if time_ns < self.now:
+            raise UsageError("The world cannot schedule an action in the past.")
+        self._scheduled += 1
+        heappush(self._heap, (time_ns, self._scheduled, action))
+
+    def host(self, site: Site) -> Host:
+        return self.hosts[self._index[site]]
+
+    def start(self) -> None:
+        """Start every site, in order."""
+        for host in self.hosts:
+            self.give(host, Start())
+
+    def give(self, host: Host, event: Input) -> None:
+        """Feed an input to a site now and carry out what its protocol answers."""
+        if host.up:
+            for effect in host.handle(self.now, event):
+                self._apply[type(effect)](host, effect)
+
+    def admit(
+        self,
+        site: Site,
+        bodies: Sequence[bytes],
+        destinations: frozenset[Site] | None = None,
+        group: Group | None = None,
+    ) -> None:
+        """The application of a site hands bodies in; an absent or crashed site has no application."""
+        host = self.host(site)
+        if host.present:
+            self.give(host, Admit(bodies, destinations, group))
+
+    def crash(self, site: Site) -> None:
+        """The site loses its memory and its timers; the world notes its absence, since it can't itself."""
+        host = self.host(site)
+        if host.up:
+            host.up = host.present = False
+            host.timers.clear()
+            self._note(host, fx.Absent())
+
+    def restart(self, site: Site) -> None:
+        """A new incarnation begins with empty memory; it says itself when it is present again."""
+        host = self.host(site)
+        if not host.up:
+            host.handle = self._build(site).handle
+            host.up = host.present = True
+            host.incarnation += 1
+            self.give(host, Start(host.incarnation, host.admitted))
+
+    def depart(self, site: Site) -> None:
+        """The site goes absent: it keeps its memory, but hears and says nothing and its timers stand."""
+        host = self.host(site)
+        if host.up and host.present:
+            self.give(host, Departed())
+            host.present = False
+            host.timers.clear()
+
+    def come_back(self, site: Site) -> None:
+        host = self.host(site)
+        if host.up and not host.present:
+            host.present = True
+            self.give(host, Returned())
+
+    def suspect(self, site: Site, *, at: Iterable[Site] | None = None) -> None:
+        """The failure detector of each site (or of some) reports this one as gone."""
+        self._notify(Suspected(site), site, at)
+
+    def restore(self, site: Site, *, at: Iterable[Site] | None = None) -> None:
+        """The failure detector of each site (or of some) takes its suspicion back."""
+        self._notify(Restored(site), site, at)
+
+    def stop(self) -> None:
+        """End the run once the event at hand is done."""
+        self._stopped = True
+
+    def run(self, until_ns: Nanoseconds = NEVER_NS - 1) -> None:
+        """Let time pass until nothing is left to happen, until a moment, or until someone says stop."""
+        self._stopped = False
+        while not self._stopped:
+            heap_ns = self._heap[0][0] if self._heap else NEVER_NS
+            if heap_ns <= self.network.next_ns():
+                if heap_ns > until_ns:
+                    break
+                self._next_action()
+                continue
+            arrivals = self.network.advance(min(heap_ns - 1, until_ns))
+            if arrivals:
+                self._take(arrivals)
+            elif heap_ns > until_ns:
+                break
+        if not self._stopped and until_ns < NEVER_NS - 1:
+            self.now = max(self.now, until_ns)
+
+    # Time
+
+    def _next_action(self) -> None:
+        self.now, _, action = heappop(self._heap)
+        action()
+
+    def _take(self, arrivals: Sequence[Arrival]) -> None:
+        """Hand over arrivals in order; whatever they schedule in between happens in between."""
+        heap = self._heap
+        for arrival in arrivals:
+            while heap and heap[0][0] < arrival.time_ns and not self._stopped:
+                self._next_action()
+            if self._stopped:
+                return
+            self.now = arrival.time_ns
+            if self._layers:
+                self._through_layers(arrival)
+            else:
+                self._receive(arrival)
+
+    def _through_layers(self, arrival: Arrival) -> None:
+        outcomes: Sequence[Arrival] = (arrival,)
+        for layer in self._layers:
+            outcomes = [outcome for before in outcomes for outcome in layer.apply(before)]
+        for outcome in outcomes:
+            if outcome.time_ns <= self.now:
+                self._receive(outcome)
+            else:
+                self.at(outcome.time_ns, lambda late=outcome: self._receive(late))  # type: ignore[misc]
+
+    def _receive(self, arrival: Arrival) -> None:
+        host = self.hosts[arrival.target]
+        if host.up and host.present:
+            for effect in host.handle(self.now, Received(self.hosts[arrival.source].site, arrival.pdu)):
+                self._apply[type(effect)](host, effect)
+
+    def _fire(self, host: Host, name: str, token: int) -> None:
+        if host.timers.get(name) == token:
+            del host.timers[name]
+            self.give(host, TimerFired(name))
+
+    def _notify(self, event: Input, about: Site, at: Iterable[Site] | None) -> None:
+        for host in self.hosts if at is None else map(self.host, at):
+            if host.present and host.site != about:
+                self.give(host, event)
+
+    # Effects
+
+    def _send(self, host: Host, effect: fx.Send) -> None:
+        pdu = effect.pdu
+        self.network.send(self.now, host.index, (self._index[effect.to],), pdu, self._size_of(pdu))
+
+    def _multicast(self, host: Host, effect: fx.Multicast) -> None:
+        targets = None if effect.to is None else [self._index[site] for site in effect.to]
+        self.network.send(self.now, host.index, targets, effect.pdu, self._size_of(effect.pdu))
+
+    def _set_timer(self, host: Host, effect: fx.SetTimer) -> None:
+        name = effect.name
+        self._scheduled += 1
+        token = host.timers[name] = self._scheduled
+        fire = (self.now + effect.after_ns, token, lambda: self._fire(host, name, token))
+        heappush(self._heap, fire)
+
+    def _cancel_timer(self, host: Host, effect: fx.CancelTimer) -> None:
+        host.timers.pop(effect.name, None)
+
+    def _rejected(self, _host: Host, _effect: fx.Rejected) -> None:
+        self.rejections += 1
+
+    def _admitted(self, host: Host, effect: fx.Admitted) -> None:
+        host.admitted += effect.count
+        if self.on_admitted is not None:
+            self.on_admitted(self.now, host, effect)
+        if self._recorder is not None:
+            destinations = None if effect.destinations is None else sorted(effect.destinations)
+            self._recorder.record(
+                host.site, "send", self.now, host.site, effect.number, effect.count,
+                effect.group, destinations, effect.size,
+            )  # fmt: skip
+
+    def _deliver(self, host: Host, effect: fx.Deliver) -> None:
+        host.delivered += len(effect.bodies)
+        if self.on_deliver is not None:
+            self.on_deliver(self.now, host, effect)
+        if self._recorder is not None:
+            size = sum(map(len, effect.bodies))
+            self._recorder.record(
+                host.site, "deliver", self.now, effect.sender, effect.number, len(effect.bodies),
+                effect.group, None, size,
+            )  # fmt: skip
+
+    def _arrived(self, host: Host, effect: fx.Arrived) -> None:
+        if self._recorder is not None:
+            self._recorder.record(
+                host.site, "receive", self.now, effect.sender, effect.number, effect.count, effect.group
+            )
+
+    def _stable(self, host: Host, effect: fx.Stable) -> None:
+        if self.on_stable is not None:
+            self.on_stable(self.now, host, effect)
+        if self._recorder is not None:
+            self._recorder.record(
+                host.site, "stable", self.now, effect.sender, effect.number, effect.count, effect.group
+            )
+
+    def _discard(self, host: Host, effect: fx.Discard) -> None:
+        if self._recorder is not None:
+            self._recorder.record(
+                host.site, "discard", self.now, effect.sender, effect.number, effect.count, effect.group
+            )
+
+    def _note(self, host: Host, effect: fx.Absent | fx.Present) -> None:
+        if self._recorder is not None:
+            self._recorder.record(host.site, "absent" if type(effect) is fx.Absent else "present", self.now)
