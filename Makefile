@@ -1,0 +1,48 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+OUT ?= out
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint swarm reproduce bench-sim bench-audit pins clean
+
+help: ## list every target
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(INSTALLED): pyproject.toml constraints.txt scripts/install
+	@scripts/install $(PYTHON) $(VENV)
+	@touch $@
+
+install: $(INSTALLED) ## make the virtual environment with pinned packages and a Java runtime
+
+demo: $(INSTALLED) ## the main job in about a minute: simulate, audit on Spark, sweep, report (in out/demo)
+	@$(BIN)/antiphon demo --out $(OUT)/demo
+
+lint: $(INSTALLED) ## ruff and mypy --strict
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+test: $(INSTALLED) lint ## the whole test suite
+	@scripts/debian-packages chromium || true
+	@$(BIN)/pytest -n 2 --dist loadgroup
+
+swarm: $(INSTALLED) ## a long campaign of seeded simulations under faults (SEEDS=20000)
+	@ANTIPHON_SWARM_SEEDS=$(or $(SEEDS),20000) $(BIN)/pytest -n 2 tests/sim/test_swarm.py
+
+reproduce: $(INSTALLED) ## every study, the claims' verdicts and the report (in out/reproduce)
+	@$(BIN)/antiphon reproduce --out $(OUT)/reproduce
+
+bench-sim: $(INSTALLED) ## hops per second of our simulator beside SimPy's
+	@$(BIN)/python bench/sim.py
+
+bench-audit: $(INSTALLED) ## deliveries audited per second beside DuckDB
+	@$(BIN)/python bench/audit.py
+
+pins: $(INSTALLED) ## write the versions now installed to constraints.txt
+	@{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable; } > constraints.new
+	@mv constraints.new constraints.txt
+
+clean: ## remove what make and the tests made
+	@rm -rf $(VENV) $(OUT) .pytest_cache .mypy_cache .ruff_cache .hypothesis

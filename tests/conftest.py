@@ -1,0 +1,17 @@
+"""What all tests share: hypothesis draws the same examples every time, and Spark tests share a worker."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "antiphon", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+settings.load_profile("antiphon")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep everything that starts Spark, or Chromium, in one process each: one session serves all."""
+    for item in items:
+        for name in ("spark", "browser"):
+            if item.get_closest_marker(name):
+                item.add_marker(pytest.mark.xdist_group(name))
