@@ -1,0 +1,124 @@
+"""Atomicity: what is delivered anywhere is delivered by every destination that could.
+
+A site without absent rows was present all through the run (also one that logged nothing at all) and must
+have every message addressed to it that anybody delivered. A site with absences may lack messages, but not
+out of the middle: its log is cut at each absent row into spells, and within a spell it must have whatever
+lies between the spell's first and last delivery. Between means: in the order that the run's deliveries fix,
+where total order holds; else in the sender's own numbering.
+"""
+
+from collections.abc import Iterator
+
+from antiphon.check import explain
+from antiphon.check.deliveries import witness
+from antiphon.check.graphs import reachable, reverse, strong_components
+from antiphon.check.history import Delivery, History
+from antiphon.check.total import DeliveryGraph, delivery_graph
+from antiphon.check.verdict import Violation
+from antiphon.core.ids import MessageId, Site
+
+Spell = list[Delivery]
+Turned = dict[MessageId, list[MessageId]]
+
+
+def check_atomicity(history: History) -> list[Violation]:
+    """One violation per missing (message, site)."""
+    found: dict[tuple[Site, MessageId], Violation] = {}
+    for violation in _missing_at_present_sites(history):
+        found[_key(violation)] = violation
+    graph = delivery_graph(history)
+    turned: Turned = reverse(graph)
+    ordered = all(len(component) == 1 for component in strong_components(graph))
+    for site in sorted(history.absentees):
+        for spell in _spells(history, site):
+            missing = (
+                _missing_in_order(history, site, spell, graph, turned)
+                if ordered
+                else _missing_in_numbers(history, site, spell)
+            )
+            for violation in missing:
+                found.setdefault(_key(violation), violation)
+    return [found[key] for key in sorted(found)]
+
+
+def _key(violation: Violation) -> tuple[Site, MessageId]:
+    assert violation.site is not None
+    return violation.site, MessageId(violation.sender, violation.number)
+
+
+def _missing_at_present_sites(history: History) -> Iterator[Violation]:
+    have = {site: {delivery.message for delivery in log} for site, log in history.deliveries.items()}
+    for message, (elsewhere, step) in history.delivered.items():
+        for site in history.destinations(message) - history.absentees:
+            if message not in have.get(site, ()):
+                story = explain.missing(site, message, elsewhere, step)
+                rows = (witness(elsewhere, step, message),)
+                yield Violation("atomicity", history.run, site, *message, story, rows)
+
+
+def _spells(history: History, site: Site) -> list[Spell]:
+    """The deliveries of each spell of presence; spells without any have no first and last to judge by."""
+    spells: list[Spell] = [[]]
+    for place, (step, kind, message) in enumerate(history.logs[site]):
+        if kind == "absent":
+            spells.append([])
+        elif kind == "deliver" and message is not None:
+            spells[-1].append(Delivery(place, step, message))
+    return [spell for spell in spells if spell]
+
+
+def _lacks(history: History, site: Site, spell: Spell) -> set[MessageId]:
+    """What was addressed to the site and delivered somewhere, but not by this site in this spell."""
+    delivered_here = {delivery.message for delivery in spell}
+    return {
+        message
+        for message in history.delivered
+        if message not in delivered_here and site in history.destinations(message)
+    }
+
+
+def _missing_in_order(
+    history: History, site: Site, spell: Spell, graph: DeliveryGraph, turned: Turned
+) -> Iterator[Violation]:
+    """What lies on a path of consecutive deliveries from the spell's first message to its last."""
+    first, last = spell[0], spell[-1]
+    after: set[MessageId] = reachable(graph, first.message)
+    before: set[MessageId] = reachable(turned, last.message)
+    for message in sorted(_lacks(history, site, spell) & after & before):
+        elsewhere, step = history.delivered[message]
+        story = explain.missing_in_order(
+            site, message, first.message, first.step, last.message, last.step, elsewhere, step
+        )
+        yield _spell_violation(history, site, message, first, last, story)
+
+
+def _missing_in_numbers(history: History, site: Site, spell: Spell) -> Iterator[Violation]:
+    """What its sender numbered between two messages that the spell holds."""
+    least: dict[Site, Delivery] = {}
+    greatest: dict[Site, Delivery] = {}
+    for delivery in spell:
+        sender, number = delivery.message
+        if sender not in least or number < least[sender].message.number:
+            least[sender] = delivery
+        if sender not in greatest or number > greatest[sender].message.number:
+            greatest[sender] = delivery
+    for message in sorted(_lacks(history, site, spell)):
+        lower, upper = least.get(message.sender), greatest.get(message.sender)
+        if lower and upper and lower.message.number < message.number < upper.message.number:
+            elsewhere, step = history.delivered[message]
+            story = explain.missing_in_numbers(
+                site, message, lower.message, lower.step, upper.message, upper.step, elsewhere, step
+            )
+            yield _spell_violation(history, site, message, lower, upper, story)
+
+
+def _spell_violation(
+    history: History, site: Site, message: MessageId, one: Delivery, other: Delivery, story: str
+) -> Violation:
+    elsewhere, step = history.delivered[message]
+    rows = (
+        witness(site, one.step, one.message),
+        witness(site, other.step, other.message),
+        witness(elsewhere, step, message),
+    )
+    return Violation("atomicity", history.run, site, *message, story, rows)

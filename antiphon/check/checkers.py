@@ -1,0 +1,52 @@
+"""Every property judged over a run: the simple, obviously right twin of the Spark audit.
+
+docs/audit.md defines the properties. Here each is one function of a run's history, written to be read, with
+sets and dictionaries; a run has to fit into memory. Violations come property by property in the order in
+which they are reported, and within one in order of sites and steps or of messages.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from antiphon.check.atomicity import check_atomicity
+from antiphon.check.causal import check_causal
+from antiphon.check.deliveries import check_duplicate, check_fifo, check_integrity
+from antiphon.check.history import History
+from antiphon.check.stability import check_stability
+from antiphon.check.total import check_total
+from antiphon.check.verdict import Violation
+from antiphon.core.recording import PROPERTIES, Property
+from antiphon.trace.files import Trace
+from antiphon.trace.sanity import require_sane
+from antiphon.trace.schema import Event, Run
+
+CHECKERS: Final[Mapping[Property, Callable[[History], list[Violation]]]] = {
+    "integrity": check_integrity,
+    "duplicate": check_duplicate,
+    "atomicity": check_atomicity,
+    "fifo": check_fifo,
+    "causal": check_causal,
+    "total": check_total,
+    "stability": check_stability,
+}
+
+
+def check_trace(
+    events: Iterable[Event], run: Run, properties: Iterable[Property] = PROPERTIES
+) -> list[Violation]:
+    """All violations in one run, of every property unless some are chosen.
+
+    Events of other runs are not looked at. InputError if the rows cannot be judged.
+    """
+    own = [event for event in events if event.run == run.run]
+    require_sane(own)
+    history = History(own, run)
+    return [violation for name in properties for violation in CHECKERS[name](history)]
+
+
+def check_all(trace: Trace) -> dict[str, list[Violation]]:
+    """The violations of each run of a trace, by the run's name."""
+    by_run: dict[str, list[Event]] = {run.run: [] for run in trace.runs}
+    for event in trace.events:
+        by_run[event.run].append(event)
+    return {run.run: check_trace(by_run[run.run], run) for run in trace.runs}

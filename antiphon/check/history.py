@@ -1,0 +1,121 @@
+"""A run's events, indexed for the checkers.
+
+Batch rows are expanded first: a row that covers three messages becomes three actions of one step, in order.
+An action's place is its index in its site's expanded log, so that 'before' at a site is simply '<'.
+
+A message's send is the first row that logs it: of the sender's own rows the one of least step, or, when only
+other sites logged it, the row of least (site, step). Further send rows of the same message are repetitions:
+they neither move it in the causal order nor change whom it is addressed to.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from antiphon.core.ids import MessageId, Site
+from antiphon.core.recording import Kind
+from antiphon.trace.schema import Event, Run
+
+
+class Action(NamedTuple):
+    """One thing that a site did with one message, or (without a message) an absence or a return."""
+
+    step: int
+    kind: Kind
+    message: MessageId | None
+
+
+class Sending(NamedTuple):
+    """Where a message came from and to whom it is addressed."""
+
+    site: Site
+    place: int
+    step: int
+    destinations: frozenset[Site]
+
+
+class Delivery(NamedTuple):
+    """One delivery at a site, by its place in that site's log."""
+
+    place: int
+    step: int
+    message: MessageId
+
+
+class History:
+    """One run: every site's log, who sent what to whom, and who delivered and received it where."""
+
+    def __init__(self, events: Iterable[Event], run: Run) -> None:
+        self.run = run.run
+        rows: dict[Site, list[Event]] = {}
+        for event in events:
+            rows.setdefault(event.site, []).append(event)
+        self.logs: dict[Site, list[Action]] = {}
+        self.deliveries: dict[Site, list[Delivery]] = {}
+        self.sendings: dict[MessageId, Sending] = {}
+        self.absentees: set[Site] = set()
+        logged = frozenset(rows)
+        members = {group: frozenset(sites) for group, sites in (run.groups or {}).items()}
+        for site in sorted(rows):
+            self._index(site, sorted(rows[site], key=lambda row: row.step), members, logged)
+        self.delivered: dict[MessageId, tuple[Site, int]] = {}
+        for site, deliveries in self.deliveries.items():
+            for delivery in deliveries:
+                self.delivered.setdefault(delivery.message, (site, delivery.step))
+
+    def _index(
+        self,
+        site: Site,
+        rows: Iterable[Event],
+        members: Mapping[str, frozenset[Site]],
+        logged: frozenset[Site],
+    ) -> None:
+        """Expand one site's rows into its log."""
+        log: list[Action] = []
+        for row in rows:
+            if row.kind == "absent":
+                self.absentees.add(site)
+            for message in row_messages(row):
+                if row.kind == "send":
+                    destinations = _destinations(row, members, logged)
+                    self._note_sending(message, Sending(site, len(log), row.step, destinations))
+                log.append(Action(row.step, row.kind, message))
+            if row.kind in ("present", "absent"):
+                log.append(Action(row.step, row.kind, None))
+        self.logs[site] = log
+        self.deliveries[site] = [
+            Delivery(place, action.step, action.message)
+            for place, action in enumerate(log)
+            if action.kind == "deliver" and action.message is not None
+        ]
+
+    def _note_sending(self, message: MessageId, sending: Sending) -> None:
+        """Sites come in order of name and rows in order of step; only the sender's own row may overrule."""
+        known = self.sendings.get(message)
+        if known is None or (sending.site == message.sender != known.site):
+            self.sendings[message] = sending
+
+    def destinations(self, message: MessageId) -> frozenset[Site]:
+        """To whom a message is addressed; to nobody if nobody sent it."""
+        sending = self.sendings.get(message)
+        return frozenset() if sending is None else sending.destinations
+
+    def is_send(self, site: Site, place: int, message: MessageId) -> bool:
+        """Whether the send action at this place is the one that counts for the message."""
+        sending = self.sendings[message]
+        return sending.site == site and sending.place == place
+
+
+def row_messages(row: Event) -> list[MessageId]:
+    """The messages that a row is about; on a send row a null sender means the site itself."""
+    if row.kind in ("present", "absent") or row.number is None:
+        return []
+    sender = row.site if row.sender is None else row.sender
+    return [MessageId(sender, row.number + offset) for offset in range(row.count or 1)]
+
+
+def _destinations(
+    row: Event, members: Mapping[str, frozenset[Site]], logged: frozenset[Site]
+) -> frozenset[Site]:
+    if row.destinations is not None:
+        return frozenset(row.destinations)
+    return logged if row.group is None else members.get(row.group, logged)

@@ -1,0 +1,53 @@
+"""Total order: the graph of consecutive deliveries, over all sites of a run, has no cycle.
+
+If it has none, any linear order that extends it is one order in which every site delivered what it delivered.
+If it has one, no such order exists. A message that directly follows itself makes no arc: that is a duplicate,
+and no statement about order.
+"""
+
+from itertools import pairwise
+
+from antiphon.check import explain
+from antiphon.check.graphs import shortest_cycle, strong_components
+from antiphon.check.history import History
+from antiphon.check.verdict import Violation, Witness
+from antiphon.core.ids import MessageId
+
+DeliveryGraph = dict[MessageId, dict[MessageId, explain.Arc]]
+"""For each message those that directly follow it somewhere, with the first place where they do."""
+
+
+def delivery_graph(history: History) -> DeliveryGraph:
+    """Arcs between consecutive deliveries at a site; sites in order of name."""
+    graph: DeliveryGraph = {}
+    for site, deliveries in history.deliveries.items():
+        for delivery in deliveries:
+            graph.setdefault(delivery.message, {})
+        for first, second in pairwise(deliveries):
+            if first.message != second.message:
+                arc = explain.Arc(site, first.message, first.step, second.message, second.step)
+                graph[first.message].setdefault(second.message, arc)
+    return graph
+
+
+def check_total(history: History) -> list[Violation]:
+    """One violation per strongly connected component of more than one message."""
+    graph = delivery_graph(history)
+    entangled = sorted(sorted(component) for component in strong_components(graph) if len(component) > 1)
+    return [_violation(history, graph, component) for component in entangled]
+
+
+def _violation(history: History, graph: DeliveryGraph, component: list[MessageId]) -> Violation:
+    """`component` is sorted, so that its first message names it and the witness is always the same."""
+    cycle = shortest_cycle(graph, component)
+    arcs = [graph[first][second] for first, second in pairwise([*cycle, cycle[0]])]
+    rows = [
+        row
+        for arc in arcs
+        for row in (
+            Witness(arc.site, arc.first_step, *arc.first),
+            Witness(arc.site, arc.second_step, *arc.second),
+        )
+    ]
+    story = explain.total(arcs, len(component))
+    return Violation("total", history.run, None, *component[0], story, tuple(dict.fromkeys(rows)))

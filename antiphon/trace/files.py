@@ -1,0 +1,291 @@
+"""Traces on disk: a folder that holds `events/` and `runs/`, each with Parquet files.
+
+Writers name a file only once it is whole, so whoever reads a folder sees whole files or none. Readers take
+anyone's files: any order of rows, any split into files, other integer widths, large or dictionary-encoded
+strings, further columns. What they cannot take they say in one sentence that names the file and the column.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from antiphon.core.errors import InputError, OutputError
+from antiphon.core.ids import Group, Site
+from antiphon.core.recording import PROPERTIES, Property
+from antiphon.trace.recorder import MemoryRecorder, events_table, runs_table
+from antiphon.trace.sanity import require_sane
+from antiphon.trace.schema import EVENTS, RUNS, Event, Run
+
+REQUIRED_EVENT_COLUMNS: Final = ("run", "site", "step", "kind", "sender", "number")
+REQUIRED_RUN_COLUMNS: Final = ("run",)
+FILLED_COLUMNS: Final = frozenset({"run", "site", "step", "kind"})
+"""Columns in which no row may be null."""
+
+_LAYOUT_HINT: Final = (
+    "A trace is a folder that holds events/ and runs/ with Parquet files; see docs/trace.md."
+)
+_TORN_HINT: Final = "The file is torn or is no Parquet file: copy or write it again."
+
+Rows: TypeAlias = "pa.Table | MemoryRecorder | Sequence[Event]"
+
+
+class TraceFiles(msgspec.Struct, frozen=True):
+    """The Parquet files of a trace, whose schemas have been found good."""
+
+    folder: Path
+    events: tuple[Path, ...]
+    runs: tuple[Path, ...]
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """A whole trace in memory. `unpromised` names the runs whose promises nobody recorded."""
+
+    events: list[Event]
+    runs: list[Run]
+    unpromised: frozenset[str] = frozenset()
+
+
+# Writing
+
+
+def write_trace(
+    folder: Path | str, tables: Iterable[Rows], runs: Iterable[Run], *, append: bool = False
+) -> TraceFiles:
+    """Write one events file per table, recorder or list of events, and one file with the runs.
+
+    A folder that already holds a trace is refused unless `append` is given, which adds files to it. One
+    writer at a time.
+    """
+    place = Path(folder)
+    try:
+        return _write(place, tables, runs, append=append)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        hint = "Choose a folder that you may write to and that has room."
+        raise OutputError(f"The trace cannot be written to {place}: {reason}.", hint) from error
+
+
+def _write(place: Path, tables: Iterable[Rows], runs: Iterable[Run], *, append: bool) -> TraceFiles:
+    events_folder, runs_folder = place / "events", place / "runs"
+    before = [_parquet_files(events_folder), _parquet_files(runs_folder)]
+    if any(before) and not append:
+        hint = "Choose another folder, or remove the old trace first."
+        raise OutputError(f"The folder {place} already holds a trace.", hint)
+    events_folder.mkdir(parents=True, exist_ok=True)
+    runs_folder.mkdir(exist_ok=True)
+    pending: list[tuple[Path, Path]] = []
+    try:
+        for rows, name in zip(tables, _free_names(events_folder), strict=False):
+            _write_hidden(_as_table(rows), name, pending)
+        _write_hidden(runs_table(runs), next(_free_names(runs_folder)), pending)
+        for hidden, final in pending:
+            hidden.rename(final)
+    finally:
+        for hidden, _ in pending:
+            hidden.unlink(missing_ok=True)
+    written = [final for _, final in pending]
+    return TraceFiles(place, tuple(before[0] + written[:-1]), tuple(before[1] + written[-1:]))
+
+
+def _as_table(rows: Rows) -> pa.Table:
+    if isinstance(rows, MemoryRecorder):
+        return rows.table()
+    return rows if isinstance(rows, pa.Table) else events_table(rows)
+
+
+def _free_names(folder: Path) -> Iterator[Path]:
+    """Names in order, without those that files have already."""
+    names = (folder / f"part-{index:05d}.parquet" for index in count())
+    return (name for name in names if not name.exists())
+
+
+def _write_hidden(table: pa.Table, final: Path, pending: list[tuple[Path, Path]]) -> None:
+    """Write under a name that readers skip, and note the name it is to get."""
+    hidden = final.with_name(f".{final.name}.{os.getpid()}.part")
+    pending.append((hidden, final))
+    strings = [field.name for field in table.schema if field.type == pa.string()]
+    pq.write_table(table, hidden, compression="zstd", use_dictionary=strings)
+
+
+# Reading
+
+
+def open_trace(path: Path | str) -> TraceFiles:
+    """Find a trace's files and check their schemas from the footers alone, without reading a row."""
+    place = Path(path)
+    if not place.exists():
+        raise InputError(f"There is no trace at {place}: the folder does not exist.", _LAYOUT_HINT)
+    if not (place / "events").is_dir():
+        raise InputError(f"{place} is not a trace: it has no folder events/.", _LAYOUT_HINT)
+    events, runs = _parquet_files(place / "events"), _parquet_files(place / "runs")
+    if not events:
+        raise InputError(f"The trace {place} has no Parquet file in events/.", _LAYOUT_HINT)
+    for file in events:
+        _require_columns(file, EVENTS, REQUIRED_EVENT_COLUMNS)
+    for file in runs:
+        _require_columns(file, RUNS, REQUIRED_RUN_COLUMNS)
+    return TraceFiles(place, tuple(events), tuple(runs))
+
+
+def read_trace(path: Path | str) -> Trace:
+    """Read a whole trace into memory, and refuse one whose rows cannot be judged.
+
+    A run without a row in `runs` gets one without promises and groups; it is named in `unpromised`.
+    """
+    files = open_trace(path)
+    events = [event for file in files.events for event in _read_events(file)]
+    require_sane(events)
+    recorded: dict[str, Run] = {}
+    unpromised = {event.run for event in events}
+    for file in files.runs:
+        for run, promised in _read_runs(file):
+            if run.run in recorded:
+                raise InputError(f"The run {run.run} has two rows in runs/, the second in {file}.")
+            recorded[run.run] = run
+            if promised:
+                unpromised.discard(run.run)
+            else:
+                unpromised.add(run.run)
+    nameless = sorted(unpromised - recorded.keys())
+    return Trace(events, [*recorded.values(), *map(Run, nameless)], frozenset(unpromised))
+
+
+def events_of(table: pa.Table) -> list[Event]:
+    """The rows of a table of the schema `EVENTS`."""
+    columns = [table.column(name).to_pylist() for name in EVENTS.names]
+    where = EVENTS.names.index("destinations")
+    columns[where] = [None if sites is None else tuple(sites) for sites in columns[where]]
+    return [Event(*row) for row in zip(*columns, strict=True)]
+
+
+def _parquet_files(folder: Path) -> list[Path]:
+    """Parquet files below a folder, in order of name; hidden ones are somebody's unfinished work."""
+    found = (path for path in folder.rglob("*.parquet") if path.is_file())
+    return sorted(path for path in found if not path.name.startswith((".", "_")))
+
+
+def _require_columns(file: Path, schema: pa.Schema, required: Sequence[str]) -> None:
+    found = _footer(file)
+    for field in schema:
+        index = found.get_all_field_indices(field.name)
+        if len(index) > 1:
+            raise InputError(f"The column {field.name} occurs twice in {file}.", _LAYOUT_HINT)
+        if not index and field.name in required:
+            hint = f"Every trace needs {', '.join(required)}; see docs/trace.md."
+            raise InputError(f"The column {field.name} is missing from {file}.", hint)
+        if index and not _fits(found.field(index[0]).type, field.type):
+            got, wanted = found.field(index[0]).type, field.type
+            hint = f"Cast it to {wanted} when writing the file; see docs/trace.md."
+            raise InputError(f"The column {field.name} of {file} is of type {got}, not {wanted}.", hint)
+
+
+def _footer(file: Path) -> pa.Schema:
+    try:
+        return pq.read_schema(file)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} cannot be read as Parquet.", _TORN_HINT) from error
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column's type carries the same values; a column that is all null has no type of its own."""
+    if pa.types.is_null(found):
+        return True
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_integer(found))
+    if pa.types.is_string(wanted):
+        return _is_text(found)
+    if pa.types.is_map(wanted):
+        return bool(pa.types.is_map(found) and _is_text(found.key_type) and _is_text_list(found.item_type))
+    return _is_text_list(found)
+
+
+def _is_text(found: pa.DataType) -> bool:
+    kinds: tuple[Callable[[pa.DataType], bool], ...]
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(is_kind(found) for is_kind in kinds)
+
+
+def _is_text_list(found: pa.DataType) -> bool:
+    kinds: tuple[Callable[[pa.DataType], bool], ...]
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(is_kind(found) for is_kind in kinds) and _fits(found.value_type, pa.string())
+
+
+def _read(file: Path, schema: pa.Schema) -> pa.Table:
+    """A file's rows in exactly this schema."""
+    parts = [conform(file, part, schema) for part in read_parts(file, schema)]
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def read_parts(file: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+    """A file's rows a row group at a time, so that a large one need not fit into memory."""
+    present = [name for name in schema.names if name in _footer(file).names]
+    try:
+        parquet = pq.ParquetFile(file)
+        for index in range(parquet.num_row_groups):
+            yield parquet.read_row_group(index, columns=present)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{file} cannot be read as Parquet.", _TORN_HINT) from error
+
+
+def conform(file: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows in exactly this schema: absent columns become null, everything else is cast."""
+    return pa.Table.from_arrays([_column(file, table, field) for field in schema], schema=schema)
+
+
+def _column(file: Path, table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    if field.name not in table.column_names:
+        return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+    column = table.column(field.name)
+    if field.name in FILLED_COLUMNS and column.null_count:
+        hint = "Each row needs its run, site, step and kind; see docs/trace.md."
+        raise InputError(f"The column {field.name} of {file} has rows without a value.", hint)
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        hint = f"Its values must fit {field.type}; see docs/trace.md."
+        raise InputError(f"The column {field.name} of {file} cannot be read: {error}.", hint) from error
+
+
+def _read_events(file: Path) -> list[Event]:
+    return events_of(_read(file, EVENTS))
+
+
+def _read_runs(file: Path) -> list[tuple[Run, bool]]:
+    """The runs of a file, each with whether its promises were recorded."""
+    table = _read(file, RUNS)
+    runs: list[tuple[Run, bool]] = []
+    for row in table.to_pylist():
+        promises = _promises(file, row["run"], row["promises"] or ())
+        groups = None if row["groups"] is None else _groups(file, row["run"], row["groups"])
+        run = Run(row["run"], row["protocol"], promises, groups, row["parameters"], row["seed"])
+        runs.append((run, row["promises"] is not None))
+    return runs
+
+
+def _promises(file: Path, run: str, names: Iterable[object]) -> tuple[Property, ...]:
+    found = set(names)
+    unknown = sorted(map(str, found - set(PROPERTIES)))
+    if unknown:
+        hint = f"The properties are {', '.join(PROPERTIES)}."
+        raise InputError(f"The run {run} in {file} promises {unknown[0]!r}, which is no property.", hint)
+    return tuple(name for name in PROPERTIES if name in found)
+
+
+def _groups(
+    file: Path, run: str, pairs: Iterable[tuple[Group, Sequence[Site] | None]]
+) -> dict[Group, tuple[Site, ...]]:
+    groups: dict[Group, tuple[Site, ...]] = {}
+    for group, sites in pairs:
+        if group in groups or sites is None or None in sites:
+            raise InputError(f"The groups of run {run} in {file} are not a map from names to sites.")
+        groups[group] = tuple(sites)
+    return groups

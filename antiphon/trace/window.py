@@ -1,0 +1,47 @@
+"""The few rows of a trace that a diagram needs, found without holding the whole trace in memory."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from antiphon.core.ids import MessageId, Site
+from antiphon.trace.files import conform, events_of, open_trace, read_parts
+from antiphon.trace.schema import EVENTS, Event
+
+CONTEXT_STEPS: Final = 8
+"""How many rows before and after each place are read; a diagram shows fewer."""
+
+
+def read_window(
+    paths: Sequence[Path], run: str, places: Iterable[tuple[Site, int]], messages: Iterable[MessageId]
+) -> list[Event]:
+    """A run's rows around some places (site and step), and all its rows about some messages."""
+    wanted_places, wanted_messages = set(places), set(messages)
+    events: list[Event] = []
+    for path in paths:
+        for file in open_trace(path).events:
+            for part in read_parts(file, EVENTS):
+                rows = part.filter(pc.equal(part.column("run"), run))
+                if rows.num_rows:
+                    table = conform(file, rows, EVENTS)
+                    events += events_of(table.filter(_mask(table, wanted_places, wanted_messages)))
+    return sorted(events, key=lambda event: (event.site, event.step))
+
+
+def _mask(table: pa.Table, places: set[tuple[Site, int]], messages: set[MessageId]) -> pa.ChunkedArray:
+    site, step = table.column("site"), table.column("step")
+    sender, number = table.column("sender"), table.column("number")
+    end = pc.add(number, pc.fill_null(table.column("count"), 1))
+    mask = pa.chunked_array([pa.repeat(False, table.num_rows)])
+    for where, at in places:
+        low, high = at - CONTEXT_STEPS, at + CONTEXT_STEPS
+        near = pc.and_(pc.greater_equal(step, low), pc.less_equal(step, high))
+        mask = pc.or_(mask, pc.and_(pc.equal(site, where), near))
+    for message in messages:
+        covers = pc.and_(pc.less_equal(number, message.number), pc.greater(end, message.number))
+        about = pc.and_(pc.equal(sender, message.sender), covers)
+        mask = pc.or_(mask, pc.fill_null(about, False))
+    return mask
