@@ -1,0 +1,1 @@
+"""Tables and figures to HTML, and space-time diagrams of violations."""

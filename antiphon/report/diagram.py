@@ -1,0 +1,410 @@
+"""The layout of a space-time diagram around one violation: which rows are shown, and where.
+
+A column per member, time downward. Vertical places are levels, not clock readings: a row stands below the
+row before it at its site, and a reception or delivery stands below the send of its message. Where a broken
+trace makes both impossible at once, the site's own order wins and the message's arrow points upward.
+
+Rows that the violation's witness names are always shown. Around them stand `context` rows before and after,
+the sends of every message involved, and those messages' deliveries at the members shown; everything else is
+elided with a count. `to_svg` and `to_text` draw the result.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, Literal
+
+from antiphon.check.verdict import Violation
+from antiphon.core.ids import MessageId, Site
+from antiphon.core.recording import Kind, Property
+from antiphon.report.escape import clean
+from antiphon.trace.schema import Event
+
+ROWS_WANTED: Final = 48
+"""A window with more rows than this gets less context; the witness is shown at any size."""
+
+FLIGHT_LEVELS: Final = 2
+"""How far below its send a message arrives elsewhere: flatter arrows would run through the labels."""
+
+PROPERTY_TITLES: Final[dict[Property, str]] = {
+    "integrity": "Integrity",
+    "duplicate": "Delivery at most once",
+    "atomicity": "Atomicity",
+    "fifo": "First-in-first-out order",
+    "causal": "Causal order",
+    "total": "Total order",
+    "stability": "Stability",
+}
+
+ItemKind = Kind | Literal["gap", "missing"]
+Emphasis = Literal["witness", "involved", "context"]
+Log = list[Event]
+Hues = dict[Site, dict[int, int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One thing drawn in a column: a row of the trace, a gap of `hidden` rows, or a delivery that is missing.
+
+    `hue` counts the involved messages from 0, so that a message has one colour in the whole diagram. Items
+    are told apart by identity: a broken trace may hold the same row twice.
+    """
+
+    column: int
+    level: int
+    kind: ItemKind
+    emphasis: Emphasis = "context"
+    event: Event | None = None
+    message: MessageId | None = None
+    hidden: int = 0
+    hue: int | None = None
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A message on its way: indices into the diagram's items, from its send to its reception or delivery."""
+
+    source: int
+    target: int
+    hue: int | None
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a member's column, from one level to another."""
+
+    column: int
+    top: int
+    bottom: int
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """Everything that the two renderers draw. Items are ordered by level, then by column."""
+
+    title: str
+    explanation: str
+    sites: tuple[Site, ...]
+    levels: int
+    items: tuple[Item, ...]
+    arrows: tuple[Arrow, ...]
+    absences: tuple[Stretch, ...]
+    highlights: tuple[Stretch, ...]
+
+
+def layout(events: Iterable[Event], violation: Violation, context: int = 3) -> Diagram:
+    """Choose and place the rows that show `violation`; rows of other runs are ignored."""
+    logs = _logs(events, violation.run)
+    hues = _hues(logs, violation)
+    sites = _sites(logs, violation, hues)
+    window = _window(logs, sites, violation, hues, context)
+    columns: list[list[Item]] = []
+    for column, site in enumerate(sites):
+        log = logs.get(site, [])
+        witnessed = {witness.step for witness in violation.witness if witness.site == site}
+        columns.append(
+            [
+                _row(column, log[first], witnessed, hues) if hidden == 0 else _gap(column, hidden)
+                for first, hidden in _runs(sorted(window[site]), len(log))
+            ]
+        )
+    _add_missing(columns, sites, logs, violation)
+    placed = _place(columns)
+    items = sorted((item for column_items in placed for item in column_items), key=_reading_order)
+    return Diagram(
+        title=f"{PROPERTY_TITLES[violation.property]} violated in run {clean(violation.run)}",
+        explanation=violation.explanation,
+        sites=tuple(sites),
+        levels=1 + max((item.level for item in items), default=0),
+        items=tuple(items),
+        arrows=tuple(_arrows(items)),
+        absences=tuple(_absences(placed, [logs.get(site, []) for site in sites])),
+        highlights=tuple(_highlights(placed)),
+    )
+
+
+def message_range(event: Event) -> tuple[Site, int, int] | None:
+    """The sender, first and last number of the messages that a row covers.
+
+    On a send row a null sender means the site itself.
+    """
+    sender = event.site if event.sender is None and event.kind == "send" else event.sender
+    if sender is None or event.number is None:
+        return None
+    return sender, event.number, event.number + max(event.count or 1, 1) - 1
+
+
+def _reading_order(item: Item) -> tuple[int, int]:
+    return item.level, item.column
+
+
+def _logs(events: Iterable[Event], run: str) -> dict[Site, Log]:
+    logs: dict[Site, Log] = {}
+    for event in events:
+        if event.run == run:
+            logs.setdefault(event.site, []).append(event)
+    for log in logs.values():
+        log.sort(key=lambda event: event.step)
+    return logs
+
+
+def _covers(event: Event, message: MessageId) -> bool:
+    covered = message_range(event)
+    return covered is not None and covered[0] == message.sender and covered[1] <= message.number <= covered[2]
+
+
+def _hues(logs: dict[Site, Log], violation: Violation) -> Hues:
+    """The violation's message and those of its witness, numbered in the order in which they are named."""
+    named = dict.fromkeys([MessageId(violation.sender, violation.number)])
+    for witness in violation.witness:
+        if witness.sender is not None and witness.number is not None:
+            named[MessageId(witness.sender, witness.number)] = None
+            continue
+        for event in logs.get(witness.site, []):
+            covered = message_range(event)
+            if event.step == witness.step and covered is not None:
+                named[MessageId(covered[0], covered[1])] = None
+    hues: Hues = {}
+    for hue, message in enumerate(named):
+        hues.setdefault(message.sender, {})[message.number] = hue
+    return hues
+
+
+def _sites(logs: dict[Site, Log], violation: Violation, hues: Hues) -> list[Site]:
+    """The members that get a column: those of the witness, the accused one, and the messages' senders."""
+    sites = {witness.site for witness in violation.witness}
+    if violation.site is not None:
+        sites.add(violation.site)
+    for site, log in logs.items():
+        if any(event.kind == "send" and _hue(event, hues) is not None for event in log):
+            sites.add(site)
+    return sorted(sites, key=_counting_order)
+
+
+def _counting_order(site: Site) -> list[tuple[int, str]]:
+    """Names sort as one counts: s2 before s10. Digits compare by their length first, so no number is made."""
+    pieces = re.split(r"(\d+)", site)
+    return [
+        (len(piece.lstrip("0")), piece.lstrip("0")) if place % 2 else (0, piece)
+        for place, piece in enumerate(pieces)
+    ]
+
+
+def _window(
+    logs: dict[Site, Log], sites: list[Site], violation: Violation, hues: Hues, context: int
+) -> dict[Site, set[int]]:
+    """Positions in each member's log: the most context that keeps the diagram readable."""
+    witnessed = {(witness.site, witness.step) for witness in violation.witness}
+    shown_kinds = {"send", "deliver"}
+    if violation.property == "stability":
+        shown_kinds |= {"receive", "stable", "discard"}
+    anchors: dict[Site, set[int]] = {}
+    related: dict[Site, set[int]] = {}
+    for site in sites:
+        log = logs.get(site, [])
+        anchors[site] = {place for place, event in enumerate(log) if (site, event.step) in witnessed}
+        related[site] = {
+            place
+            for place, event in enumerate(log)
+            if event.kind in shown_kinds and _hue(event, hues) is not None
+        }
+        if violation.property == "atomicity" and site == violation.site:
+            related[site] |= _neighbours(log, MessageId(violation.sender, violation.number))
+    for reach in range(max(context, 0), -1, -1):
+        window = {site: _around(anchors[site], len(logs.get(site, [])), reach) for site in sites}
+        window = {site: places | related[site] for site, places in window.items()}
+        if sum(map(len, window.values())) <= ROWS_WANTED:
+            return window
+    return anchors if sum(map(len, related.values())) > ROWS_WANTED else window
+
+
+def _around(places: set[int], length: int, reach: int) -> set[int]:
+    return {near for place in places for near in range(max(place - reach, 0), min(place + reach + 1, length))}
+
+
+def _neighbours(log: Log, message: MessageId) -> set[int]:
+    """Where a member delivered the nearest lower and higher messages of the same sender: the hole's edges."""
+    below: tuple[int, int] | None = None
+    above: tuple[int, int] | None = None
+    for place, event in enumerate(log):
+        covered = message_range(event)
+        if event.kind != "deliver" or covered is None or covered[0] != message.sender:
+            continue
+        if covered[2] < message.number and (below is None or covered[2] > below[0]):
+            below = (covered[2], place)
+        if covered[1] > message.number and (above is None or covered[1] < above[0]):
+            above = (covered[1], place)
+    return {edge[1] for edge in (below, above) if edge is not None}
+
+
+def _hue(event: Event, hues: Hues) -> int | None:
+    """The first involved message that a row covers."""
+    covered = message_range(event)
+    if covered is None or covered[0] not in hues:
+        return None
+    of_sender = hues[covered[0]]
+    if covered[1] == covered[2]:
+        return of_sender.get(covered[1])
+    return min((hue for number, hue in of_sender.items() if covered[1] <= number <= covered[2]), default=None)
+
+
+def _row(column: int, event: Event, witnessed: set[int], hues: Hues) -> Item:
+    hue = _hue(event, hues)
+    emphasis: Emphasis = "context" if hue is None else "involved"
+    if event.step in witnessed:
+        emphasis = "witness"
+    return Item(column, 0, event.kind, emphasis, event, hue=hue)
+
+
+def _gap(column: int, hidden: int) -> Item:
+    return Item(column, 0, "gap", hidden=hidden)
+
+
+def _runs(shown: list[int], length: int) -> list[tuple[int, int]]:
+    """The shown places, each as (place, 0), with (first, hidden) for what is left out between them.
+
+    A single hidden row is shown after all: its count would take as much room.
+    """
+    runs: list[tuple[int, int]] = []
+    following = 0
+    for place in [*shown, length]:
+        hidden = place - following
+        if hidden > 0:
+            runs.append((following, 0 if hidden == 1 else hidden))
+        if place < length:
+            runs.append((place, 0))
+        following = place + 1
+    return runs
+
+
+def _add_missing(
+    columns: list[list[Item]], sites: list[Site], logs: dict[Site, Log], violation: Violation
+) -> None:
+    """Atomicity's witness is a delivery that is not there: say so at the foot of the accused column."""
+    if violation.property != "atomicity" or violation.site is None:
+        return
+    message = MessageId(violation.sender, violation.number)
+    log = logs.get(violation.site, [])
+    if not any(event.kind == "deliver" and _covers(event, message) for event in log):
+        column = sites.index(violation.site)
+        columns[column].append(Item(column, 0, "missing", "witness", message=message, hue=0))
+
+
+def _overlap(source: Item, target: Item) -> bool:
+    """Whether the target row can hold a message that the source row sent."""
+    if source.event is None or target.event is None:
+        return False
+    sent, arrived = message_range(source.event), message_range(target.event)
+    if sent is None or arrived is None or sent[0] != arrived[0]:
+        return False
+    return sent[1] <= arrived[2] and arrived[1] <= sent[2]
+
+
+def _place(columns: list[list[Item]]) -> list[list[Item]]:
+    """Give every item its level, as high as its member's order and its messages' sends allow."""
+    sends = [[item for item in items if item.kind == "send"] for items in columns]
+    start = 1 if any(items and items[0].kind == "gap" for items in columns) else 0
+    level_of: dict[Item, int] = {}
+    following = [0] * len(columns)
+    bottom = [start - 1] * len(columns)
+    while open_columns := [c for c, items in enumerate(columns) if following[c] < len(items)]:
+        blocked = {c: _unplaced_sends(columns[c][following[c]], sends, level_of) for c in open_columns}
+        ready = [c for c in open_columns if not blocked[c]] or [min(open_columns, key=lambda c: bottom[c])]
+        for column in ready:
+            item = columns[column][following[column]]
+            if following[column] > 0 or item.kind != "gap":
+                flights = [level + FLIGHT_LEVELS for level in _send_levels(item, sends, level_of)]
+                bottom[column] = max([bottom[column] + 1, *flights])
+                level_of[item] = bottom[column]
+            else:
+                level_of[item] = 0
+            following[column] += 1
+    foot = max(bottom, default=0)
+    return [_settled(items, level_of, foot) for items in columns]
+
+
+def _unplaced_sends(item: Item, sends: list[list[Item]], level_of: dict[Item, int]) -> bool:
+    if item.kind not in ("receive", "deliver"):
+        return False
+    return any(
+        send not in level_of
+        for column, column_sends in enumerate(sends)
+        if column != item.column
+        for send in column_sends
+        if _overlap(send, item)
+    )
+
+
+def _send_levels(item: Item, sends: list[list[Item]], level_of: dict[Item, int]) -> list[int]:
+    if item.kind not in ("receive", "deliver"):
+        return []
+    return [
+        level_of[send]
+        for column, column_sends in enumerate(sends)
+        if column != item.column
+        for send in column_sends
+        if send in level_of and _overlap(send, item)
+    ]
+
+
+def _settled(items: list[Item], level_of: dict[Item, int], foot: int) -> list[Item]:
+    """The items at their levels; what closes a column, a gap or a missing delivery, goes to the foot."""
+    settled = [replace(item, level=level_of[item]) for item in items]
+    closing = foot
+    for place in range(len(settled) - 1, 0, -1):
+        if settled[place].kind not in ("gap", "missing"):
+            break
+        settled[place] = replace(settled[place], level=closing)
+        closing -= 1
+    return settled
+
+
+def _arrows(items: Sequence[Item]) -> list[Arrow]:
+    arrows: list[Arrow] = []
+    sends = [index for index, item in enumerate(items) if item.kind == "send"]
+    received: dict[int, list[Item]] = {}
+    for index, item in enumerate(items):
+        if item.kind == "receive":
+            received.setdefault(item.column, []).append(item)
+        elif item.kind != "deliver" or any(_overlap(early, item) for early in received.get(item.column, [])):
+            continue
+        for source in sends:
+            send = items[source]
+            if send.column != item.column and _overlap(send, item):
+                hue = item.hue if send.hue is not None else None
+                arrows.append(Arrow(source, index, hue))
+    return arrows
+
+
+def _absences(placed: list[list[Item]], logs: list[Log]) -> list[Stretch]:
+    """Where a member is absent, hidden rows included: from one shown item to the next."""
+    stretches: list[Stretch] = []
+    for items, log in zip(placed, logs, strict=True):
+        changes = [event for event in log if event.kind in ("present", "absent")]
+        absent = bool(changes) and changes[0].kind == "present" and changes[0] is not log[0]
+        following = 0
+        top = 0
+        for item in items:
+            if absent and item.level > top:
+                stretches.append(Stretch(item.column, top, item.level))
+            rows = item.hidden if item.kind == "gap" else int(item.event is not None)
+            for event in log[following : following + rows]:
+                if event.kind in ("present", "absent"):
+                    absent = event.kind == "absent"
+            following += rows
+            top = item.level
+        foot = max((item.level for column in placed for item in column), default=0)
+        if items and absent and foot > top:
+            stretches.append(Stretch(items[0].column, top, foot))
+    return stretches
+
+
+def _highlights(placed: list[list[Item]]) -> list[Stretch]:
+    """From each witness row to the next one at the same member: the steps of the argument."""
+    stretches: list[Stretch] = []
+    for items in placed:
+        witnesses = [item for item in items if item.emphasis == "witness"]
+        for upper, lower in pairwise(witnesses):
+            stretches.append(Stretch(upper.column, upper.level, lower.level))
+    return stretches

@@ -1,0 +1,61 @@
+"""Text from a trace or a user, made safe to show.
+
+Names come from anybody's logs. Control characters, lone surrogates and characters that reorder a line are
+shown as their code point, because XML forbids some of them and all of them can falsify what a reader sees.
+"""
+
+import re
+from html import escape as escape_markup
+from unicodedata import category
+
+
+def clean(text: str) -> str:
+    """The text on one line, with everything that cannot be printed spelled out.
+
+    >>> clean("a\\nb")
+    'a\\\\u000ab'
+    """
+    if text.isprintable():
+        return text
+    return "".join(character if _harmless(character) else _spelled(character) for character in text)
+
+
+def clean_lines(text: str) -> list[str]:
+    """The text's lines, each of them clean."""
+    return [clean(line) for line in text.replace("\r\n", "\n").replace("\t", " ").split("\n")]
+
+
+def argument_lines(explanation: str) -> list[str]:
+    """An explanation with a line for each step of its argument: let this be so; because; but.
+
+    >>> argument_lines("Let a be. Because of b, c. But d: a contradiction.")
+    ['Let a be.', 'Because of b, c.', 'But d: a contradiction.']
+    """
+    return clean_lines(re.sub(r"(?<=\.) (?=(?:Because|But) )", "\n", explanation))
+
+
+def escape(text: str) -> str:
+    """The text as the content of an element or of a quoted attribute, in HTML and in SVG."""
+    return escape_markup(clean(text), quote=True)
+
+
+def shorten(text: str, width: int) -> str:
+    """The text within `width` characters: what is too long loses its middle, so that both ends tell it apart.
+
+    >>> shorten("frankfurt-17", 8)
+    'fran…-17'
+    """
+    if len(text) <= width:
+        return text
+    if width <= 1:
+        return text[: max(width, 0)]
+    tail = (width - 1) // 2
+    return text[: width - 1 - tail] + "…" + (text[-tail:] if tail else "")
+
+
+def _harmless(character: str) -> bool:
+    return character.isprintable() or category(character) == "Zs"
+
+
+def _spelled(character: str) -> str:
+    return f"\\u{ord(character):04x}"

@@ -1,0 +1,103 @@
+"""Figures: drawn alike every time, in the page's colours, whatever the data hold."""
+
+import math
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+
+from antiphon.core.errors import UsageError
+from antiphon.report.figures import INK, _spread, draw
+from antiphon.report.model import FigureData, Series
+from tests.report.samples import sample_site
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def figure(*series: Series, log: bool = False, title: str = "T") -> FigureData:
+    return FigureData("id", title, "caption", "x", "y", series, log, log)
+
+
+def words(svg: str) -> str:
+    return " ".join("".join(text.itertext()) for text in ElementTree.fromstring(svg).iter(f"{SVG}text"))
+
+
+def test_equal_data_give_equal_bytes_and_prefixes_keep_ids_apart() -> None:
+    data = sample_site().figures[0]
+    assert draw(data, "one") == draw(data, "one")
+    ids = [set(re.findall(r'id="([^"]+)"', draw(data, prefix))) for prefix in ("one", "two")]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+
+
+def test_references_lead_to_ids_of_the_same_figure() -> None:
+    svg = draw(sample_site().figures[0], "one")
+    ids = set(re.findall(r'\bid="([^"]+)"', svg))
+    references = set(re.findall(r'(?:href="|url\()#([^")]+)', svg))
+    assert references
+    assert references <= ids
+
+
+def test_colours_are_the_pages() -> None:
+    svg = draw(sample_site().figures[0])
+    assert INK not in svg
+    assert not re.search(r"#0102f\d", svg)
+    assert "currentColor" in svg
+    assert {f"var(--series{index})" for index in range(4)} <= set(re.findall(r"var\(--series\d\)", svg))
+    assert not re.search(r"(?:fill|stroke): #(?!none)", svg)
+
+
+def test_axes_and_curves_are_named() -> None:
+    said = words(draw(sample_site().figures[0]))
+    for name in ("CoordP", "FullDist", "Train", "Gossip", "members", "time per round (s)"):
+        assert name in said
+
+
+def test_whiskers_are_drawn_where_there_are_intervals() -> None:
+    bare = draw(figure(Series("a", (1, 2), (3, 4))))
+    whiskers = draw(figure(Series("a", (1, 2), (3, 4), (2, 3), (4, 5))))
+    assert "LineCollection" not in bare
+    assert "LineCollection" in whiskers
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        (),
+        (Series("empty", (), ()),),
+        (Series("gaps", (1, 2, math.nan), (math.nan, math.inf, 1)), Series("b", (1,), (1,))),
+        (Series("negative", (-1, 0), (-5, 0)), Series("b", (-1,), (-math.inf,))),
+        (Series("one point", (3,), (1e300,), (0,), (math.inf,)),),
+        tuple(Series(f"curve {index}", (1, 2), (index, index)) for index in range(30)),
+    ],
+    ids=lambda series: str(len(series)),
+)
+@pytest.mark.parametrize("log", [False, True])
+def test_odd_data_are_drawn_all_the_same(series: Sequence[Series], log: bool) -> None:
+    assert ElementTree.fromstring(draw(figure(*series, log=log))).tag == f"{SVG}svg"
+
+
+@pytest.mark.parametrize("name", ["$x_{", "<b>&", "a\x00b", "$$", "\\frac", 'id="x" #010203', "-->"])
+def test_hostile_names_are_words_and_nothing_else(name: str) -> None:
+    data = FigureData("i", name, name, name, name, (Series(name, (1,), (1,)), Series("b", (1,), (2,))))
+    svg = draw(data)
+    assert words(svg).count(name.replace("\x00", "\\u0000")) == 3
+    assert ElementTree.fromstring(svg).findtext(f"{SVG}title") == name.replace("\x00", "\\u0000")
+
+
+@pytest.mark.parametrize(
+    "series",
+    [Series("a", (1, 2), (1,)), Series("a", (1,), (1,), (1,)), Series("a", (1,), (1,), (1,), (1, 2))],
+)
+def test_uneven_series_are_refused(series: Series) -> None:
+    with pytest.raises(UsageError, match="uneven"):
+        draw(figure(series))
+
+
+def test_names_are_spread_apart_within_the_axes() -> None:
+    spread = _spread([0.5, 0.5, 0.5, 0.99, 1.0], 0.1)
+    assert all(upper - lower >= 0.0999 for lower, upper in pairwise(spread))
+    assert 0 <= spread[0] <= spread[-1] <= 1
+    assert _spread([0.2, 0.8]) == [0.2, 0.8]
