@@ -5,20 +5,27 @@ arrives. Sites are known to networks by their index in the world's list.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 from typing import Protocol as Interface
+
+import msgspec
 
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 
 
-class Arrival(NamedTuple):
+class Arrival(msgspec.Struct, frozen=True, gc=False):
     """A PDU reaches a site's protocol at a moment."""
 
     time_ns: Nanoseconds
     target: int
     source: int
     pdu: Pdu
+    after_loss: bool = False
+    """The site could tell that it lost something between its arrival before this one and this one."""
+
+    def delayed(self, late_ns: Nanoseconds) -> "Arrival":
+        """The same arrival, so much later."""
+        return msgspec.structs.replace(self, time_ns=self.time_ns + late_ns)
 
 
 class Network(Interface):
@@ -34,7 +41,8 @@ class Network(Interface):
         """Move on, at most to `limit_ns` (inclusive), and hand over the next arrivals in order of time.
 
         May return several at once only if nothing that the world does on one of them can change a later
-        one. An empty answer means that nothing arrives up to the limit.
+        one, or as a list that `send` shortens when it does. An empty answer means that nothing arrives up to
+        the limit.
         """
 
     def network_messages(self) -> int:

@@ -31,6 +31,8 @@ class Scenario:
     promises: tuple[Property, ...]
     cost_s: Callable[[Any], float]
     """Roughly how long a run takes, so that sweeps can group short runs and start long ones first."""
+    audited: bool = False
+    """Whether a run is judged by the checkers, for the metric `violations`."""
     groups: Callable[[Any], Mapping[Group, tuple[Site, ...]] | None] = lambda _: None
     """Who is in which group, for the trace; None when every site is in every group."""
 
@@ -47,12 +49,10 @@ class Scenario:
 
     def replay_command(self, configuration: Any, seed: int) -> str:
         """The command that repeats a run; values that are the defaults are left out."""
-        words = ["antiphon simulate", self.name]
-        for field in dataclasses.fields(configuration):
-            value = getattr(configuration, field.name)
-            if value != field.default:
-                words.append(f"--{field.name.replace('_', '-')} {value}")
-        return " ".join([*words, f"--seed {seed}"])
+        fields = dataclasses.fields(configuration)
+        values = {field.name: getattr(configuration, field.name) for field in fields}
+        changed = {field.name: values[field.name] for field in fields if values[field.name] != field.default}
+        return replay_command(self.name, changed, seed)
 
     def knobs(self) -> dict[str, str]:
         """Each parameter's name and help sentence."""
@@ -61,3 +61,9 @@ class Scenario:
             field.name: " ".join(getattr(hints[field.name], "__metadata__", ()))
             for field in dataclasses.fields(self.configuration)
         }
+
+
+def replay_command(scenario: str, parameters: Mapping[str, Any], seed: int) -> str:
+    """The command that does one run with these parameters."""
+    options = [f"--{name.replace('_', '-')} {value}" for name, value in parameters.items()]
+    return " ".join(["antiphon simulate", scenario, *options, f"--seed {seed}"])

@@ -1,0 +1,136 @@
+"""How a sequencer that lost its memory learns the order again: it asks, waits, and fetches.
+
+What the most advanced member has reached is the order. Whatever a member holds beyond a gap has been
+delivered nowhere, and its sender will ask for a place again; so nothing is lost by leaving it out, and the
+order never depends on which of two members buffered what.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from antiphon.core.effects import Effect, Multicast, Send, SetTimer
+from antiphon.core.ids import Site
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.sequencer.log import Entry
+from antiphon.protocols.sequencer.pdus import (
+    MOST_MISSING,
+    Fetch,
+    Ordered,
+    Recover,
+    Report,
+    SequencerConfiguration,
+)
+
+
+class Recovered(NamedTuple):
+    """The order up to `position`, with what is not stable yet, as the members of `epoch` knew it."""
+
+    epoch: int
+    position: int
+    stable: int
+    streams: dict[Site, int]
+    entries: dict[int, Entry]
+    reports: dict[Site, Report]
+
+
+class Recovery:
+    """One attempt after another, until every answer needed has come."""
+
+    def __init__(self, epoch: int, others: tuple[Site, ...], configuration: SequencerConfiguration) -> None:
+        self._epoch = epoch
+        self._others = others
+        self._configuration = configuration
+        self._deadline_ns: Nanoseconds = 0
+        self._reports: dict[Site, Report] = {}
+        self._waiting = set(others)
+        self._plan: Recovered | None = None
+
+    def begin(self, now: Nanoseconds) -> list[Effect]:
+        """Ask everyone, forgetting what was answered before."""
+        self._deadline_ns = now + self._configuration.recovery_ns
+        self._reports.clear()
+        self._waiting = set(self._others)
+        self._plan = None
+        return self._ask()
+
+    def receive(self, now: Nanoseconds, sender: Site, pdu: Report | Ordered) -> list[Effect]:
+        if pdu.epoch != self._epoch:
+            return []
+        if isinstance(pdu, Report):
+            if self._plan is None and self._makes_sense(pdu):
+                self._reports[sender] = pdu
+                self._waiting.discard(sender)
+            return self._fetch() if self._make_plan(now) else []
+        plan = self._plan
+        if plan is not None and plan.stable <= pdu.position < plan.position:
+            plan.entries[pdu.position] = Entry(pdu.sender, pdu.number, pdu.bodies)
+        return []
+
+    def tick(self, now: Nanoseconds, gone: Iterable[Site]) -> list[Effect]:
+        """Repeat what was not answered; begin again when a member that holds something does not answer."""
+        self._waiting.difference_update(gone)
+        if self._make_plan(now):
+            return self._fetch()
+        if self._plan is None:
+            return self._ask()
+        return self._fetch() if now < self._deadline_ns else self.begin(now)
+
+    def outcome(self) -> Recovered | None:
+        """The order, once it is complete."""
+        if not self._others:
+            return Recovered(-1, 0, 0, {}, {}, {})
+        return self._plan if self._plan is not None and not self._lacking() else None
+
+    def _ask(self) -> list[Effect]:
+        if not self._others:
+            return []
+        return [
+            Multicast(Recover(self._epoch)),
+            SetTimer("recover", self._configuration.repeat_ns),
+        ]
+
+    def _makes_sense(self, report: Report) -> bool:
+        """The order never runs more than two windows ahead of what is stable; twice that is nonsense."""
+        return report.position - report.stable <= 4 * self._configuration.order_window
+
+    def _make_plan(self, now: Nanoseconds) -> bool:
+        """Decide what the order is, once everyone who may answer has, or the time is over and someone has."""
+        if self._plan is not None or not self._reports:
+            return False
+        if self._waiting and now < self._deadline_ns:
+            return False
+        useful = [report for report in self._reports.values() if report.position >= 0]
+        epoch = max((report.order_epoch for report in useful), default=-1)
+        useful = [report for report in useful if report.order_epoch == epoch]
+        position, streams = 0, dict[Site, int]()
+        for report in useful:
+            if report.position >= position:
+                position, streams = report.position, report.streams
+        stable = min(position, max((report.stable for report in useful), default=0))
+        for place in range(stable, position):
+            if not any(report.kept_from <= place < report.position for report in useful):
+                stable = place + 1
+        self._deadline_ns = now + self._configuration.recovery_ns
+        self._plan = Recovered(epoch, position, stable, dict(streams), {}, dict(self._reports))
+        return True
+
+    def _lacking(self) -> list[int]:
+        assert self._plan is not None
+        plan = self._plan
+        return [place for place in range(plan.stable, plan.position) if place not in plan.entries]
+
+    def _fetch(self) -> list[Effect]:
+        """Ask for the bodies, each of the first member that holds it."""
+        assert self._plan is not None
+        plan = self._plan
+        wanted: dict[Site, list[int]] = {}
+        for place in self._lacking()[:MOST_MISSING]:
+            for site, report in plan.reports.items():
+                if report.order_epoch == plan.epoch and report.kept_from <= place < report.position:
+                    wanted.setdefault(site, []).append(place)
+                    break
+        effects: list[Effect] = [
+            Send(site, Fetch(self._epoch, tuple(places))) for site, places in wanted.items()
+        ]
+        effects.append(SetTimer("recover", self._configuration.repeat_ns))
+        return effects

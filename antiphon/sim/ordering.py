@@ -1,0 +1,402 @@
+"""What the scenarios of ordering protocols share: the knobs, the workload, the faults and the metrics.
+
+A run has two parts. In the first, messages are offered at the rate asked for while the faults drawn from
+the seed come and go. Once all of it has healed and every member takes part again, each member multicasts a
+closing message, and the run demands progress: everyone must deliver all of these. Where loss is heavy, a
+member can be wrongly left out in the middle of that; then another round of closing messages is sent. Without
+faults there is only the first part.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from antiphon.core import effects as fx
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Group, MessageId, Site, site_names
+from antiphon.core.protocol import Protocol
+from antiphon.core.recording import Kind, Recorder
+from antiphon.core.seeds import Seeds
+from antiphon.core.time import (
+    MILLISECOND_NS,
+    NEVER_NS,
+    SECOND_NS,
+    Nanoseconds,
+    from_seconds,
+    to_seconds,
+)
+from antiphon.core.wire import HEADER, Pdu
+from antiphon.sim import churn
+from antiphon.sim.layers import Duplication, Loss, Partition, Reordering
+from antiphon.sim.medium import Medium
+from antiphon.sim.mesh import Mesh
+from antiphon.sim.network import Layer, Network
+from antiphon.sim.sabotage import NONE, Saboteur, check_sabotage
+from antiphon.sim.scenario import Metrics
+from antiphon.sim.world import Host, World
+
+ASSUMED_FIELD_BYTES: Final = 24
+"""What a PDU's fields take beside its bodies, near enough for the medium's timing."""
+RETRY_NS: Final = 5 * MILLISECOND_NS
+"""When an application whose message was refused tries again."""
+LOOK_NS: Final = 20 * MILLISECOND_NS
+"""How often the run looks whether it is finished."""
+LINGER_NS: Final = 50 * MILLISECOND_NS
+"""How long a finished run goes on, so that what is delivered can become stable too."""
+CLOSING_NS: Final = SECOND_NS
+"""How long a round of closing messages may take before another is sent."""
+PATIENCE_NS: Final = 10 * SECOND_NS
+"""How long a run whose faults are over may take to finish."""
+PACE: Final = churn.Pace(calm_ns=500 * MILLISECOND_NS, trouble_ns=300 * MILLISECOND_NS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderingConfiguration:
+    """The knobs that every ordering protocol has."""
+
+    members: Annotated[int, "members of the group, all of them senders"] = 7
+    messages: Annotated[int, "messages in total, over all members"] = 1000
+    size: Annotated[int, "bytes of a message's body"] = 100
+    batch: Annotated[int, "messages that an application hands in at once"] = 1
+    rate: Annotated[float, "messages a second offered by the whole group"] = 1000.0
+    network: Annotated[str, "mesh (a channel per pair) or medium (one broadcast channel of 10 Mbit/s)"] = (
+        "mesh"
+    )
+    delay_ms: Annotated[float, "one-way delay in milliseconds"] = 1.0
+    jitter_ms: Annotated[float, "further delay, drawn evenly from 0 to this (mesh only)"] = 0.0
+    loss: Annotated[float, "probability that an arrival is lost"] = 0.0
+    duplication: Annotated[float, "probability that an arrival comes twice"] = 0.0
+    reordering: Annotated[float, "probability that an arrival is held up, so that others overtake it"] = 0.0
+    churn: Annotated[int, "members that alternate presence and absence"] = 0
+    crashes: Annotated[int, "crashes of random members, each followed by a restart without memory"] = 0
+    partitions: Annotated[int, "partitions, each of a random cell against the rest, healed in the end"] = 0
+    detector_ms: Annotated[float, "delay of an outside failure detector in milliseconds; 0 means none"] = 0.0
+    sabotage: Annotated[str, "none, or a deed that breaks one property on purpose, such as swap"] = NONE
+
+    def __post_init__(self) -> None:
+        if self.members < 2 or self.messages < 1 or self.size < 0 or self.batch < 1:
+            raise UsageError("A run needs at least two members, one message and one message a batch.")
+        if self.rate <= 0:
+            raise UsageError("The rate must be positive.")
+        if min(self.delay_ms, self.jitter_ms, self.detector_ms) < 0:
+            raise UsageError("A delay cannot be negative.")
+        if self.network not in ("mesh", "medium"):
+            raise UsageError(f"There is no network '{self.network}'.", hint="Choose mesh or medium.")
+        if self.network == "medium" and self.jitter_ms:
+            raise UsageError("The medium has no jitter.", hint="Use the mesh, or leave jitter_ms at 0.")
+        for name in ("loss", "duplication", "reordering"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise UsageError(f"The {name} is a probability from 0 to below 1.")
+        if not 0 <= self.churn <= self.members or min(self.crashes, self.partitions) < 0:
+            raise UsageError("At most all members can churn, and no fault can come less than never.")
+        check_sabotage(self.sabotage)
+
+    @property
+    def horizon_ns(self) -> Nanoseconds:
+        """When the last message is offered, the closing ones aside."""
+        return from_seconds(self.messages / self.rate)
+
+    @property
+    def round_trip_ns(self) -> Nanoseconds:
+        """There and back, with a millisecond for what a shared channel adds."""
+        return from_seconds(2 * (self.delay_ms + self.jitter_ms) / 1000) + MILLISECOND_NS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What the run must know of the protocol under test."""
+
+    build: Callable[[Site, tuple[Site, ...]], Protocol]
+    repairs: bool
+    """Whether it makes up for losses, so that every message must reach everyone who stays."""
+    settle_ns: Nanoseconds
+    """How long after the last fault it may take until every member takes part again."""
+    leader_crashes_alone: bool
+    """Whether nothing else may go wrong around a crash of the first member."""
+
+
+def wire_size(pdu: Pdu) -> int:
+    """A PDU's size on the wire, near enough."""
+    bodies: Iterable[bytes] = getattr(pdu, "bodies", ())
+    return HEADER.size + ASSUMED_FIELD_BYTES + sum(map(len, bodies))
+
+
+def simulate(
+    configuration: OrderingConfiguration, subject: Subject, seed: int, recorder: Recorder | None
+) -> Metrics:
+    """One run: a world, its faults, its workload, and what came of it."""
+    seeds = Seeds(seed)
+    sites = tuple(site_names(configuration.members))
+    faults = draw_faults(configuration, subject, seeds, sites)
+    partition = Partition(configuration.members)
+    watch = Watch(sites, recorder)
+    world = World(
+        sites=sites,
+        build=_builder(configuration, subject, seeds, sites, faults),
+        network=_network(configuration, seeds),
+        size_of=wire_size,
+        layers=_layers(configuration, seeds, partition if configuration.partitions else None),
+        recorder=watch,
+    )
+    detection_ns = from_seconds(configuration.detector_ms / 1000) if configuration.detector_ms else None
+    churn.schedule(world, faults, partition, detection_ns)
+    workload = Workload(world, configuration, subject, seeds, faults, watch)
+    world.start()
+    workload.begin()
+    world.run(workload.deadline_ns)
+    return workload.metrics()
+
+
+def draw_faults(
+    configuration: OrderingConfiguration, subject: Subject, seeds: Seeds, sites: tuple[Site, ...]
+) -> list[churn.Fault]:
+    """All that goes wrong in a run, each kind from a stream of its own."""
+    random = seeds.stream("churn/absences")
+    # The first member comes last: protocols with a leader have it there, and churn without it is the usual.
+    followers = random.sample(sites[1:], min(configuration.churn, len(sites) - 1))
+    churning = [*followers, *sites[: configuration.churn - len(followers)]]
+    horizon_ns = configuration.horizon_ns
+    faults: list[churn.Fault] = [
+        *churn.draw_absences(random, churning, horizon_ns, PACE),
+        *churn.draw_crashes(seeds.stream("churn/crashes"), sites, configuration.crashes, horizon_ns, PACE),
+        *churn.draw_splits(seeds.stream("churn/splits"), sites, configuration.partitions, horizon_ns, PACE),
+    ]
+    faults = churn.without_meetings(faults)
+    return churn.alone(faults, sites[0], subject.settle_ns) if subject.leader_crashes_alone else faults
+
+
+def _builder(
+    configuration: OrderingConfiguration,
+    subject: Subject,
+    seeds: Seeds,
+    sites: tuple[Site, ...],
+    faults: list[churn.Fault],
+) -> Callable[[Site], Protocol]:
+    """Builds the members, one of them a saboteur if one is asked for: if possible one that always stays."""
+    if configuration.sabotage == NONE:
+        return lambda site: subject.build(site, sites)
+    random = seeds.stream("sabotage")
+    calm = [site for site in sites if site not in churn.troubled_sites(faults)]
+    culprit = random.choice(calm or sites)
+
+    def build(site: Site) -> Protocol:
+        protocol = subject.build(site, sites)
+        return (
+            Saboteur(protocol, configuration.sabotage, site, sites, random) if site == culprit else protocol
+        )
+
+    return build
+
+
+def _network(configuration: OrderingConfiguration, seeds: Seeds) -> Network:
+    delay_ns = from_seconds(configuration.delay_ms / 1000)
+    if configuration.network == "medium":
+        return Medium(configuration.members, seeds, propagation_ns=delay_ns)
+    jitter_ns = from_seconds(configuration.jitter_ms / 1000)
+    return Mesh(configuration.members, seeds, delay_ns=delay_ns, jitter_ns=jitter_ns)
+
+
+def _layers(configuration: OrderingConfiguration, seeds: Seeds, partition: Partition | None) -> list[Layer]:
+    span_ns = 3 * configuration.round_trip_ns
+    layers: list[Layer] = [partition] if partition is not None else []
+    if configuration.loss:
+        layers.append(Loss(seeds, configuration.loss))
+    if configuration.duplication:
+        layers.append(Duplication(seeds, configuration.duplication, span_ns))
+    if configuration.reordering:
+        layers.append(Reordering(seeds, configuration.reordering, span_ns))
+    return layers
+
+
+class Watch:
+    """Stands before the recorder, if there is one, and keeps track of who is present and who always was."""
+
+    def __init__(self, sites: tuple[Site, ...], recorder: Recorder | None) -> None:
+        self.stayed = set(sites)
+        self.away: set[Site] = set()
+        self._recorder = recorder
+
+    def record(
+        self,
+        site: Site,
+        kind: Kind,
+        time_ns: Nanoseconds,
+        sender: Site | None = None,
+        number: int | None = None,
+        count: int = 1,
+        group: Group | None = None,
+        destinations: Iterable[Site] | None = None,
+        size: int | None = None,
+    ) -> None:
+        if kind == "absent":
+            self.stayed.discard(site)
+            self.away.add(site)
+        elif kind == "present":
+            self.away.discard(site)
+        if self._recorder is not None:
+            self._recorder.record(site, kind, time_ns, sender, number, count, group, destinations, size)
+
+
+class Workload:
+    """The applications of all members: they hand messages in, count what is delivered, and end the run."""
+
+    def __init__(
+        self,
+        world: World,
+        configuration: OrderingConfiguration,
+        subject: Subject,
+        seeds: Seeds,
+        faults: list[churn.Fault],
+        watch: Watch,
+    ) -> None:
+        self._world = world
+        self._configuration = configuration
+        self._subject = subject
+        self._random = seeds.stream("workload")
+        self._faults = faults
+        self._watch = watch
+        self._body = bytes(configuration.size)
+        self._backlog = {host.site: 0 for host in world.hosts}
+        self._retrying: set[Site] = set()
+        self._admitted_ns: dict[MessageId, Nanoseconds] = {}
+        self._reached: dict[MessageId, set[Site]] = {}
+        self._open: set[MessageId] = set()
+        self._latencies_ns: list[Nanoseconds] = []
+        self._counts = {host.site: 0 for host in world.hosts}
+        self._last_ns: Nanoseconds = 0
+        self._closing: set[MessageId] | None = None
+        self._closing_since_ns: Nanoseconds = 0
+        self._finished_ns: Nanoseconds | None = None
+        calm_ns = max(configuration.horizon_ns, churn.healed_ns(faults))
+        self._closing_ns = calm_ns + subject.settle_ns if faults else calm_ns
+        self.deadline_ns = self._closing_ns + PATIENCE_NS + configuration.horizon_ns
+        world.on_admitted = self._note_admission
+        world.on_deliver = self._note_delivery
+
+    # Offering
+
+    def begin(self) -> None:
+        """Spread the messages over the time, each batch from a member drawn at random."""
+        sites = list(self._backlog)
+        left = self._configuration.messages
+        if self._faults:
+            # The closing messages are part of the total.
+            left = max(0, left - len(sites))
+        while left:
+            count = min(left, self._configuration.batch)
+            left -= count
+            time_ns = self._random.randint(0, self._configuration.horizon_ns)
+            site = self._random.choice(sites)
+            self._world.at(time_ns, lambda site=site, count=count: self._offer(site, count))  # type: ignore[misc]
+        self._world.at(self._closing_ns, self._look)
+
+    def _offer(self, site: Site, count: int) -> None:
+        self._backlog[site] += count
+        if site not in self._retrying:
+            self._hand_in(site)
+
+    def _hand_in(self, site: Site) -> None:
+        """Hand in what waits, batch by batch; when a batch is refused, try again later."""
+        self._retrying.discard(site)
+        host = self._world.host(site)
+        while self._backlog[site]:
+            before = host.admitted
+            count = min(self._backlog[site], self._configuration.batch)
+            self._world.admit(site, [self._body] * count)
+            if host.admitted == before:
+                self._retrying.add(site)
+                self._world.at(self._world.now + RETRY_NS, lambda: self._hand_in(site))
+                return
+            self._backlog[site] -= count
+
+    # Counting
+
+    def _note_admission(self, now: Nanoseconds, host: Host, effect: fx.Admitted) -> None:
+        for number in range(effect.number, effect.number + effect.count):
+            message = MessageId(host.site, number)
+            self._admitted_ns[message] = now
+            self._reached[message] = set()
+            self._open.add(message)
+            if self._closing is not None:
+                self._closing.add(message)
+
+    def _note_delivery(self, now: Nanoseconds, host: Host, effect: fx.Deliver) -> None:
+        for number in range(effect.number, effect.number + len(effect.bodies)):
+            message = MessageId(effect.sender, number)
+            reached = self._reached.get(message)
+            if reached is None:
+                continue  # forged
+            reached.add(host.site)
+            self._latencies_ns.append(now - self._admitted_ns[message])
+            if len(reached) == len(self._backlog):
+                self._open.discard(message)
+        if self._closing is None:
+            self._counts[host.site] += len(effect.bodies)
+            self._last_ns = now
+
+    # Ending
+
+    def _look(self) -> None:
+        """Go from offering to closing, and from closing to the end."""
+        if self._offered() and self._closed() and self._complete():
+            self._finished_ns = self._world.now
+            self._world.at(self._world.now + LINGER_NS, self._world.stop)
+            return
+        self._world.at(self._world.now + LOOK_NS, self._look)
+
+    def _offered(self) -> bool:
+        return not any(self._backlog.values())
+
+    def _closed(self) -> bool:
+        """After faults, every member has sent a closing message; they do so once everyone takes part."""
+        if not self._faults:
+            return True
+        begun = self._closing is not None and self._world.now < self._closing_since_ns + CLOSING_NS
+        if not begun and not self._watch.away:
+            self._closing = set()
+            self._closing_since_ns = self._world.now
+            for site in self._backlog:
+                self._offer(site, 1)
+            return False
+        return self._closing is not None and len(self._closing) >= len(self._backlog)
+
+    def _complete(self) -> bool:
+        """Whether everything that had to be delivered was."""
+        if not self._subject.repairs:
+            return self._world.network.next_ns() == NEVER_NS
+        self._open = {message for message in self._open if not self._is_complete(message)}
+        return not self._open
+
+    def _is_complete(self, message: MessageId) -> bool:
+        reached = self._reached[message]
+        if self._closing and message in self._closing:
+            return len(reached) == len(self._backlog)
+        if not reached:
+            return self._may_be_lost(message)
+        return self._watch.stayed <= reached
+
+    def _may_be_lost(self, message: MessageId) -> bool:
+        """A message that nobody delivered may die with its sender."""
+        admitted_ns = self._admitted_ns[message]
+        return any(
+            isinstance(fault, churn.Crash) and fault.site == message.sender and fault.begin_ns >= admitted_ns
+            for fault in self._faults
+        )
+
+    def metrics(self) -> Metrics:
+        latencies_ns = sorted(self._latencies_ns)
+        stayed = self._watch.stayed or set(self._counts)
+        least = min(self._counts[site] for site in stayed)
+        end_ns = self._world.now if self._finished_ns is None else self._finished_ns
+        return {
+            "deliveries": sum(host.delivered for host in self._world.hosts),
+            "throughput": least / to_seconds(self._last_ns) if self._last_ns else 0.0,
+            "latency_s": to_seconds(sum(latencies_ns)) / len(latencies_ns) if latencies_ns else None,
+            "latency_p99_s": to_seconds(latencies_ns[len(latencies_ns) * 99 // 100])
+            if latencies_ns
+            else None,
+            "network_messages": self._world.network.network_messages(),
+            "rejected": self._world.rejections,
+            "finished": self._finished_ns is not None,
+            "simulated_s": to_seconds(end_ns),
+        }

@@ -1,0 +1,44 @@
+"""The scenarios there are, by name. Each lives in a module of its own that is loaded when it is asked for."""
+
+import difflib
+import importlib
+from typing import Final
+
+from antiphon.core.errors import UsageError
+from antiphon.sim.scenario import Scenario
+
+MODULES: Final = {
+    "coordp": "antiphon.sim.scenarios.coordp",
+    "sequencer": "antiphon.sim.scenarios.sequencer",
+    "template": "antiphon.sim.scenarios.template",
+}
+"""Where each scenario's `SCENARIO` is."""
+
+
+def scenario_names() -> list[str]:
+    return sorted(MODULES)
+
+
+def find_scenario(name: str) -> Scenario:
+    """A scenario by its name, or one of your own as `package.module:ATTRIBUTE`."""
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        if name not in MODULES:
+            raise _unknown(name)
+        module, attribute = MODULES[name], "SCENARIO"
+    try:
+        scenario = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"The scenario '{name}' cannot be loaded: {error}.") from error
+    if not isinstance(scenario, Scenario):
+        raise UsageError(f"'{name}' is not a scenario.", hint="It must be an antiphon.sim.scenario.Scenario.")
+    return scenario
+
+
+def _unknown(name: str) -> UsageError:
+    near = difflib.get_close_matches(name, MODULES, n=1)
+    guess = f"Did you mean '{near[0]}'? " if near else ""
+    return UsageError(
+        f"There is no protocol '{name}' to simulate.",
+        hint=f"{guess}There are: {', '.join(scenario_names())}.",
+    )
