@@ -17,7 +17,7 @@ the kernel goes on; rows of messages that are done with are used again.
 
 from typing import Final, NamedTuple
 
-from antiphon.core.compiled import compiled, inlined
+from antiphon.core.compiled import in_place, inlined
 from antiphon.core.time import NEVER_NS
 from antiphon.sim.tree import IntegerArray
 
@@ -42,8 +42,7 @@ BANDWIDTH, PROPAGATION, ROUTER, BUFFER, MEMBERS = range(5)
 EVENTS, SERIAL, ARRIVALS, CLOCK, NEXT = range(5, 10)
 FREE_SLOT, FREE_SLOTS, FREE_START, FREE_STARTS = range(10, 14)
 ENQUEUED, DROPPED, RECORDS, QUEUE_SUM, QUEUE_MAX, NODE_SUM, NODE_MAX = range(14, 21)
-GAP: Final = 21  # whether the heap's first event is being worked off
-CONTROL_LENGTH: Final = 22
+CONTROL_LENGTH: Final = 21
 
 # Columns of the other arrays.
 PARENT, FIRST_CHILD, CHILDREN, ENTER, SIZE, BELOW, SITE, PROCESSOR, ROUTING = range(9)
@@ -81,7 +80,7 @@ class State(NamedTuple):
 # The heap of events: rows of time, key and message slot
 
 
-@compiled
+@in_place
 def _rise(heap: IntegerArray, place: int, time: int, key: int, slot: int) -> None:
     """Put an event into the gap at a place, or above it where it comes before what is there."""
     while place > 0:
@@ -93,28 +92,7 @@ def _rise(heap: IntegerArray, place: int, time: int, key: int, slot: int) -> Non
     heap[place, 0], heap[place, 1], heap[place, 2] = time, key, slot
 
 
-@compiled
-def _sink(heap: IntegerArray, events: int, time: int, key: int, slot: int) -> None:
-    """Put an event in the place of the first one.
-
-    The gap sinks to the bottom along the earlier children and the event rises from there: it belongs near
-    the bottom, and choosing a child without branching is what makes this fast.
-    """
-    place, child = 0, 1
-    while child + 1 < events:
-        later = (heap[child + 1, 0] < heap[child, 0]) | (
-            (heap[child + 1, 0] == heap[child, 0]) & (heap[child + 1, 1] < heap[child, 1])
-        )
-        child += int(later)
-        heap[place, 0], heap[place, 1], heap[place, 2] = heap[child, 0], heap[child, 1], heap[child, 2]
-        place, child = child, 2 * child + 1
-    if child < events:
-        heap[place, 0], heap[place, 1], heap[place, 2] = heap[child, 0], heap[child, 1], heap[child, 2]
-        place = child
-    _rise(heap, place, time, key, slot)
-
-
-@compiled
+@in_place
 def _push(
     control: IntegerArray,
     heap: IntegerArray,
@@ -124,30 +102,39 @@ def _push(
     node: int,
     slot: int,
 ) -> None:
-    """Schedule an event; the first one that an event leads to takes its place at the heap's top."""
     key = (kind << KIND_SHIFT) | (node << NODE_SHIFT) | messages[slot, NUMBER]
-    if control[GAP] == 1:
-        control[GAP] = 0
-        _sink(heap, control[EVENTS], time, key, slot)
-    else:
-        control[EVENTS] += 1
-        _rise(heap, control[EVENTS] - 1, time, key, slot)
+    place = control[EVENTS]
+    control[EVENTS] = place + 1
+    _rise(heap, place, time, key, slot)
 
 
-@compiled
-def _close_gap(control: IntegerArray, heap: IntegerArray) -> None:
-    """An event that led to no other leaves the heap."""
-    if control[GAP] == 1:
-        control[GAP] = 0
-        last = control[EVENTS] - 1
-        control[EVENTS] = last
-        _sink(heap, last, heap[last, 0], heap[last, 1], heap[last, 2])
+@inlined
+def _drop_first(control: IntegerArray, heap: IntegerArray) -> None:
+    """Remove the heap's first event.
+
+    The gap sinks to the bottom along the earlier children and the last event rises from there: it belongs
+    near the bottom, and choosing a child without branching is what makes this fast.
+    """
+    last = control[EVENTS] - 1
+    control[EVENTS] = last
+    place, child = 0, 1
+    while child + 1 < last:
+        later = (heap[child + 1, 0] < heap[child, 0]) | (
+            (heap[child + 1, 0] == heap[child, 0]) & (heap[child + 1, 1] < heap[child, 1])
+        )
+        child += int(later)
+        heap[place, 0], heap[place, 1], heap[place, 2] = heap[child, 0], heap[child, 1], heap[child, 2]
+        place, child = child, 2 * child + 1
+    if child < last:
+        heap[place, 0], heap[place, 1], heap[place, 2] = heap[child, 0], heap[child, 1], heap[child, 2]
+        place = child
+    _rise(heap, place, heap[last, 0], heap[last, 1], heap[last, 2])
 
 
 # Which way a message goes
 
 
-@compiled
+@in_place
 def _position(sets: IntegerArray, first: int, last: int, enter: int) -> int:
     """How many of the sorted places sets[first:last] lie before `enter`."""
     low, high = first, last
@@ -160,7 +147,7 @@ def _position(sets: IntegerArray, first: int, last: int, enter: int) -> int:
     return low - first
 
 
-@compiled
+@in_place
 def _destinations(sets: IntegerArray, target: int, enter: int, size: int) -> int:
     """How many destinations of a set lie in the part of the walk that begins at `enter`.
 
@@ -171,7 +158,7 @@ def _destinations(sets: IntegerArray, target: int, enter: int, size: int) -> int
     return _position(sets, first + 1, last, enter + size) - _position(sets, first + 1, last, enter)
 
 
-@compiled
+@in_place
 def _below(nodes: IntegerArray, sets: IntegerArray, target: int, node: int) -> int:
     """How many destinations of a multicast lie in a node's sub-tree."""
     if target == EVERYONE:
@@ -179,14 +166,14 @@ def _below(nodes: IntegerArray, sets: IntegerArray, target: int, node: int) -> i
     return _destinations(sets, target, nodes[node, ENTER], nodes[node, SIZE])
 
 
-@compiled
+@in_place
 def _total(control: IntegerArray, sets: IntegerArray, target: int) -> int:
     if target == EVERYONE:
         return int(control[MEMBERS])
     return int(sets[-2 - target]) - (-2 - target) - 1
 
 
-@compiled
+@in_place
 def _is_destination(nodes: IntegerArray, sets: IntegerArray, target: int, node: int) -> bool:
     if target >= 0:
         return bool(target == node)
@@ -195,13 +182,13 @@ def _is_destination(nodes: IntegerArray, sets: IntegerArray, target: int, node: 
     return _destinations(sets, target, nodes[node, ENTER], 1) > 0
 
 
-@compiled
+@in_place
 def _holds(nodes: IntegerArray, node: int, enter: int) -> bool:
     """Whether the node at a place of the walk lies in a node's sub-tree."""
     return bool(0 <= enter - nodes[node, ENTER] < nodes[node, SIZE])
 
 
-@compiled
+@inlined
 def _leads_on(
     control: IntegerArray,
     nodes: IntegerArray,
@@ -228,7 +215,7 @@ def _leads_on(
 # Links and their queues
 
 
-@compiled
+@inlined
 def _queue_length(
     control: IntegerArray, links: IntegerArray, starts: IntegerArray, link: int, time: int
 ) -> int:
@@ -243,7 +230,7 @@ def _queue_length(
     return int(links[link, WAITING])
 
 
-@compiled
+@inlined
 def _remember_start(
     control: IntegerArray, links: IntegerArray, starts: IntegerArray, link: int, start: int
 ) -> None:
@@ -260,7 +247,7 @@ def _remember_start(
     links[link, WAITING] += 1
 
 
-@compiled
+@inlined
 def _record(control: IntegerArray, queue: int, node_queue: int) -> None:
     control[RECORDS] += 1
     control[QUEUE_SUM] += queue
@@ -269,7 +256,7 @@ def _record(control: IntegerArray, queue: int, node_queue: int) -> None:
     control[NODE_MAX] = max(control[NODE_MAX], node_queue)
 
 
-@compiled
+@inlined
 def _other_queues(
     control: IntegerArray,
     nodes: IntegerArray,
@@ -328,6 +315,24 @@ def _enter_link(
 
 
 @inlined
+def _leads_up(
+    control: IntegerArray, nodes: IntegerArray, sets: IntegerArray, target: int, source: int, node: int
+) -> bool:
+    """Whether a message at a node has destinations above it, away from its source."""
+    if target >= 0:
+        return not _holds(nodes, node, nodes[target, ENTER])
+    return _holds(nodes, node, source) and _total(control, sets, target) > _below(nodes, sets, target, node)
+
+
+@inlined
+def _leads_down(nodes: IntegerArray, sets: IntegerArray, target: int, source: int, child: int) -> bool:
+    """Whether a message at a node has destinations below one of its children, away from its source."""
+    if target >= 0:
+        return _holds(nodes, child, nodes[target, ENTER])
+    return not _holds(nodes, child, source) and _below(nodes, sets, target, child) > 0
+
+
+@inlined
 def _pass_on(
     control: IntegerArray,
     heap: IntegerArray,
@@ -342,46 +347,25 @@ def _pass_on(
 ) -> None:
     """Let a message enter each of a node's links that leads to a destination, away from its source."""
     target, source = messages[slot, TARGET], messages[slot, SOURCE_ENTER]
-    target_enter = nodes[target, ENTER] if target >= 0 else 0
-    if target >= 0:
-        upward = not _holds(nodes, node, target_enter)
-    else:
-        upward = _holds(nodes, node, source) and _total(control, sets, target) > _below(
-            nodes, sets, target, node
-        )
-    if upward:
-        _enter_link(
-            control,
-            heap,
-            nodes,
-            links,
-            messages,
-            starts,
-            sets,
-            slot,
-            node,
-            2 * node,
-            nodes[node, PARENT],
-            time,
-        )
-    if upward and target >= 0:
-        return
-    first = nodes[node, FIRST_CHILD]
-    for child in range(first, first + nodes[node, CHILDREN]):
-        if target >= 0:
-            downward = _holds(nodes, child, target_enter)
+    # The link up comes first, and there is one place that enters a link: what is inlined stays small.
+    for branch in range(-1, nodes[node, CHILDREN]):
+        if branch < 0:
+            link, far = 2 * node, nodes[node, PARENT]
+            leads = _leads_up(control, nodes, sets, target, source, node)
         else:
-            downward = not _holds(nodes, child, source) and _below(nodes, sets, target, child) > 0
-        if downward:
-            _enter_link(
-                control, heap, nodes, links, messages, starts, sets, slot, node, 2 * child + 1, child, time
-            )
+            far = nodes[node, FIRST_CHILD] + branch
+            link = 2 * far + 1
+            leads = _leads_down(nodes, sets, target, source, far)
+        if leads:
+            _enter_link(control, heap, nodes, links, messages, starts, sets, slot, node, link, far, time)
+            if target >= 0:
+                break
 
 
 # Events
 
 
-@compiled
+@inlined
 def _release(control: IntegerArray, messages: IntegerArray, slot: int) -> None:
     """One copy of a message is done with; the slot of the last one is free again."""
     messages[slot, COPIES] -= 1
@@ -391,7 +375,7 @@ def _release(control: IntegerArray, messages: IntegerArray, slot: int) -> None:
         control[FREE_SLOTS] += 1
 
 
-@compiled
+@in_place
 def _accept(
     control: IntegerArray,
     heap: IntegerArray,
@@ -422,27 +406,41 @@ def _accept(
 
 
 @inlined
-def _route(
+def _must_wait(
     control: IntegerArray,
     heap: IntegerArray,
     nodes: IntegerArray,
-    links: IntegerArray,
     messages: IntegerArray,
-    starts: IntegerArray,
-    sets: IntegerArray,
     slot: int,
     node: int,
     time: int,
-) -> None:
-    """A message came to a router one service time ago; pass it on now or when the router has served it."""
+) -> bool:
+    """Whether the router to which a message came one service time ago was busy; then it serves it later."""
     service = control[ROUTER]
     done = max(time - service, nodes[node, ROUTING]) + service
     nodes[node, ROUTING] = done
     if done == time:
-        _pass_on(control, heap, nodes, links, messages, starts, sets, slot, node, time)
-    else:
-        messages[slot, COPIES] += 1
-        _push(control, heap, messages, done, ROUTED, node, slot)
+        return False
+    messages[slot, COPIES] += 1
+    _push(control, heap, messages, done, ROUTED, node, slot)
+    return True
+
+
+@inlined
+def _occupy_processor(
+    control: IntegerArray,
+    heap: IntegerArray,
+    nodes: IntegerArray,
+    messages: IntegerArray,
+    slot: int,
+    node: int,
+    time: int,
+) -> None:
+    """A host begins to receive a message as soon as its processor is free."""
+    done = max(time, nodes[node, PROCESSOR]) + messages[slot, RECEIVE]
+    nodes[node, PROCESSOR] = done
+    messages[slot, COPIES] += 1
+    _push(control, heap, messages, done, HANDED, node, slot)
 
 
 @inlined
@@ -460,14 +458,9 @@ def _step(
     time: int,
 ) -> None:
     """One event other than a hand-over."""
-    if kind == ROUTE:
-        _route(control, heap, nodes, links, messages, starts, sets, slot, node, time)
-    elif kind == REACHED:
-        done = max(time, nodes[node, PROCESSOR]) + messages[slot, RECEIVE]
-        nodes[node, PROCESSOR] = done
-        messages[slot, COPIES] += 1
-        _push(control, heap, messages, done, HANDED, node, slot)
-    else:
+    if kind == REACHED:
+        _occupy_processor(control, heap, nodes, messages, slot, node, time)
+    elif kind != ROUTE or not _must_wait(control, heap, nodes, messages, slot, node, time):
         _pass_on(control, heap, nodes, links, messages, starts, sets, slot, node, time)
         target = messages[slot, TARGET]
         # A host that sends to itself receives what it has sent without any link.
@@ -476,7 +469,7 @@ def _step(
             _push(control, heap, messages, time, REACHED, node, slot)
 
 
-@compiled
+@in_place
 def _short_of_memory(control: IntegerArray, heap: IntegerArray) -> bool:
     events_left = len(heap) - control[EVENTS]
     return bool(events_left < EVENTS_PER_STEP or control[FREE_STARTS] < STARTS_PER_STEP)
@@ -503,7 +496,7 @@ def _move(
         if kind != HANDED and _short_of_memory(control, heap):
             return GROW
         control[CLOCK] = time
-        control[GAP] = 1
+        _drop_first(control, heap)
         if kind == HANDED:
             arrivals[found, 0] = time
             arrivals[found, 1] = nodes[node, SITE]
@@ -516,11 +509,10 @@ def _move(
         else:
             _step(control, heap, nodes, links, messages, starts, sets, kind, node, slot, time)
         _release(control, messages, slot)
-        _close_gap(control, heap)
     return DONE
 
 
-@compiled
+@in_place
 def advance_kernel(
     control: IntegerArray,
     heap: IntegerArray,
@@ -548,7 +540,7 @@ def advance_kernel(
     return answer
 
 
-@compiled
+@in_place
 def started_later(links: IntegerArray, starts: IntegerArray, time: int) -> int:
     """How many transmissions that have been planned begin after a moment."""
     later = 0

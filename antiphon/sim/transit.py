@@ -23,6 +23,7 @@ it began to run ahead, moves to the moment of the send, and withdraws the later 
 the world is reading. So running ahead changes the speed and nothing else, whatever the world does.
 """
 
+import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,6 +48,9 @@ FIRST_REACH: Final = 32
 REACH_FACTOR: Final = 4
 """How many times as many it hands over the next time, as long as nobody answers."""
 NO_PDU: Final = Pdu()
+SEND_BYTES: Final = 8 * SEND_COLUMNS
+pack_send: Final = struct.Struct("=4q").pack_into
+"""Writes a row of sends: moment, node, target and size, in the order of the columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,24 +121,20 @@ class TreeNetwork:
         if self._kept is not None:
             self._go_back(now)
         pending = self._pending
-        place = SEND_COLUMNS * len(pending)
-        if place == len(self._sends):
+        if len(pending) == len(self._state.sends):
             self._state = self._state._replace(sends=_doubled(self._state.sends))
             self._look()
         if targets is None:
             target = EVERYONE
         else:
             target = self._hosts[targets[0]] if len(targets) == 1 else self._set_of(targets)
-        sends = self._sends
-        sends[place] = now
-        sends[place + 1] = self._hosts[source]
-        sends[place + 2] = target
-        sends[place + 3] = size
+        pack_send(self._sends, SEND_BYTES * len(pending), now, self._hosts[source], target, size)
         pending.append(pdu)
 
     def next_ns(self) -> Nanoseconds:
         if self._pending:
-            return min(self._control[hops.NEXT], self._sends[0] + hops.LEAST_SEND_NS)
+            first_ns = int(self._state.sends[0, hops.SEND_NOW])
+            return min(self._control[hops.NEXT], first_ns + hops.LEAST_SEND_NS)
         return self._control[hops.NEXT]
 
     def advance(self, limit_ns: Nanoseconds) -> Sequence[Arrival]:
@@ -149,14 +149,9 @@ class TreeNetwork:
         if count:
             # If nobody answers these, the network may run further ahead the next time.
             self._reach = min(max(FIRST_REACH, REACH_FACTOR * reach), self._longest_reach)
-        pdus = self._pdus
-        numbers = self._arrivals[: 4 * count].tolist()
-        columns = (numbers[::4], numbers[1::4], numbers[2::4], numbers[3::4])
-        self._batch = [
-            Arrival(time_ns, site, source, pdus[slot])
-            for time_ns, site, source, slot in zip(*columns, strict=True)
-        ]
-        self._batch_ns = numbers[-4] if count else limit_ns
+        times, targets, sources, slots = self._state.arrivals[:count].T.tolist()
+        self._batch = list(map(Arrival, times, targets, sources, map(self._pdus.__getitem__, slots)))
+        self._batch_ns = times[-1] if count else limit_ns
         return self._batch
 
     def network_messages(self) -> int:
@@ -213,8 +208,8 @@ class TreeNetwork:
 
     def _file_sends(self) -> None:
         """File what was handed over under the slots that the kernel chose."""
-        slots = self._sends[hops.SEND_SLOT : SEND_COLUMNS * len(self._pending) : SEND_COLUMNS]
-        for slot, pdu in zip(slots, self._pending, strict=True):
+        slots = self._state.sends[: len(self._pending), hops.SEND_SLOT]
+        for slot, pdu in zip(slots.tolist(), self._pending, strict=True):
             self._pdus[slot] = pdu
         self._pending.clear()
 
@@ -234,8 +229,7 @@ class TreeNetwork:
     def _look(self) -> None:
         """Python reads and writes single numbers faster through views of the arrays."""
         self._control = self._state.control.data
-        self._sends = self._state.sends.reshape(-1).data
-        self._arrivals = self._state.arrivals.reshape(-1).data
+        self._sends = self._state.sends.reshape(-1).data.cast("B")
 
     def _grow(self) -> None:
         """Double what has become short; the kernel goes on where it stopped."""

@@ -144,7 +144,7 @@ def read_trace(path: Path | str) -> Trace:
     recorded: dict[str, Run] = {}
     unpromised = {event.run for event in events}
     for file in files.runs:
-        for run, promised in _read_runs(file):
+        for run, promised in read_runs(file):
             if run.run in recorded:
                 raise InputError(f"The run {run.run} has two rows in runs/, the second in {file}.")
             recorded[run.run] = run
@@ -259,7 +259,7 @@ def _read_events(file: Path) -> list[Event]:
     return events_of(_read(file, EVENTS))
 
 
-def _read_runs(file: Path) -> list[tuple[Run, bool]]:
+def read_runs(file: Path) -> list[tuple[Run, bool]]:
     """The runs of a file, each with whether its promises were recorded."""
     table = _read(file, RUNS)
     runs: list[tuple[Run, bool]] = []

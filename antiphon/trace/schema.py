@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from antiphon.core.ids import Group, MessageId, Site
+from antiphon.core.ids import Group, Site
 from antiphon.core.recording import Kind, Property
 
 EVENTS: Final = pa.schema(
@@ -54,12 +54,6 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     destinations: tuple[Site, ...] | None = None
     size: int | None = None
     time_ns: int | None = None
-
-    def messages(self) -> list[MessageId]:
-        """The messages that this row covers, in order."""
-        if self.sender is None or self.number is None:
-            return []
-        return [MessageId(self.sender, self.number + offset) for offset in range(self.count or 1)]
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):

@@ -24,7 +24,7 @@ Deviations from the text, and why:
   over, and members that wait for a result turn to it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -140,9 +140,9 @@ class CoordP:
     """One member's part. The layer above says what has come with `hold` and forwards inputs and effects."""
 
     __slots__ = (
-        "_again", "_answers", "_awaiting", "_finished", "_held", "_least", "_missing", "_order", "_place",
-        "_random", "_rank", "_repetition", "_round", "_stable", "_suspected", "_wait_ns", "ignored",
-        "rounds_finished", "senders", "site",
+        "_again", "_answers", "_array_bytes", "_awaiting", "_finished", "_held", "_least", "_missing",
+        "_order", "_place", "_random", "_rank", "_repetition", "_round", "_stable", "_suspected", "_wait_ns",
+        "ignored", "rounds_finished", "senders", "site",
     )  # fmt: skip
 
     def __init__(
@@ -164,6 +164,7 @@ class CoordP:
         self.site = site
         self.senders = roster.senders
         self._order, self._rank, self._place = roster.order, roster.rank, roster.place
+        self._array_bytes = COUNT_BYTES * len(self.senders)
         self._repetition = configuration.repetition
         self._random = random
         self._held: Counts = np.zeros(len(self.senders), WIRE_COUNTS)
@@ -208,20 +209,20 @@ class CoordP:
             raise UsageError(f"What is held of '{sender}' cannot go back to {count}.")
         self._held[place] = count
 
-    def hold_all(self, counts: Iterable[int]) -> None:
+    def hold_all(self, counts: Sequence[int] | Counts) -> None:
         """The same for every sender at once, in the order of the senders."""
-        given = np.fromiter(counts, WIRE_COUNTS)
-        if given.shape != self._held.shape or bool(np.any(given < self._held)):
+        given = np.array(counts, WIRE_COUNTS)
+        if given.shape != self._held.shape or (given < self._held).any():
             raise UsageError("What is held needs one count for each sender, none going back.")
         self._held = given
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:  # noqa: ARG002
         if type(event) is Received:
             sender, pdu = event.sender, event.pdu
-            if sender not in self._rank or sender == self.site:
-                return self._ignore()
             if type(pdu) is Acknowledgement:
                 return self._on_acknowledgement(sender, pdu)
+            if not self._is_peer(sender):
+                return self._ignore()
             if type(pdu) is StartRound:
                 return self._on_start(sender, pdu)
             return self._on_information(sender, pdu) if type(pdu) is Information else self._ignore()
@@ -291,25 +292,26 @@ class CoordP:
     # Step 3: the coordinator collects, and tells the minima
 
     def _on_acknowledgement(self, sender: Site, pdu: Acknowledgement) -> list[Effect]:
-        held = pdu.held
-        if len(held) != COUNT_BYTES * len(self.senders) or not _none_negative(held):
+        # A negative count says no more than a zero would: what is stable already stays so.
+        if len(pdu.held) != self._array_bytes:
             return self._ignore()
         missing = self._missing
-        if missing is not None and pdu.round == self._round:
-            if sender in missing:
-                missing.remove(sender)
-                self._answers.append(held)
-                if not missing:
-                    return self._finish()
-                if len(self._answers) == FOLD_ANSWERS:
-                    self._fold()
-            return []
-        return self._on_stray_acknowledgement(sender, pdu.round)
+        if missing is None or pdu.round != self._round or sender not in missing:
+            return self._on_stray_acknowledgement(sender, pdu.round)
+        missing.remove(sender)
+        self._answers.append(pdu.held)
+        if not missing:
+            return self._finish()
+        if len(self._answers) == FOLD_ANSWERS:
+            self._fold()
+        return []
 
     def _on_stray_acknowledgement(self, sender: Site, number: int) -> list[Effect]:
         """An ACK of another round: its sender has missed the result, or waits for one who is gone."""
-        if not 0 <= number <= LARGEST_ROUND:
+        if not self._is_peer(sender) or not 0 <= number <= LARGEST_ROUND:
             return self._ignore()
+        if self._missing is not None and number == self._round:
+            return []  # it has answered before, or is not waited for
         if self._finished is not None and number <= self._finished.round:
             return [Send(sender, self._finished)]
         if number > self._round and self.coordinator == self.site:
@@ -336,10 +338,10 @@ class CoordP:
         return effects + self._begin() if self._again else effects
 
     def _on_information(self, sender: Site, pdu: Information) -> list[Effect]:
-        if not self._makes_sense(pdu.round, sender) or len(pdu.stable) != COUNT_BYTES * len(self.senders):
+        if not self._makes_sense(pdu.round, sender) or len(pdu.stable) != self._array_bytes:
             return self._ignore()
         result = np.frombuffer(pdu.stable, WIRE_COUNTS)
-        if bool(np.any(result > self._held)) or not _none_negative(pdu.stable):
+        if (result > self._held).any() or not _none_negative(pdu.stable):
             return self._ignore()
         effects: list[Effect] = []
         if pdu.round >= self._round:
@@ -421,6 +423,9 @@ class CoordP:
 
     def _owner(self, number: int) -> Site:
         return self._order[number % len(self._order)]
+
+    def _is_peer(self, sender: Site) -> bool:
+        return sender in self._rank and sender != self.site
 
     def _makes_sense(self, number: int, sender: Site) -> bool:
         """Whether a round's number is one that its coordinator may use."""

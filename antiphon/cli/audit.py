@@ -1,0 +1,85 @@
+"""`antiphon audit PATH…`: was what the protocol promised kept?"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter, validators
+from rich.table import Table
+
+from antiphon.check.verdict import Verdict
+from antiphon.cli.console import data, print_json, starting_spark, status, talk
+from antiphon.cli.pages import diagram_of
+from antiphon.cli.sweep import Master
+from antiphon.core.errors import UsageError
+from antiphon.core.recording import PROPERTIES, Property
+from antiphon.report.text import to_text
+from antiphon.spark.audit import AuditResult
+from antiphon.spark.audit import audit as spark_audit
+from antiphon.trace.files import open_trace
+
+
+def audit(
+    paths: Annotated[list[Path], Parameter(help="folders that hold events/ and runs/", negative=())],
+    /,
+    *,
+    expect: Annotated[
+        str | None,
+        Parameter(help="judge by these properties instead of the recorded promises, e.g. total,fifo"),
+    ] = None,
+    show: Annotated[
+        int, Parameter(help="how many violations to explain", validator=validators.Number(gte=0))
+    ] = 3,
+    violations: Annotated[
+        Path | None, Parameter(help="write every violation into this folder, as Parquet")
+    ] = None,
+    master: Master = "local[*]",
+    json: Annotated[bool, Parameter(help="print one JSON object", negative=())] = False,
+) -> int:
+    """Judge traces on Spark: integrity, duplicate, atomicity, fifo, causal, total and stability.
+
+    All seven are counted, promised or not. Exit code 0: what was promised holds. 1: a promise is broken.
+    2: the trace cannot be judged.
+
+    Example: antiphon audit out/trace --expect total,fifo
+    """
+    expected = parse_properties(expect)
+    for path in paths:
+        open_trace(path)  # A bad path is told at once, before Spark takes its seconds to start.
+    with starting_spark(master) as spark, status("Judging ..."):
+        result = spark_audit(spark, paths, expected, limit=show, violations_to=violations)
+    if json:
+        print_json(result.to_json())
+    else:
+        print_result(result, paths, show)
+    for sentence in result.unjudgeable:
+        talk.print(sentence, markup=False)
+    return result.verdict.exit_code
+
+
+def parse_properties(text: str | None) -> tuple[Property, ...] | None:
+    """Properties from a list with commas; None stays None."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    known: dict[str, Property] = {name: name for name in PROPERTIES}
+    for name in names:
+        if name not in known:
+            raise UsageError(f"There is no property '{name}'.", hint=f"There are: {', '.join(PROPERTIES)}.")
+    return tuple(known[name] for name in names)
+
+
+def print_result(result: AuditResult, paths: Sequence[Path], show: int) -> None:
+    """The verdict, the counts, and the first violations explained."""
+    colour = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.UNKNOWN: "yellow"}[result.verdict]
+    data.print(f"[bold {colour}]{result.verdict.value}[/]", end="  ")
+    data.print(
+        f"{result.runs} runs, {result.sites} sites, {result.sends} sends, {result.deliveries} deliveries"
+    )
+    table = Table("property", "violations", box=None, pad_edge=False)
+    for name, count in result.violations.items():
+        table.add_row(name, str(count), style="red" if count else "")
+    data.print(table)
+    for violation in result.examples[:show]:
+        data.print()
+        data.print(to_text(diagram_of(paths, violation)), markup=False)

@@ -1,0 +1,81 @@
+"""How the command line speaks: data on stdout, talk on stderr, errors as a sentence and a hint."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from antiphon.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+talk = Console(stderr=True, highlight=False, soft_wrap=True)
+data = Console(highlight=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on a line of its own, flushed, so that a reader downstream sees it at once."""
+    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_error(sentence: str, hint: str | None = None) -> None:
+    talk.print("[bold red]error:[/] ", end="")
+    talk.print(sentence, markup=False)
+    if hint:
+        talk.print("[bold cyan]hint:[/] ", end="")
+        talk.print(hint, markup=False)
+
+
+class Bar:
+    """A progress bar that knows how many runs are done and how much of the work that was."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self.done = 0
+        self._progress = progress
+        self._task = task
+
+    def __call__(self, done: int, share: float) -> None:
+        self.done = done
+        self._progress.update(self._task, completed=share, done=done)
+
+
+@contextmanager
+def run_bar(label: str, runs: int) -> Iterator[Bar]:
+    """A bar over runs whose time left goes by their expected cost; silent when stderr is no terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[done]}/{task.fields[runs]} runs"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=talk, disable=not talk.is_terminal, transient=True) as progress:
+        yield Bar(progress, progress.add_task(label, total=1.0, done=0, runs=runs))
+
+
+@contextmanager
+def status(sentence: str) -> Iterator[None]:
+    """Say what is going on while it lasts: a spinner on a terminal, one line elsewhere."""
+    if talk.is_terminal:
+        with talk.status(sentence):
+            yield
+    else:
+        talk.print(sentence, markup=False)
+        yield
+
+
+@contextmanager
+def starting_spark(master: str) -> Iterator["SparkSession"]:
+    """A Spark session, with a word about the seconds that it takes to start."""
+    session = spark_session(master)
+    with status("Starting Spark ..."):
+        spark = session.__enter__()
+    try:
+        yield spark
+    finally:
+        session.__exit__(None, None, None)

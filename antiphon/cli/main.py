@@ -1,0 +1,97 @@
+"""`antiphon`: finds the verb, runs it, and turns whatever goes wrong into a sentence and an exit code.
+
+Exit codes: 0 all is well; 1 a promise is broken, or runs failed; 2 the input or the call makes no sense, or
+the machine lacks something; 130 interrupted.
+"""
+
+import difflib
+import itertools
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from cyclopts import App, CycloptsError
+
+from antiphon import __version__
+from antiphon.cli.console import print_error, talk
+from antiphon.core.errors import AntiphonError, UsageError
+from antiphon.sim.scenarios import find_scenario
+
+OK: Final = 0
+BROKEN: Final = 1
+UNUSABLE: Final = 2
+INTERRUPTED: Final = 130
+
+app = App(
+    name="antiphon",
+    help="Ordered, reliable multicast for Python: run it, prove it, study it.",
+    version=__version__,
+    help_format="plaintext",
+)
+VERBS: Final = {
+    "demo": ("antiphon.cli.demo:demo", "The main job in about a minute."),
+    "simulate": ("antiphon.cli.simulate:app", "Seeded runs of a protocol."),
+    "sweep": ("antiphon.cli.sweep:sweep", "A paper's study as a Spark job; resumable."),
+    "audit": ("antiphon.cli.audit:audit", "Judge traces on Spark: was the order kept?"),
+    "reproduce": ("antiphon.cli.reproduce:reproduce", "Every study, the claims' verdicts and the report."),
+}
+# Each verb's module is loaded when it is used: `antiphon --help` answers at once, and without Spark.
+for _verb, (_where, _summary) in VERBS.items():
+    app.command(_where, name=_verb, help=_summary, sort_key=list(VERBS).index(_verb))
+
+
+def run(tokens: Sequence[str]) -> int:
+    """Run one command line and return its exit code; no exception leaves this function."""
+    try:
+        require_known(tokens)
+        code = app(
+            tokens, exit_on_error=False, print_error=False, verbose=False, result_action="return_value"
+        )
+        sys.stdout.flush()
+        return code if isinstance(code, int) else OK
+    except AntiphonError as error:
+        print_error(error.sentence, error.hint)
+        return UNUSABLE
+    except CycloptsError as error:
+        print_error(" ".join(str(error).split()), f"{_command(tokens)} --help shows what it takes.")
+        return UNUSABLE
+    except KeyboardInterrupt:
+        talk.print("Interrupted.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`); there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except Exception as error:
+        if os.environ.get("ANTIPHON_DEBUG"):
+            raise
+        print_error(
+            f"This is a mistake of Antiphon's own: {type(error).__name__}: {error}",
+            "ANTIPHON_DEBUG=1 shows where it happened; please report it.",
+        )
+        return UNUSABLE
+
+
+def require_known(tokens: Sequence[str]) -> None:
+    """A verb, or a protocol to simulate, that does not exist is told with those that do."""
+    words = [token for token in tokens[:2] if not token.startswith("-")]
+    if words and words[0] not in VERBS:
+        near = difflib.get_close_matches(words[0], VERBS, n=1)
+        guess = f"Did you mean '{near[0]}'? " if near else ""
+        raise UsageError(f"There is no command '{words[0]}'.", hint=f"{guess}There are: {', '.join(VERBS)}.")
+    if words[:1] == ["simulate"] and len(words) == 2:
+        find_scenario(words[1])
+
+
+def _command(tokens: Sequence[str]) -> str:
+    words = list(itertools.takewhile(lambda token: not token.startswith("-"), tokens))
+    return " ".join(["antiphon", *words[: 2 if words[:1] == ["simulate"] else 1]])
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

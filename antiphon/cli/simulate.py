@@ -1,0 +1,119 @@
+"""`antiphon simulate PROTOCOL`: seeded runs; a command for each scenario, made from its data."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, get_type_hints
+
+import pyarrow as pa
+from cyclopts import App, Parameter, validators
+
+from antiphon.cli.console import data, print_json, run_bar, talk
+from antiphon.sim.scenario import Metrics, Scenario
+from antiphon.sim.scenarios import find_scenario, scenario_names
+from antiphon.spark.single import SimulatedRun, measure, simulate_and_judge
+from antiphon.trace.files import write_trace
+
+ROWS_PER_FILE: Final = 500_000
+
+COMMON_OPTIONS: Final = (
+    ("seed", 0, Annotated[int, Parameter(help="seed of the run, or of the first run")]),
+    (
+        "runs",
+        1,
+        Annotated[
+            int, Parameter(help="how many runs, with consecutive seeds", validator=validators.Number(gte=1))
+        ],
+    ),
+    ("trace", None, Annotated[Path | None, Parameter(help="write the runs' trace into this folder")]),
+    ("json", False, Annotated[bool, Parameter(help="print one JSON object per run", negative=())]),
+)
+"""Name, default and annotation of what every scenario's command takes."""
+
+app = App(
+    name="simulate",
+    help="Seeded runs of a protocol: the same seed gives the same run, everywhere.",
+    help_epilogue="Example: antiphon simulate coordp --members 500 --json",
+    help_format="plaintext",
+)
+
+
+def simulate(
+    scenario: Scenario, configuration: Any, seed: int, runs: int, trace: Path | None, json: bool
+) -> int:
+    """Do the runs, print their metrics and write their trace as they come."""
+    sink = TraceSink(trace) if trace is not None else None
+    with run_bar(scenario.name, runs) as bar:
+        for index in range(runs):
+            if sink is None:
+                metrics = measure(scenario, configuration, seed + index)
+            else:
+                run = simulate_and_judge(scenario, configuration, seed + index)
+                sink.add(run)
+                metrics = run.metrics
+            print_metrics(metrics, seed + index, json)
+            bar(index + 1, (index + 1) / runs)
+    if sink is not None:
+        sink.flush()
+        talk.print(f"The trace is in {trace}; judge it with: antiphon audit {trace}", markup=False)
+    return 0
+
+
+class TraceSink:
+    """Writes runs' traces in files of a reasonable size; a folder that cannot take them is told at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._waiting: list[SimulatedRun] = []
+        write_trace(folder, [], [])
+
+    def add(self, run: SimulatedRun) -> None:
+        self._waiting.append(run)
+        if sum(len(waiting.recorder) for waiting in self._waiting) >= ROWS_PER_FILE:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting:
+            table = pa.concat_tables([waiting.recorder.table() for waiting in self._waiting])
+            write_trace(self._folder, [table], [waiting.run for waiting in self._waiting], append=True)
+            self._waiting.clear()
+
+
+def print_metrics(metrics: Metrics, seed: int, json: bool) -> None:
+    if json:
+        print_json({**metrics, "seed": seed})
+        return
+    data.print(f"seed {seed}", style="bold")
+    width = max(map(len, metrics))
+    for name, value in metrics.items():
+        shown = f"{value:.6g}" if isinstance(value, float) else str(value)
+        data.print(f"  {name:<{width}}  {shown}", markup=False)
+
+
+def command_for(scenario: Scenario) -> Callable[..., int]:
+    """A function whose signature has the scenario's parameters beside the common ones."""
+
+    def command(**options: Any) -> int:
+        common = {name: options.pop(name, default) for name, default, _ in COMMON_OPTIONS}
+        return simulate(scenario, scenario.configure(options), **common)
+
+    hints = get_type_hints(scenario.configuration)
+    helps = scenario.knobs()
+    own = [
+        (field.name, field.default, Annotated[hints[field.name], Parameter(help=helps[field.name])])
+        for field in dataclasses.fields(scenario.configuration)
+    ]
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, default, annotation in (*own, *COMMON_OPTIONS)
+    ]
+    command.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__doc__ = scenario.summary
+    return command
+
+
+for _name in scenario_names():
+    _scenario = find_scenario(_name)
+    app.command(command_for(_scenario), name=_name, help_epilogue=f"Example: {_scenario.example}")

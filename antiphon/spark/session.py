@@ -1,0 +1,189 @@
+"""A Spark session that starts quickly, says nothing and leaves nothing behind.
+
+One session serves a whole process: start-up takes seconds, a further query half a second. `spark_session`
+therefore joins a session that is running already and then leaves it running; the one that started it stops
+it. `local[*]` is the embedded default; any other master gets this package sent along, so that its workers
+need only Python, numpy, numba, msgspec and pyarrow.
+"""
+
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import antiphon
+from antiphon.core.errors import MissingRequirementError, UsageError
+from antiphon.spark.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MASTER: Final = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|local-cluster\[.+\]|(spark|k8s)://.+|yarn")
+LEAST_DRIVER_MEGABYTES: Final = 1024
+MOST_DRIVER_MEGABYTES: Final = 16 * 1024
+ARROW_BATCH_ROWS: Final = 10_000
+ARROW_BATCH_BYTES: Final = 32 * 1024 * 1024
+"""A batch to or from Python ends at whichever of the two it reaches first."""
+
+
+@contextmanager
+def spark_session(
+    master: str = "local[*]", app_name: str = "antiphon", settings: Mapping[str, str] | None = None
+) -> Iterator["SparkSession"]:
+    """A Spark session, stopped at the end unless it was there before."""
+    _require_pyspark()
+    if not MASTER.fullmatch(master):
+        raise UsageError(
+            f"{master!r} is no Spark master.",
+            hint="It is local[*], local[4] or the address of a cluster such as spark://host:7077.",
+        )
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    folder = Path(tempfile.mkdtemp(prefix="antiphon-spark-"))
+    try:
+        spark = _start(master, app_name, folder, settings or {})
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _require_pyspark() -> None:
+    if importlib.util.find_spec("pyspark") is None:
+        raise MissingRequirementError(
+            "This needs Spark, and the package pyspark is not installed.",
+            hint="Install it with `pip install 'antiphon[spark]'`.",
+        )
+
+
+def _start(master: str, app_name: str, folder: Path, settings: Mapping[str, str]) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for key, value in {**_settings(master, folder), **settings}.items():
+        builder = builder.config(key, value)
+    try:
+        with _environment(_launch_environment(master)):
+            spark: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        raise UsageError(
+            f"Spark did not start with the master {master!r}: {_first_line(error)}",
+            hint="Use --master 'local[*]', or see what Spark says with ANTIPHON_SPARK_LOG=warn.",
+        ) from error
+    if not master.startswith("local"):
+        spark.sparkContext.addPyFile(str(package_archive(folder)))
+    return spark
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _settings(master: str, folder: Path) -> dict[str, str]:
+    log_settings = Path(__file__).with_name("log4j2.properties").as_uri()
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings}",
+        "spark.driver.memory": f"{driver_megabytes()}m",
+        "spark.driver.maxResultSize": "0",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_BATCH_ROWS),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES),
+        "spark.python.worker.reuse": "true",
+        "spark.task.maxFailures": "1" if master.startswith("local") else "4",
+        # Few partitions, merged further where they come out small: a task costs 30 to 60 ms of processor.
+        "spark.sql.shuffle.partitions": "64",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.adaptive.coalescePartitions.parallelismFirst": "true",
+        "spark.sql.adaptive.coalescePartitions.minPartitionSize": "64k",
+    }
+    if master.startswith("local"):
+        # An embedded Spark listens on the loopback only, and does not depend on the machine's name.
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return settings
+
+
+def _launch_environment(master: str) -> dict[str, str]:
+    environment = {"JAVA_HOME": str(java_home()), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if master.startswith("local"):
+        environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    elif "PYSPARK_PYTHON" not in os.environ:
+        environment["PYSPARK_PYTHON"] = sys.executable
+    return environment
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    before = {key: os.environ.get(key) for key in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+def map_in_arrow(
+    frame: "DataFrame", function: Callable[[Iterator[Any]], Iterator[Any]], schema: str
+) -> "DataFrame":
+    """`DataFrame.mapInArrow` without pandas: a partition's record batches in, record batches out.
+
+    PySpark's own method refuses to be called where pandas is not installed, although nothing on the way of
+    an Arrow batch uses it. What follows is that method's body without the refusal.
+    """
+    from pyspark.sql import DataFrame
+    from pyspark.util import PythonEvalType
+
+    # PySpark's type stub does not list this function, so it is fetched by name.
+    functions: Any = importlib.import_module("pyspark.sql.pandas.functions")
+    wrapped = functions.vectorized_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column = wrapped(*[frame[name] for name in frame.columns])
+    return DataFrame(frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)
+
+
+def driver_megabytes() -> int:
+    """A quarter of the memory that this process may use, within bounds."""
+    quarter = _memory_bytes() // 4 // 1024 // 1024
+    return min(max(quarter, LEAST_DRIVER_MEGABYTES), MOST_DRIVER_MEGABYTES)
+
+
+def _memory_bytes() -> int:
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        # In a container the limit of the control group is what counts.
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return physical
+    return min(physical, int(limit)) if limit.isdigit() else physical
+
+
+def package_archive(folder: Path) -> Path:
+    """This package as a zip file, to be sent to the workers of a cluster."""
+    archive = folder / "antiphon.zip"
+    root = Path(antiphon.__file__).parent
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in sorted(root.rglob("*")):
+            if path.suffix in {".py", ".properties"}:
+                file.write(path, Path("antiphon") / path.relative_to(root))
+    return archive

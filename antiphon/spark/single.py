@@ -1,0 +1,64 @@
+"""One simulated run, as the library, the command line and the sweeps do it. Needs no Spark."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from antiphon.check.checkers import check_trace
+from antiphon.check.verdict import Violation
+from antiphon.sim.scenario import Metrics, Scenario
+from antiphon.sim.scenarios import find_scenario
+from antiphon.trace.recorder import MemoryRecorder
+from antiphon.trace.schema import Event, Run
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """What a simulated run leaves behind."""
+
+    metrics: Metrics
+    run: Run
+    recorder: MemoryRecorder
+    violations: list[Violation] = field(default_factory=list)
+    """What breaks the scenario's own promises."""
+
+    def events(self) -> list[Event]:
+        return self.recorder.events()
+
+
+def simulate(scenario: str, *, seed: int = 0, **parameters: Any) -> SimulatedRun:
+    """Simulate a protocol once and judge its trace by what it promises.
+
+    The parameters are those of `antiphon simulate`, spelled with underscores.
+    """
+    found = find_scenario(scenario)
+    return simulate_and_judge(found, found.configure(parameters), seed)
+
+
+def simulate_and_judge(scenario: Scenario, configuration: Any, seed: int) -> SimulatedRun:
+    row = run_row(scenario, configuration, seed)
+    recorder = MemoryRecorder(row.run)
+    metrics = scenario.run(configuration, seed, recorder)
+    violations = check_trace(recorder.events(), row, row.promises)
+    return SimulatedRun(metrics | {"violations": len(violations)}, row, recorder, violations)
+
+
+def measure(scenario: Scenario, configuration: Any, seed: int) -> Metrics:
+    """A run's metrics alone: the trace is made and judged only where that is what the scenario is for."""
+    if scenario.audited:
+        return simulate_and_judge(scenario, configuration, seed).metrics
+    return scenario.run(configuration, seed, None)
+
+
+def run_row(scenario: Scenario, configuration: Any, seed: int) -> Run:
+    """What the trace says of a run beside its events."""
+    groups = scenario.groups(configuration)
+    return Run(
+        run=f"{scenario.name}-{seed}",
+        protocol=scenario.name,
+        promises=scenario.promises,
+        groups=None if groups is None else dict(groups),
+        parameters=json.dumps(dataclasses.asdict(configuration), sort_keys=True),
+        seed=seed,
+    )

@@ -1,0 +1,90 @@
+"""Run studies and judge their claims."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from antiphon.core.errors import UsageError
+from antiphon.sim.scenarios import find_scenario
+from antiphon.spark.statistics import summarise
+from antiphon.spark.sweep import Progress, SweepResult, sweep
+from antiphon.studies import guo
+from antiphon.studies.model import Claim, ClaimVerdict, Effort, Finding, Results, Study
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STUDIES: Final[dict[str, Study]] = {study.name: study for study in (guo.STUDY,)}
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim with what we found and the command that shows it."""
+
+    study: Study
+    claim: Claim
+    finding: Finding
+    verdict: ClaimVerdict
+    command: str
+
+
+def find_study(name: str) -> Study:
+    if name not in STUDIES:
+        raise UsageError(f"There is no study '{name}'.", hint=f"There are: {', '.join(sorted(STUDIES))}.")
+    return STUDIES[name]
+
+
+def run_study(
+    spark: "SparkSession", study: Study, effort: Effort, folder: Path, progress: Progress
+) -> tuple[SweepResult, Results]:
+    """Do what is left of a study's runs and summarise them all."""
+    outcome = sweep(spark, study.jobs(effort), folder, progress)
+    points = summarise(spark, folder)
+    return outcome, Results(points, outcome.errors, defaults_of(study))
+
+
+def defaults_of(study: Study) -> dict[str, dict[str, Any]]:
+    """The values of the parameters that the study's grids leave alone."""
+    names = {grid.scenario for grid in study.grids}
+    return {name: dataclasses.asdict(find_scenario(name).configure({})) for name in names}
+
+
+def judge(study: Study, results: Results, effort: Effort) -> list[JudgedClaim]:
+    command = f"antiphon sweep {study.name} --{effort}"
+    findings = [(claim, find(claim, results)) for claim in study.claims]
+    return [JudgedClaim(study, claim, finding, verdict(finding), command) for claim, finding in findings]
+
+
+def find(claim: Claim, results: Results) -> Finding:
+    """What the runs say of a claim; where the runs it needs have failed, that."""
+    try:
+        return claim.judge(results)
+    except UsageError as error:
+        return Finding(ours="", holds=None, reason=f"The runs that it needs are not there. {error.sentence}")
+
+
+def verdict(finding: Finding) -> ClaimVerdict:
+    if finding.holds is None:
+        return "not measured"
+    return "reproduced" if finding.holds else "not reproduced"
+
+
+def scoreboard(claims: Sequence[JudgedClaim]) -> list[dict[str, str]]:
+    """The claims as plain rows, for JSON and for files."""
+    return [
+        {
+            "id": judged.claim.id,
+            "paper": judged.study.paper,
+            "where": judged.claim.where,
+            "statement": judged.claim.statement,
+            "theirs": judged.claim.theirs,
+            "ours": judged.finding.ours,
+            "interval": judged.finding.interval,
+            "verdict": judged.verdict,
+            "reason": judged.finding.reason,
+            "command": judged.command,
+        }
+        for judged in claims
+    ]

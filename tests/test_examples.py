@@ -1,0 +1,38 @@
+"""Every example runs as its reader would run it, and the README's is one of them."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def output_of(example: Path, *arguments: str) -> str:
+    command = [sys.executable, str(example), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs_and_says_something(example: Path) -> None:
+    assert output_of(example).strip()
+
+
+def test_simulate_and_check_tells_the_good_group_from_the_broken_one() -> None:
+    text = output_of(ROOT / "examples" / "simulate_and_check.py")
+    assert " deliveries, 0 violations" in text
+    assert "contradiction" in text
+
+
+def test_audit_other_logs_finds_what_is_wrong_and_writes_a_trace(tmp_path: Path) -> None:
+    text = output_of(ROOT / "examples" / "audit_other_logs.py", str(tmp_path / "trace"))
+    assert re.findall(r"^(\w+): ", text, re.MULTILINE) == ["causal", "total"]
+    assert (tmp_path / "trace" / "runs").is_dir()
+
+
+def test_the_readmes_example_is_the_one_that_is_run() -> None:
+    (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert shown.strip() in (ROOT / "examples" / "simulate_and_check.py").read_text()
