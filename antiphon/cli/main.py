@@ -23,12 +23,6 @@ BROKEN: Final = 1
 UNUSABLE: Final = 2
 INTERRUPTED: Final = 130
 
-app = App(
-    name="antiphon",
-    help="Ordered, reliable multicast for Python: run it, prove it, study it.",
-    version=__version__,
-    help_format="plaintext",
-)
 VERBS: Final = {
     "demo": ("antiphon.cli.demo:demo", "The main job in about a minute."),
     "simulate": ("antiphon.cli.simulate:app", "Seeded runs of a protocol."),
@@ -36,16 +30,28 @@ VERBS: Final = {
     "audit": ("antiphon.cli.audit:audit", "Judge traces on Spark: was the order kept?"),
     "reproduce": ("antiphon.cli.reproduce:reproduce", "Every study, the claims' verdicts and the report."),
 }
-# Each verb's module is loaded when it is used: `antiphon --help` answers at once, and without Spark.
-for _verb, (_where, _summary) in VERBS.items():
-    app.command(_where, name=_verb, help=_summary, sort_key=list(VERBS).index(_verb))
+
+
+def build(tokens: Sequence[str]) -> App:
+    """The command line. A verb's module is loaded when it is used, so `antiphon --help` answers at once."""
+    app = App(
+        name="antiphon",
+        help="Ordered, reliable multicast for Python: run it, prove it, study it.",
+        version=__version__,
+        help_format="markdown",
+    )
+    for place, (verb, (where, summary)) in enumerate(VERBS.items()):
+        # A summary given here would hide the verb's own help, so it is given only for the list of verbs.
+        described = None if list(tokens[:1]) == [verb] else summary
+        app.command(where, name=verb, help=described, sort_key=place)
+    return app
 
 
 def run(tokens: Sequence[str]) -> int:
     """Run one command line and return its exit code; no exception leaves this function."""
     try:
         require_known(tokens)
-        code = app(
+        code = build(tokens)(
             tokens, exit_on_error=False, print_error=False, verbose=False, result_action="return_value"
         )
         sys.stdout.flush()

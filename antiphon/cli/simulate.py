@@ -35,7 +35,6 @@ app = App(
     name="simulate",
     help="Seeded runs of a protocol: the same seed gives the same run, everywhere.",
     help_epilogue="Example: antiphon simulate coordp --members 500 --json",
-    help_format="plaintext",
 )
 
 

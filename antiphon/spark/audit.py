@@ -34,8 +34,7 @@ from antiphon.spark.judging import Judgement, judge
 from antiphon.spark.log import Log, build_log
 from antiphon.spark.packing import SEND, Segment, pack, read_row_groups
 from antiphon.spark.session import map_in_arrow
-from antiphon.trace.files import TraceFiles, open_trace
-from antiphon.trace.files import read_runs
+from antiphon.trace.files import TraceFiles, open_trace, read_runs
 from antiphon.trace.schema import Run
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ class AuditResult(msgspec.Struct, frozen=True):
     unpromised: int
     """How many runs have no recorded promises, where none were expected instead."""
     unjudgeable: list[str]
-    """Sentences about runs that could not be judged, as many as are worth reading."""
+    """Sentences about runs that could not be judged, or cannot pass; as many as are worth reading."""
     unjudgeable_count: int
 
     def to_json(self) -> dict[str, object]:
@@ -143,6 +142,12 @@ class Sums(msgspec.Struct):
         default_factory=lambda: {name: [] for name in PROPERTIES}
     )
     """Violations to be shown, each with whether it breaks a promise; those that do come first."""
+
+    def note(self, trouble: str) -> None:
+        """Something keeps a run from being judged, or from passing."""
+        self.trouble_count += 1
+        if len(self.troubles) < TROUBLES_TOLD:
+            self.troubles.append(trouble)
 
     def room(self, name: Property, limit: int, promised: bool) -> int:
         """How many more violations of a property are worth telling."""
@@ -342,11 +347,12 @@ def _judge_run(
         run, promised, segments = _gathered(name, pieces)
         log = build_log(run, segments)
     except InputError as error:
-        sums.trouble_count += 1
-        if len(sums.troubles) < TROUBLES_TOLD:
-            sums.troubles.append(error.sentence)
+        sums.note(error.sentence)
         return
     del segments
+    hole = log.first_hole()
+    if hole is not None:
+        sums.note(hole)
     promises = run.promises if question.expect is None else question.expect
     judgement = judge(log, _worth_telling(sums, promises, question))
     if question.expect is None and not promised:

@@ -15,7 +15,7 @@ from antiphon.core.ids import MessageId, Site
 from antiphon.core.recording import KINDS
 from antiphon.spark.kernels import identity
 from antiphon.spark.packing import NOBODY_NAMED, SEND, Address, Segment
-from antiphon.trace.sanity import unjudgeable_steps
+from antiphon.trace.sanity import incomplete_log, unjudgeable_steps
 from antiphon.trace.schema import Run
 
 MOST_ENTRIES: Final = (1 << 31) - 1
@@ -65,6 +65,8 @@ class Log(NamedTuple):
     destination_set: Array
     sets: Array
     """Which site is in which set of destinations."""
+    steps: dict[int, Array]
+    """The step of each row, for the sites whose logs have holes; elsewhere rows are steps."""
 
     @property
     def logged(self) -> int:
@@ -84,10 +86,17 @@ class Log(NamedTuple):
     def place(self, entry: int) -> tuple[Site, int]:
         """An entry's site and step."""
         site = int(np.searchsorted(self.starts, entry, "right")) - 1
-        if not len(self.row_starts):
-            return self.sites[site], entry - int(self.starts[site])
-        row = int(np.searchsorted(self.row_starts, entry, "right")) - 1
-        return self.sites[site], row - int(self.site_rows[site])
+        row = entry - int(self.starts[site])
+        if len(self.row_starts):
+            row = int(np.searchsorted(self.row_starts, entry, "right")) - 1 - int(self.site_rows[site])
+        return self.sites[site], int(self.steps[site][row]) if site in self.steps else row
+
+    def first_hole(self) -> str | None:
+        """A sentence about the first log that lacks a step, if any does."""
+        for site, steps in sorted(self.steps.items()):
+            missing = int(np.flatnonzero(steps != np.arange(len(steps)))[0])
+            return incomplete_log(self.run.run, self.sites[site], missing)
+        return None
 
 
 class _Numbering(NamedTuple):
@@ -134,6 +143,7 @@ def build_log(run: Run, segments: Sequence[Segment]) -> Log:
         send_entry=send_entry,
         destination_set=destination_set,
         sets=sets,
+        steps={site: log[0].steps for site, log in enumerate(logs) if log[0].steps is not None},
     )
 
 
@@ -217,7 +227,7 @@ def _parts(
 
 
 def _joined(run: str, site: Site, parts: list[Part]) -> list[Part]:
-    """A site's parts in order of step, from 0 on without gaps or repeats."""
+    """A site's parts in order of step; one part with its steps if they do not count up from 0."""
     parts.sort(key=lambda part: part.first_step)
     following = 0
     for part in parts:
@@ -236,7 +246,9 @@ def _sorted(run: str, site: Site, parts: list[Part]) -> Part:
         ]
     )
     order = np.argsort(steps, kind="stable")
-    _require_whole(run, site, steps[order])
+    steps = steps[order]
+    _require_order(run, site, steps)
+    whole = bool((steps == np.arange(len(steps))).all())
     kinds = np.concatenate([part.kinds for part in parts])
     addresses = identity.empty()
     if any(len(part.addresses) for part in parts):
@@ -248,7 +260,7 @@ def _sorted(run: str, site: Site, parts: list[Part]) -> Part:
         counts = np.concatenate([_counts_of(part) for part in parts])[order]
     senders = np.concatenate([part.senders for part in parts])[order]
     numbers = np.concatenate([part.numbers for part in parts])[order]
-    return Part(0, len(order), None, kinds[order], senders, numbers, counts, addresses)
+    return Part(0, len(order), None if whole else steps, kinds[order], senders, numbers, counts, addresses)
 
 
 def _counts_of(part: Part) -> Array:
@@ -262,11 +274,11 @@ def _codes_of(part: Part) -> Array:
     return np.zeros(int(np.count_nonzero(part.kinds == SEND)), np.int64)
 
 
-def _require_whole(run: str, site: Site, steps: Array) -> None:
-    wrong = np.flatnonzero(steps != np.arange(len(steps)))
-    if len(wrong):
-        place = int(wrong[0])
-        step = place if steps[place] > place else int(steps[place])
+def _require_order(run: str, site: Site, steps: Array) -> None:
+    """Sorted steps must be different, or nobody knows which row came first."""
+    repeated = np.flatnonzero(steps[1:] == steps[:-1])
+    if len(repeated):
+        step = int(steps[repeated[0]])
         raise unjudgeable_steps(run, site, step, int(np.count_nonzero(steps == step)))
 
 

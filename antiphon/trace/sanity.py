@@ -1,7 +1,8 @@
 """Whether the rows of a trace can be judged at all, row by row.
 
-A verdict over a log with holes would be a guess: a missing row may be the delivery that somebody is about to
-be blamed for. So rows that contradict the table's own rules end the audit with a clear sentence instead.
+Rows that contradict the table's own rules end the audit of their run with a clear sentence. A log with holes
+is judged as it stands, and what is found wrong in it is told; but it cannot pass, since nobody knows what the
+missing rows would say.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +17,7 @@ PRESENCE_KINDS: Final = frozenset({"present", "absent"})
 LARGEST_NUMBER: Final = (1 << 63) - 1
 
 _HINT: Final = "docs/trace.md says what each column may hold; correct the program that wrote these rows."
-_STEP_HINT: Final = "A site's steps count from 0 without gaps or repeats; a log with holes proves nothing."
+_STEP_HINT: Final = "A site's steps count from 0, each once; give the rows of one site different steps."
 
 
 def row_flaw(event: Event) -> str | None:
@@ -51,8 +52,13 @@ def unjudgeable_row(run: str, site: Site, step: int, flaw: str) -> InputError:
 
 def unjudgeable_steps(run: str, site: Site, step: int, rows: int) -> InputError:
     """The error for a site whose log has `rows` rows of this step instead of one."""
-    flaw = f"step {step} is missing from" if rows == 0 else f"step {step} occurs {rows} times in"
-    return InputError(f"Run {run} cannot be judged: {flaw} the log of site {site}.", _STEP_HINT)
+    flaw = f"step {step} occurs {rows} times in the log of site {site}"
+    return InputError(f"Run {run} cannot be judged: {flaw}.", _STEP_HINT)
+
+
+def incomplete_log(run: str, site: Site, step: int) -> str:
+    """What is said of a run in which a site's log lacks a step."""
+    return f"Run {run} cannot pass: step {step} is missing from the log of site {site}."
 
 
 def require_sane(events: Iterable[Event]) -> None:
@@ -65,14 +71,13 @@ def require_sane(events: Iterable[Event]) -> None:
         log = steps.setdefault((event.run, event.site), {})
         log[event.step] = log.get(event.step, 0) + 1
     for (run, site), log in sorted(steps.items()):
-        _require_whole(run, site, log)
+        _require_order(run, site, log)
 
 
-def _require_whole(run: str, site: Site, log: Mapping[int, int]) -> None:
-    """The steps of one site, with how often each occurs, must be 0, 1, 2, … once each."""
-    negative = min(log)
-    if negative < 0:
-        raise unjudgeable_row(run, site, negative, "the step is negative")
-    for step in range(len(log)):
-        if log.get(step, 0) != 1:
-            raise unjudgeable_steps(run, site, step, log.get(step, 0))
+def _require_order(run: str, site: Site, log: Mapping[int, int]) -> None:
+    """The steps of one site, with how often each occurs, must tell which row came first."""
+    if min(log) < 0:
+        raise unjudgeable_row(run, site, min(log), "the step is negative")
+    for step in sorted(log):
+        if log[step] > 1:
+            raise unjudgeable_steps(run, site, step, log[step])

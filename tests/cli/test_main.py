@@ -15,7 +15,7 @@ Capture = pytest.CaptureFixture[str]
 
 def says(capsys: Capture, *tokens: str) -> tuple[int, str, str]:
     """What a command answers; lines are joined, since a terminal's width is not what is tested."""
-    code = run(tokens)
+    code = run(list(tokens))
     out, err = capsys.readouterr()
     return code, out, " ".join(err.split())
 
@@ -46,7 +46,7 @@ def test_every_protocol_has_help_with_an_example(capsys: Capture, name: str) -> 
         (["simulate", "coordp", "--members", "1"], "nothing to detect", "Take 2 or more."),
         (["simulate", "coordp", "--density", "foggy"], "foggy", "--help"),
         (["simulate", "coordp", "--runs", "0"], "--runs", "--help"),
-        (["audit"], "paths", "antiphon audit --help"),
+        (["audit"], "PATHS requires an argument", "antiphon audit --help"),
         (["audit", "/no/such/trace"], "There is no trace at /no/such/trace", "events/"),
         (["audit", ".", "--expect", "beauty"], "There is no property 'beauty'.", "There are: integrity"),
         (["sweep", "gou"], "There is no study 'gou'.", "There are: guo."),
@@ -124,16 +124,16 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 def test_our_own_mistakes_are_owned(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTIPHON_DEBUG", raising=False)
-    monkeypatch.setattr("antiphon.cli.main.app", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("antiphon.cli.main.build", lambda _: 1 / 0)
     code, _, err = says(capsys, "demo")
     assert code == 2
     assert "mistake of Antiphon's own: ZeroDivisionError" in err
 
 
 def test_an_interrupt_is_told_in_a_word(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object, **__: object) -> None:
+    def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("antiphon.cli.main.app", interrupted)
+    monkeypatch.setattr("antiphon.cli.main.build", interrupted)
     code, _, err = says(capsys, "demo")
     assert (code, err) == (130, "Interrupted.")

@@ -125,11 +125,16 @@ def test_recording_changes_nothing() -> None:
     assert simulate(study, 5, Notebook()) == simulate(study, 5, None)
 
 
+def test_senders_may_be_outside_the_group() -> None:
+    few, many = (simulate(CoordPStudy(members=10, senders=count), 1, None) for count in (10, 50))
+    assert few["hop_messages"] == many["hop_messages"]
+    assert float(few["tpr_s"] or 0) < float(many["tpr_s"] or 0)
+
+
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
         ({"members": 1}, "1 members"),
-        ({"members": 10, "senders": 11}, "11 senders"),
         ({"senders": 0}, "0 senders"),
         ({"bandwidth": 0}, "bandwidth"),
         ({"density": "sparse", "network_nodes": 49}, "49 nodes"),

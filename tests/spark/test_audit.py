@@ -226,7 +226,7 @@ def test_a_run_that_cannot_be_judged_is_named_and_the_others_are_judged(
     assert (result.runs, result.deliveries, result.unjudgeable_count) == (3, 36, 2)
     assert result.unjudgeable == [
         "Run flawed cannot be judged: in the row of site a, step 0, its number is -4.",
-        "Run holed cannot be judged: step 1 is missing from the log of site a.",
+        "Run holed cannot pass: step 1 is missing from the log of site a.",
     ]
 
 

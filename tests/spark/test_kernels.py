@@ -151,13 +151,11 @@ def test_segments_may_come_in_any_order_and_overlap() -> None:
 @pytest.mark.parametrize(
     ("steps", "sentence"),
     [
-        ((0, 2), "step 1 is missing from"),
-        ((1, 2), "step 0 is missing from"),
         ((0, 1, 1), "step 1 occurs 2 times in"),
         ((0, 0, 2), "step 0 occurs 2 times in"),
     ],
 )
-def test_steps_with_gaps_or_repeats_cannot_be_judged(steps: tuple[int, ...], sentence: str) -> None:
+def test_steps_that_tell_no_order_cannot_be_judged(steps: tuple[int, ...], sentence: str) -> None:
     events = [Event("run", "a", step, "present") for step in steps]
     with pytest.raises(InputError, match=sentence) as error:
         build_log(Run("run"), segments(events))
@@ -208,3 +206,21 @@ def test_a_far_displaced_message_entangles_only_what_it_passed() -> None:
     blocks = order.entangled_blocks(delivered, starts, position, placed)
     assert not certain
     assert np.count_nonzero(blocks >= 0) <= 12
+
+
+def test_a_log_with_holes_is_judged_as_it_stands() -> None:
+    """Leaving rows out keeps the others in order: steps only have to rise."""
+    for seed in range(40):
+        draw = Random(seed)
+        events, run = random_trace(draw, name="run")
+        kept = [event for event in events if draw.random() < 0.9]
+        if not kept:
+            continue
+        log = build_log(run, segments(kept))
+        assert same(judge(log).violations, check_trace(kept, run))
+        holed = any(
+            sorted(event.step for event in kept if event.site == site)
+            != list(range(sum(event.site == site for event in kept)))
+            for site in {event.site for event in kept}
+        )
+        assert (log.first_hole() is not None) == holed

@@ -35,15 +35,13 @@ def test_a_flawed_row_is_named(event: Event, flaw: str) -> None:
 
 
 STEPS = {
-    "a gap": ([0, 2], "step 1 is missing from the log of site a"),
-    "a missing beginning": ([1, 2], "step 0 is missing from the log of site a"),
     "a repeat": ([0, 1, 1, 2], "step 1 occurs 2 times in the log of site a"),
     "a negative step": ([-1, 0], "site a, step -1, the step is negative"),
 }
 
 
 @pytest.mark.parametrize(("steps", "sentence"), STEPS.values(), ids=STEPS.keys())
-def test_steps_with_holes_or_repeats_are_named(steps: list[int], sentence: str) -> None:
+def test_steps_that_tell_no_order_are_named(steps: list[int], sentence: str) -> None:
     sound = [Event("r", "b", step, "present") for step in range(3)]
     with pytest.raises(InputError, match=sentence) as info:
         require_sane([*sound, *(Event("r", "a", step, "present") for step in steps)])
@@ -53,7 +51,7 @@ def test_steps_with_holes_or_repeats_are_named(steps: list[int], sentence: str) 
 def test_what_is_allowed() -> None:
     require_sane(
         [
-            Event("r", "a", 1, "send", None, 5),
+            Event("r", "a", 7, "send", None, 5),
             Event("r", "a", 0, "present", None, None),
             Event("r", "b", 0, "deliver", "a", (1 << 63) - 1, 1),
             Event("other", "a", 0, "absent"),

@@ -53,7 +53,7 @@ class CoordPStudy:
     """The scenario's parameters."""
 
     members: Annotated[int, "members of the group"] = 50
-    senders: Annotated[int, "how many of them multicast messages"] = 50
+    senders: Annotated[int, "how many sites multicast messages; those beyond the members are outside"] = 50
     density: Annotated[Density, "a member at every node of the network, or at some of a larger one"] = "dense"
     fill: Annotated[Fill, "how the tree's last level hangs: spread over the parents, or from the left"] = (
         "even"
@@ -74,11 +74,8 @@ class CoordPStudy:
             raise UsageError(
                 f"A group of {self.members} members has nothing to detect.", hint="Take 2 or more."
             )
-        if not 1 <= self.senders <= self.members:
-            raise UsageError(
-                f"{self.senders} senders do not fit {self.members} members.",
-                hint="Senders are members: there are between 1 and that many of them.",
-            )
+        if self.senders < 1:
+            raise UsageError(f"{self.senders} senders have nothing to be detected.", hint="Take 1 or more.")
         if self.bandwidth < 1:
             raise UsageError("The bandwidth must be at least 1 bit/s.")
         if self.density == "sparse" and self.network_nodes < self.members:
@@ -128,7 +125,8 @@ class Round:
         self.study = study
         self._seeds = seeds = Seeds(seed)
         self.sites = tuple(site_names(study.members))
-        self._senders = self.sites[: study.senders]
+        outside = (f"outside{number}" for number in range(study.senders - study.members))
+        self._senders = (*self.sites[: study.senders], *outside)
         self.network = _network(study, seeds)
         self.tpr_ns: Nanoseconds | None = None
         self.last_ns: Nanoseconds | None = None
@@ -217,8 +215,8 @@ def _draw_holdings(study: CoordPStudy, seeds: Seeds) -> IntegerArray:
     random = seeds.array_stream("holdings")
     sent = random.integers(2, MOST_MESSAGES, size=study.senders, endpoint=True)
     held = random.integers(1, sent, size=(study.members, study.senders), endpoint=True)
-    own = np.arange(study.senders)
-    held[own, own] = sent
+    own = np.arange(min(study.senders, study.members))
+    held[own, own] = sent[own]
     return held
 
 
@@ -226,9 +224,11 @@ def _record_history(
     recorder: Recorder, sites: Sequence[Site], senders: Sequence[Site], holding: dict[Site, IntegerArray]
 ) -> None:
     """What happened before the round: each sender's messages, and who holds how many of them."""
+    destinations = sites if len(senders) > len(sites) else None
     for place, sender in enumerate(senders):
-        count = int(holding[sender][place])
-        recorder.record(sender, "send", 0, sender, 0, count, size=count * MESSAGE_BYTES)
+        count = max(int(holding[site][place]) for site in sites)
+        size = count * MESSAGE_BYTES
+        recorder.record(sender, "send", 0, sender, 0, count, destinations=destinations, size=size)
     for site in sites:
         for sender, count in zip(senders, holding[site].tolist(), strict=True):
             if sender != site:
