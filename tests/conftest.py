@@ -1,7 +1,15 @@
 """What all tests share: hypothesis draws the same examples every time, and Spark tests share a worker."""
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+from antiphon.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 settings.register_profile(
     "antiphon", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
@@ -15,3 +23,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name in ("spark", "browser"):
             if item.get_closest_marker(name):
                 item.add_marker(pytest.mark.xdist_group(name))
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """One local Spark session for all tests that need one; commands run in this process join it."""
+    with spark_session("local[2]", "antiphon-tests") as session:
+        yield session

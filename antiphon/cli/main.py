@@ -6,6 +6,7 @@ the machine lacks something; 130 interrupted.
 
 import difflib
 import itertools
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ def build(tokens: Sequence[str]) -> App:
         help="Ordered, reliable multicast for Python: run it, prove it, study it.",
         version=__version__,
         help_format="markdown",
+        suppress_keyboard_interrupt=False,
     )
     for place, (verb, (where, summary)) in enumerate(VERBS.items()):
         # A summary given here would hide the verb's own help, so it is given only for the list of verbs.
@@ -96,6 +98,8 @@ def _command(tokens: Sequence[str]) -> str:
 
 
 def main() -> None:
+    # The bridge to Java logs a traceback when it is interrupted; we tell people in our own words.
+    logging.basicConfig(handlers=[logging.NullHandler()])
     sys.exit(run(sys.argv[1:]))
 
 

@@ -43,20 +43,26 @@ def simulate(
 ) -> int:
     """Do the runs, print their metrics and write their trace as they come."""
     sink = TraceSink(trace) if trace is not None else None
-    with run_bar(scenario.name, runs) as bar:
-        for index in range(runs):
-            if sink is None:
-                metrics = measure(scenario, configuration, seed + index)
-            else:
-                run = simulate_and_judge(scenario, configuration, seed + index)
-                sink.add(run)
-                metrics = run.metrics
-            print_metrics(metrics, seed + index, json)
-            bar(index + 1, (index + 1) / runs)
-    if sink is not None:
-        sink.flush()
+    try:
+        with run_bar(scenario.name, runs) as bar:
+            for index in range(runs):
+                print_metrics(one_run(scenario, configuration, seed + index, sink), seed + index, json)
+                bar(index + 1, (index + 1) / runs)
+    finally:
+        # Runs that were done before an interruption stay done.
+        if sink is not None:
+            sink.flush()
+    if trace is not None:
         talk.print(f"The trace is in {trace}; judge it with: antiphon audit {trace}", markup=False)
     return 0
+
+
+def one_run(scenario: Scenario, configuration: Any, seed: int, sink: "TraceSink | None") -> Metrics:
+    if sink is None:
+        return measure(scenario, configuration, seed)
+    run = simulate_and_judge(scenario, configuration, seed)
+    sink.add(run)
+    return run.metrics
 
 
 class TraceSink:

@@ -11,8 +11,10 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -53,13 +55,34 @@ def spark_session(
         return
     folder = Path(tempfile.mkdtemp(prefix="antiphon-spark-"))
     try:
-        spark = _start(master, app_name, folder, settings or {})
-        try:
-            yield spark
-        finally:
-            spark.stop()
+        with _interrupts_held() as held:
+            spark = _start(master, app_name, folder, settings or {})
+            try:
+                if held:
+                    raise KeyboardInterrupt
+                yield spark
+            finally:
+                spark.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[list[int]]:
+    """Hold interrupts back until Spark takes them itself, and take them back from it at the end.
+
+    An interrupt while Java is starting would leave it behind as an orphan. Once it has started, Spark cancels
+    its jobs on an interrupt; after it has stopped, that would fail.
+    """
+    held: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield held  # only the main thread is interrupted
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
+    try:
+        yield held
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _require_pyspark() -> None:

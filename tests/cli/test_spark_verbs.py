@@ -1,0 +1,152 @@
+"""The verbs that use Spark, as a user runs them. They share one session, which the verbs join."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from antiphon.cli.main import run
+from antiphon.core.recording import PROPERTIES
+from antiphon.sim.sabotage import BREAKS
+from antiphon.trace.files import write_trace
+from antiphon.trace.schema import Event, Run
+
+Capture = pytest.CaptureFixture[str]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+
+def says(capsys: Capture, *tokens: str | Path) -> tuple[int, str, str]:
+    code = run([str(token) for token in tokens])
+    out, err = capsys.readouterr()
+    return code, out, " ".join(err.split())
+
+
+def simulated(capsys: Capture, folder: Path, *options: str) -> Path:
+    assert says(capsys, "simulate", "sequencer", "--messages", "60", "--trace", folder, *options)[0] == 0
+    return folder
+
+
+def test_a_kept_promise_is_exit_code_0(capsys: Capture, tmp_path: Path) -> None:
+    trace = simulated(capsys, tmp_path / "t", "--loss", "0.1", "--churn", "1", "--runs", "2")
+    code, out, _ = says(capsys, "audit", trace, "--json")
+    answer = json.loads(out)
+    assert code == 0
+    assert list(answer) == ["verdict", "runs", "sites", "sends", "deliveries", "violations"]
+    assert (answer["verdict"], answer["runs"], answer["sites"], answer["sends"]) == ("pass", 2, 7, 120)
+    assert answer["violations"] == dict.fromkeys(PROPERTIES, 0)
+
+
+@pytest.mark.parametrize("deed", BREAKS)
+def test_every_sabotage_is_exit_code_1(capsys: Capture, tmp_path: Path, deed: str) -> None:
+    trace = simulated(capsys, tmp_path / "t", "--sabotage", deed)
+    code, out, _ = says(capsys, "audit", trace, "--json")
+    assert code == 1
+    assert json.loads(out)["verdict"] == "fail"
+    assert json.loads(out)["violations"][BREAKS[deed]] >= 1
+
+
+def test_a_violation_is_explained_and_drawn(capsys: Capture, tmp_path: Path) -> None:
+    trace = simulated(capsys, tmp_path / "t", "--sabotage", "swap")
+    code, out, _ = says(capsys, "audit", trace)
+    assert code == 1
+    assert out.startswith("fail")
+    assert "a contradiction" in " ".join(out.split())
+    assert "* in the witness" in out
+
+
+def test_expect_overrides_the_recorded_promises(capsys: Capture, tmp_path: Path) -> None:
+    trace = simulated(capsys, tmp_path / "t", "--sabotage", "swap")
+    assert says(capsys, "audit", trace, "--expect", "integrity,duplicate")[0] == 0
+    assert says(capsys, "audit", trace, "--expect", "total")[0] == 1
+
+
+def test_violations_are_written_for_machines(capsys: Capture, tmp_path: Path) -> None:
+    trace = simulated(capsys, tmp_path / "t", "--sabotage", "swap")
+    assert says(capsys, "audit", trace, "--violations", tmp_path / "v", "--json")[0] == 1
+    rows = pq.read_table(tmp_path / "v").to_pylist()
+    assert "total" in {row["property"] for row in rows}
+
+
+def test_what_cannot_be_judged_is_exit_code_2(capsys: Capture, tmp_path: Path) -> None:
+    write_trace(tmp_path / "t", [[Event("r", "a", 3, "present")] * 2], [Run("r", promises=("total",))])
+    code, out, err = says(capsys, "audit", tmp_path / "t", "--json")
+    assert code == 2
+    assert json.loads(out)["verdict"] == "unknown"
+    assert "step 3 occurs 2 times in the log of site a" in err
+
+
+def test_a_torn_file_is_exit_code_2(capsys: Capture, tmp_path: Path) -> None:
+    trace = simulated(capsys, tmp_path / "t")
+    file = next(path for path in (trace / "events").iterdir())
+    file.write_bytes(file.read_bytes()[:-20])
+    code, out, err = says(capsys, "audit", trace, "--json")
+    assert (code, out) == (2, "")
+    assert "cannot be read as Parquet" in err
+
+
+def test_a_study_is_swept_resumed_and_reproduced(capsys: Capture, tmp_path: Path) -> None:
+    code, out, err = says(capsys, "sweep", "guo", "--out", tmp_path / "sweep" / "guo", "--json")
+    points = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert len(points) == 36
+    assert "84 runs, 0 failed" in err
+    code, out, err = says(capsys, "reproduce", "--out", tmp_path, "--json")
+    claims = {row["id"]: row for row in map(json.loads, out.splitlines())}
+    assert code == 0
+    assert "84 of them done before" in err
+    assert claims["G13"]["verdict"] == "reproduced"
+    assert claims["G13"]["command"] == "antiphon sweep guo --quick"
+    assert (tmp_path / "report" / "index.html").is_file()
+    assert json.loads((tmp_path / "scoreboard.json").read_text()) == list(claims.values())
+
+
+def test_the_demo_tells_the_kept_order_from_the_broken_one(capsys: Capture, tmp_path: Path) -> None:
+    code, out, err = says(capsys, "demo", "--out", tmp_path / "demo")
+    assert code == 0
+    verdicts = [line.split()[0] for line in out.splitlines() if " runs, " in line]
+    assert verdicts == ["pass", "fail"]
+    page = (tmp_path / "demo" / "report" / "index.html").read_text()
+    assert "A group with a traitor" in page
+    assert "The report is at" in err
+
+
+def test_the_demo_leaves_other_peoples_folders_alone(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    code, _, err = says(capsys, "demo", "--out", tmp_path)
+    assert code == 2
+    assert "not made by the demo" in err
+    assert (tmp_path / "precious").exists()
+
+
+def test_an_interrupted_sweep_keeps_what_is_done_and_goes_on(tmp_path: Path) -> None:
+    """A process of its own: the interrupt comes as from a terminal, to the whole process group."""
+    command = [sys.executable, "-m", "antiphon.cli.main", "sweep", "guo", "--full", "--out", str(tmp_path)]
+    sweeping = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while not list(tmp_path.glob("runs-*.parquet")) and sweeping.poll() is None:
+        time.sleep(0.01)
+    os.killpg(sweeping.pid, signal.SIGINT)
+    out, err = sweeping.communicate(timeout=60)
+    kept = len(list(tmp_path.glob("runs-*.parquet")))
+    assert kept
+    assert "Traceback" not in err
+    assert (sweeping.returncode, out) == (130, "")
+    assert "the same command goes on from there" in " ".join(err.split())
+
+
+def test_no_java_is_one_sentence(tmp_path: Path) -> None:
+    program = (
+        "import sys, antiphon.spark.java as java; java._candidates = lambda: iter(());"
+        "from antiphon.cli.main import run; sys.exit(run(['sweep', 'guo', '--out', sys.argv[1]]))"
+    )
+    answer = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True)
+    assert answer.returncode == 2
+    assert "Spark needs a Java runtime of version 17 or later" in " ".join(answer.stderr.split())
+    assert "Traceback" not in answer.stderr
