@@ -73,12 +73,17 @@ def print_result(result: AuditResult, paths: Sequence[Path], show: int) -> None:
     """The verdict, the counts, and the first violations explained."""
     colour = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.UNKNOWN: "yellow"}[result.verdict]
     data.print(f"[bold {colour}]{result.verdict.value}[/]", end="  ")
-    data.print(
-        f"{result.runs} runs, {result.sites} sites, {result.sends} sends, {result.deliveries} deliveries"
-    )
-    table = Table("property", "violations", box=None, pad_edge=False)
+    counts = {
+        "runs": result.runs,
+        "sites": result.sites,
+        "sends": result.sends,
+        "deliveries": result.deliveries,
+    }
+    data.print(", ".join(f"{name} {count:,}" for name, count in counts.items()))
+    table = Table("property", "violations", "broken promises", box=None, pad_edge=False)
     for name, count in result.violations.items():
-        table.add_row(name, str(count), style="red" if count else "")
+        broken = result.broken[name]
+        table.add_row(name, f"{count:,}", f"{broken:,}", style="red" if broken else "")
     data.print(table)
     for violation in result.examples[:show]:
         data.print()

@@ -67,6 +67,7 @@ class World:
             raise UsageError("Two sites of a world have the same name.")
         self.now: Nanoseconds = 0
         self.network = network
+        self._network_send = network.send
         self.rejections = 0
         self.on_deliver: Callable[[Nanoseconds, Host, fx.Deliver], None] | None = None
         self.on_admitted: Callable[[Nanoseconds, Host, fx.Admitted], None] | None = None
@@ -259,11 +260,11 @@ class World:
 
     def _send(self, host: Host, effect: fx.Send) -> None:
         pdu = effect.pdu
-        self.network.send(self.now, host.index, (self._index[effect.to],), pdu, self._size_of(pdu))
+        self._network_send(self.now, host.index, (self._index[effect.to],), pdu, self._size_of(pdu))
 
     def _multicast(self, host: Host, effect: fx.Multicast) -> None:
         targets = None if effect.to is None else [self._index[site] for site in effect.to]
-        self.network.send(self.now, host.index, targets, effect.pdu, self._size_of(effect.pdu))
+        self._network_send(self.now, host.index, targets, effect.pdu, self._size_of(effect.pdu))
 
     def _set_timer(self, host: Host, effect: fx.SetTimer) -> None:
         name = effect.name

@@ -109,7 +109,7 @@ def test_a_study_is_swept_resumed_and_reproduced(capsys: Capture, tmp_path: Path
 def test_the_demo_tells_the_kept_order_from_the_broken_one(capsys: Capture, tmp_path: Path) -> None:
     code, out, err = says(capsys, "demo", "--out", tmp_path / "demo")
     assert code == 0
-    verdicts = [line.split()[0] for line in out.splitlines() if " runs, " in line]
+    verdicts = [line.split()[0] for line in out.splitlines() if " runs 1, " in line]
     assert verdicts == ["pass", "fail"]
     page = (tmp_path / "demo" / "report" / "index.html").read_text()
     assert "A group with a traitor" in page

@@ -221,8 +221,6 @@ class CoordP:
             sender, pdu = event.sender, event.pdu
             if type(pdu) is Acknowledgement:
                 return self._on_acknowledgement(sender, pdu)
-            if not self._is_peer(sender):
-                return self._ignore()
             if type(pdu) is StartRound:
                 return self._on_start(sender, pdu)
             return self._on_information(sender, pdu) if type(pdu) is Information else self._ignore()
@@ -266,20 +264,21 @@ class CoordP:
     # Step 2: the members answer
 
     def _on_start(self, sender: Site, pdu: StartRound) -> list[Effect]:
-        if not self._makes_sense(pdu.round, sender):
+        number = pdu.round
+        if not self._makes_sense(number, sender):
             return self._ignore()
-        if pdu.round < self._round:
+        if number < self._round:
             # Its sender does not know that the group is further, say after a restart; our answer tells it.
             return [Send(sender, Acknowledgement(self._round, self._held.tobytes()))]
-        known = pdu.round == self._round
+        known = number == self._round
         if known and not self._awaiting:
             # We have the result already, so the coordinator has it too and this START is a late one.
             return []
         if self._missing is not None:
             self._give_way()
-        self._round = pdu.round
+        self._round = number
         self._awaiting = True
-        answer: list[Effect] = [Send(sender, Acknowledgement(pdu.round, self._held.tobytes()))]
+        answer: list[Effect] = [Send(sender, Acknowledgement(number, self._held.tobytes()))]
         if self._repetition is not None:
             answer += self._next_wait(ACKNOWLEDGE) if known else self._first_wait(ACKNOWLEDGE)
         return answer
@@ -308,7 +307,7 @@ class CoordP:
 
     def _on_stray_acknowledgement(self, sender: Site, number: int) -> list[Effect]:
         """An ACK of another round: its sender has missed the result, or waits for one who is gone."""
-        if not self._is_peer(sender) or not 0 <= number <= LARGEST_ROUND:
+        if sender not in self._rank or sender == self.site or not 0 <= number <= LARGEST_ROUND:
             return self._ignore()
         if self._missing is not None and number == self._round:
             return []  # it has answered before, or is not waited for
@@ -424,12 +423,10 @@ class CoordP:
     def _owner(self, number: int) -> Site:
         return self._order[number % len(self._order)]
 
-    def _is_peer(self, sender: Site) -> bool:
-        return sender in self._rank and sender != self.site
-
     def _makes_sense(self, number: int, sender: Site) -> bool:
-        """Whether a round's number is one that its coordinator may use."""
-        return 0 <= number <= LARGEST_ROUND and number % len(self._rank) == self._rank[sender]
+        """Whether a round's number is one that this sender, a member other than ourselves, may use."""
+        order = self._order
+        return 0 <= number <= LARGEST_ROUND and order[number % len(order)] == sender != self.site
 
     def _ignore(self) -> list[Effect]:
         self.ignored += 1

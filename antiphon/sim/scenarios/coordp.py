@@ -62,6 +62,9 @@ class CoordPStudy:
     bandwidth: Annotated[int, "bit/s of each link and direction"] = 30_000
     network_nodes: Annotated[int, "nodes of a sparse group's network"] = 1000
     start: Annotated[StartOfRound, "whether the time to spread START counts"] = "counted"
+    step: Annotated[float, "for gossip: taken by every stability protocol, without effect here"] = 0.0
+    subset: Annotated[int, "for gossip, likewise"] = 1
+    subgroup: Annotated[int, "for the structured protocols, likewise"] = 4
 
     def __post_init__(self) -> None:
         for name, kind in (("density", Density), ("fill", Fill), ("loss", Loss), ("start", StartOfRound)):
