@@ -67,13 +67,15 @@ class OurRound:
 
     def __init__(self) -> None:
         self.round = Round(CoordPStudy(members=MEMBERS, senders=SENDERS), seed=1)
-        self.round.world.on_stable = lambda _now, _host, _effect: self.round.world.stop()
+        world = self.round.world
+        world.on_stable = lambda _now, _host, _effect: world.stop()
 
     def run(self) -> None:
         self.round.run()
 
     def outcome(self) -> Outcome:
         now = self.round.world.now
+        self.round.world.on_stable = None  # it refers to the world, which is not to outlive its use
         traffic = self.round.network.traffic(now)
         return Outcome(
             to_seconds(now),

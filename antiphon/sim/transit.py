@@ -110,6 +110,8 @@ class TreeNetwork:
         """The moment of the last arrival handed over."""
         self._kept: State | None = None
         """The state before the network ran ahead, while it is ahead."""
+        self._spare = _copied(self._state, self._state)
+        """Memory to keep a state in: asking the system for it anew each time costs more than the copy."""
         self._look()
 
     # What the world asks
@@ -142,7 +144,7 @@ class TreeNetwork:
         reach = self._reach
         if reach > 1:
             self._take_sends()
-            self._kept = _copied(self._state)
+            self._kept = self._spare = _copied(self._state, self._spare)
         else:
             self._kept = None
         count = self._move(limit_ns, reach)
@@ -195,6 +197,7 @@ class TreeNetwork:
         if self._control[hops.CLOCK] <= now:
             return
         del self._batch[bisect_right(self._batch, now, key=_time_of) :]
+        self._spare = self._state
         self._state, self._kept = self._kept._replace(sends=self._state.sends), None
         self._look()
         while self._move(now, len(self._state.arrivals)) and self._control[hops.NEXT] <= now:
@@ -291,16 +294,17 @@ def _node_rows(tree: Tree, hosts: Sequence[int]) -> IntegerArray:
     return nodes
 
 
-def _copied(state: State) -> State:
-    """A copy of what the kernel changes while it moves on."""
-    return state._replace(
-        control=state.control.copy(),
-        heap=state.heap.copy(),
-        nodes=state.nodes.copy(),
-        links=state.links.copy(),
-        messages=state.messages.copy(),
-        starts=state.starts.copy(),
-    )
+def _copied(state: State, spare: State) -> State:
+    """A copy of what the kernel changes while it moves on, in the memory of a state that is done with."""
+    names = ("control", "heap", "nodes", "links", "messages", "starts")
+    return state._replace(**{name: _copy_into(getattr(spare, name), getattr(state, name)) for name in names})
+
+
+def _copy_into(spare: IntegerArray, array: IntegerArray) -> IntegerArray:
+    if spare is array or spare.shape != array.shape:
+        return array.copy()
+    np.copyto(spare, array)
+    return spare
 
 
 def _doubled(array: IntegerArray) -> IntegerArray:

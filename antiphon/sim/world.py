@@ -7,7 +7,7 @@ they were scheduled, heap before network, so that a run is a function of its see
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, ClassVar
 
 from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
@@ -81,21 +81,6 @@ class World:
         self._stopped = False
         self.hosts = [Host(index, site, build(site)) for index, site in enumerate(sites)]
         self._index = {site: index for index, site in enumerate(sites)}
-        # Each handler takes the one effect that it is filed under.
-        self._apply: dict[type, Callable[[Host, Any], None]] = {
-            fx.Send: self._send,
-            fx.Multicast: self._multicast,
-            fx.Admitted: self._admitted,
-            fx.Rejected: self._rejected,
-            fx.Arrived: self._arrived,
-            fx.Deliver: self._deliver,
-            fx.Stable: self._stable,
-            fx.Discard: self._discard,
-            fx.SetTimer: self._set_timer,
-            fx.CancelTimer: self._cancel_timer,
-            fx.Absent: self._note,
-            fx.Present: self._note,
-        }
 
     # What a scenario does to the world
 
@@ -118,7 +103,7 @@ class World:
         """Feed an input to a site now and carry out what its protocol answers."""
         if host.up:
             for effect in host.handle(self.now, event):
-                self._apply[type(effect)](host, effect)
+                self._apply[type(effect)](self, host, effect)
 
     def admit(
         self,
@@ -224,7 +209,7 @@ class World:
             host = hosts[arrival.target]
             if host.present:
                 for effect in host.handle(time_ns, event):
-                    apply[type(effect)](host, effect)
+                    apply[type(effect)](self, host, effect)
 
     def _act_until(self, time_ns: Nanoseconds) -> None:
         while self._heap and self._heap[0][0] <= time_ns and not self._stopped:
@@ -244,7 +229,7 @@ class World:
         host = self.hosts[arrival.target]
         if host.present:
             for effect in host.handle(self.now, Received(self.hosts[arrival.source].site, arrival.pdu)):
-                self._apply[type(effect)](host, effect)
+                self._apply[type(effect)](self, host, effect)
 
     def _fire(self, host: Host, name: str, token: int) -> None:
         if host.timers.get(name) == token:
@@ -324,3 +309,20 @@ class World:
     def _note(self, host: Host, effect: fx.Absent | fx.Present) -> None:
         if self._recorder is not None:
             self._recorder.record(host.site, "absent" if type(effect) is fx.Absent else "present", self.now)
+
+    # Functions, not bound methods: a world that refers to itself would outlive its use until the collector
+    # comes, and a sweep's next run would not find its memory free.
+    _apply: ClassVar[dict[type, Callable[["World", Host, Any], None]]] = {
+        fx.Send: _send,
+        fx.Multicast: _multicast,
+        fx.Admitted: _admitted,
+        fx.Rejected: _rejected,
+        fx.Arrived: _arrived,
+        fx.Deliver: _deliver,
+        fx.Stable: _stable,
+        fx.Discard: _discard,
+        fx.SetTimer: _set_timer,
+        fx.CancelTimer: _cancel_timer,
+        fx.Absent: _note,
+        fx.Present: _note,
+    }

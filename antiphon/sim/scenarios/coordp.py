@@ -121,51 +121,87 @@ class _FreeStart:
         return kept
 
 
+class _Members:
+    """Builds the group's protocol objects, each holding what the seed gives it."""
+
+    def __init__(self, study: CoordPStudy, seeds: Seeds) -> None:
+        self.sites = tuple(site_names(study.members))
+        outside = (f"outside{number}" for number in range(study.senders - study.members))
+        self.senders = (*self.sites[: study.senders], *outside)
+        self.holding = dict(zip(self.sites, _draw_holdings(study, seeds), strict=True))
+        self.free_start: _FreeStart | None = None
+        self._study = study
+        self._seeds = seeds
+        self._configuration = Configuration(repetition=study.repetition())
+
+    def build(self, site: Site) -> Protocol:
+        random = None if self._study.loss != "buffers" else self._seeds.stream(f"repetition/{site}")
+        protocol = CoordP(site, self.sites, self.senders, self._configuration, random)
+        protocol.hold_all(self.holding[site])
+        if site != self.sites[0] or self._study.start == "counted":
+            return protocol
+        self.free_start = _FreeStart(protocol)
+        return self.free_start
+
+
+class _Watch:
+    """Sees who gets the stability array, and when."""
+
+    def __init__(self, sites: Sequence[Site], network: TreeNetwork) -> None:
+        self.tpr_ns: Nanoseconds | None = None
+        self.last_ns: Nanoseconds | None = None
+        self.traffic: Traffic | None = None
+        self._network = network
+        self._without_array = set(sites)
+
+    def on_stable(self, now: Nanoseconds, host: Host, _effect: Stable) -> None:
+        """Everyone holds something of every sender, so that the array tells each member something new."""
+        if self.tpr_ns is None:
+            self.tpr_ns = now
+            self.traffic = self._network.traffic(now)
+        self._without_array.discard(host.site)
+        if not self._without_array and self.last_ns is None:
+            self.last_ns = now
+
+
 class Round:
     """One round from its trigger to its end; the bench drives it too."""
 
     def __init__(self, study: CoordPStudy, seed: int, recorder: Recorder | None = None) -> None:
-        self.study = study
-        self._seeds = seeds = Seeds(seed)
-        self.sites = tuple(site_names(study.members))
-        outside = (f"outside{number}" for number in range(study.senders - study.members))
-        self._senders = (*self.sites[: study.senders], *outside)
+        seeds = Seeds(seed)
+        self._members = members = _Members(study, seeds)
         self.network = _network(study, seeds)
-        self.tpr_ns: Nanoseconds | None = None
-        self.last_ns: Nanoseconds | None = None
-        self.traffic: Traffic | None = None
-        self._holding = dict(zip(self.sites, _draw_holdings(study, seeds), strict=True))
-        self._configuration = Configuration(repetition=study.repetition())
-        self._without_array = set(self.sites)
+        self._watch = _Watch(members.sites, self.network)
         if recorder is not None:
-            _record_history(recorder, self.sites, self._senders, self._holding)
-        self._coordinator: CoordP | _FreeStart | None = None
+            _record_history(recorder, members.sites, members.senders, members.holding)
         self.world = World(
-            sites=self.sites,
-            build=self._build,
+            sites=members.sites,
+            build=members.build,
             network=self.network,
             size_of=study.size_of(),
             recorder=recorder,
         )
-        self.world.on_stable = self._on_stable
+        self.world.on_stable = self._watch.on_stable
         self.world.start()
 
     def run(self, until_ns: Nanoseconds = LONGEST_ROUND_NS) -> None:
         """Trigger the round and let it come to its end, and to that of its INFO."""
         world = self.world
         world.give(world.hosts[0], RoundTriggered())
-        if isinstance(self._coordinator, _FreeStart):
-            assert self._coordinator.start is not None, "a triggered round begins with START"
+        free_start = self._members.free_start
+        if free_start is not None:
+            assert free_start.start is not None, "a triggered round begins with START"
             for host in world.hosts[1:]:
-                world.give(host, Received(self.sites[0], self._coordinator.start))
+                world.give(host, Received(world.hosts[0].site, free_start.start))
         world.run(until_ns)
 
     def metrics(self) -> Metrics:
         """As `antiphon simulate` prints them; a round that did not end has the traffic of the whole run."""
-        traffic = self.traffic or self.network.traffic(self.world.now)
+        watch = self._watch
+        traffic = watch.traffic or self.network.traffic(self.world.now)
         return {
-            "tpr_s": None if self.tpr_ns is None else to_seconds(self.tpr_ns),
-            "tpr_last_s": None if self.last_ns is None else to_seconds(self.last_ns),
+            "tpr_s": None if watch.tpr_ns is None else to_seconds(watch.tpr_ns),
+            "tpr_last_s": None if watch.last_ns is None else to_seconds(watch.last_ns),
             "steps": STEPS,
             "hop_messages": traffic.hop_messages,
             "queue_mean": traffic.queue_mean,
@@ -173,26 +209,8 @@ class Round:
             "queue_node_mean": traffic.queue_node_mean,
             "queue_node_max": traffic.queue_node_max,
             "dropped": traffic.dropped,
-            "finished": self.tpr_ns is not None,
+            "finished": watch.tpr_ns is not None,
         }
-
-    def _build(self, site: Site) -> Protocol:
-        random = None if self.study.loss != "buffers" else self._seeds.stream(f"repetition/{site}")
-        protocol = CoordP(site, self.sites, self._senders, self._configuration, random)
-        protocol.hold_all(self._holding[site])
-        if site != self.sites[0]:
-            return protocol
-        self._coordinator = protocol if self.study.start == "counted" else _FreeStart(protocol)
-        return self._coordinator
-
-    def _on_stable(self, now: Nanoseconds, host: Host, _effect: Stable) -> None:
-        """Everyone holds something of every sender, so that the array tells each member something new."""
-        if self.tpr_ns is None:
-            self.tpr_ns = now
-            self.traffic = self.network.traffic(now)
-        self._without_array.discard(host.site)
-        if not self._without_array and self.last_ns is None:
-            self.last_ns = now
 
 
 def simulate(study: CoordPStudy, seed: int, recorder: Recorder | None) -> Metrics:
