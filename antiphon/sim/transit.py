@@ -122,16 +122,16 @@ class TreeNetwork:
             self._reach = 1
         if self._kept is not None:
             self._go_back(now)
-        pending = self._pending
-        if len(pending) == len(self._state.sends):
+        waiting = len(self._pending)
+        if waiting == self._room:
             self._state = self._state._replace(sends=_doubled(self._state.sends))
             self._look()
         if targets is None:
             target = EVERYONE
         else:
             target = self._hosts[targets[0]] if len(targets) == 1 else self._set_of(targets)
-        pack_send(self._sends, SEND_BYTES * len(pending), now, self._hosts[source], target, size)
-        pending.append(pdu)
+        pack_send(self._sends, SEND_BYTES * waiting, now, self._hosts[source], target, size)
+        self._pending.append(pdu)
 
     def next_ns(self) -> Nanoseconds:
         if self._pending:
@@ -233,6 +233,7 @@ class TreeNetwork:
         """Python reads and writes single numbers faster through views of the arrays."""
         self._control = self._state.control.data
         self._sends = self._state.sends.reshape(-1).data.cast("B")
+        self._room = len(self._state.sends)
 
     def _grow(self) -> None:
         """Double what has become short; the kernel goes on where it stopped."""
@@ -269,7 +270,8 @@ def _prepare(tree: Tree, hosts: Sequence[int], model: TreeModel) -> State:
         nodes=_node_rows(tree, hosts),
         links=np.zeros((2 * tree.nodes, hops.LINK_COLUMNS), np.int64),
         messages=np.zeros((rows, hops.MESSAGE_COLUMNS), np.int64),
-        starts=np.zeros((rows, hops.START_COLUMNS), np.int64),
+        # Starts that have passed are forgotten late, so there are more of them than messages.
+        starts=np.zeros((2 * rows, hops.START_COLUMNS), np.int64),
         sends=np.zeros((rows, SEND_COLUMNS), np.int64),
         # A moment's arrivals stay together, and a site has at most one a moment.
         arrivals=np.zeros((model.longest_reach + len(hosts), 4), np.int64),

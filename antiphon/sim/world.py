@@ -81,6 +81,7 @@ class World:
         self._stopped = False
         self.hosts = [Host(index, site, build(site)) for index, site in enumerate(sites)]
         self._index = {site: index for index, site in enumerate(sites)}
+        self._alone = {site: (index,) for index, site in enumerate(sites)}
 
     # What a scenario does to the world
 
@@ -245,7 +246,7 @@ class World:
 
     def _send(self, host: Host, effect: fx.Send) -> None:
         pdu = effect.pdu
-        self._network_send(self.now, host.index, (self._index[effect.to],), pdu, self._size_of(pdu))
+        self._network_send(self.now, host.index, self._alone[effect.to], pdu, self._size_of(pdu))
 
     def _multicast(self, host: Host, effect: fx.Multicast) -> None:
         targets = None if effect.to is None else [self._index[site] for site in effect.to]

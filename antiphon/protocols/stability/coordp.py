@@ -48,7 +48,7 @@ LARGEST_ROUND: Final = (1 << 62) - 1
 """No honest group gets this far; a number beyond it is garbage that would use up the numbers."""
 
 LARGEST_COUNT: Final = (1 << 63) - 1
-FOLD_ANSWERS: Final = 64
+FOLD_ANSWERS: Final = 256
 """How many answers are folded into the minimum at once: more are faster and take more memory."""
 
 ACKNOWLEDGE: Final = "acknowledge"
@@ -292,16 +292,16 @@ class CoordP:
 
     def _on_acknowledgement(self, sender: Site, pdu: Acknowledgement) -> list[Effect]:
         # A negative count says no more than a zero would: what is stable already stays so.
-        if len(pdu.held) != self._array_bytes:
+        held, missing, answers = pdu.held, self._missing, self._answers
+        if len(held) != self._array_bytes:
             return self._ignore()
-        missing = self._missing
         if missing is None or pdu.round != self._round or sender not in missing:
             return self._on_stray_acknowledgement(sender, pdu.round)
         missing.remove(sender)
-        self._answers.append(pdu.held)
+        answers.append(held)
         if not missing:
             return self._finish()
-        if len(self._answers) == FOLD_ANSWERS:
+        if len(answers) == FOLD_ANSWERS:
             self._fold()
         return []
 
