@@ -1,6 +1,6 @@
 """What a checker says: violations, each with an explanation, and a verdict over them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum
 
 import msgspec
@@ -50,8 +50,3 @@ def count_by_property(violations: Iterable[Violation]) -> dict[Property, int]:
     for violation in violations:
         counts[violation.property] += 1
     return counts
-
-
-def judge(promises: Iterable[Property], counts: Mapping[Property, int]) -> Verdict:
-    """A promise is broken as soon as one of its property's violations was found."""
-    return Verdict.FAIL if any(counts[promise] for promise in promises) else Verdict.PASS

@@ -52,9 +52,21 @@ def audit(
         print_json(result.to_json())
     else:
         print_result(result, paths, show)
-    for sentence in result.unjudgeable:
+    for sentence in reservations(result):
         talk.print(sentence, markup=False)
     return result.verdict.exit_code
+
+
+def reservations(result: AuditResult) -> list[str]:
+    """What keeps the verdict from being a plain one."""
+    sentences = list(result.unjudgeable)
+    untold = result.unjudgeable_count - len(sentences)
+    if untold:
+        sentences.append(f"{untold} more runs are like these.")
+    if result.unpromised:
+        runs = f"{result.unpromised} of the runs"
+        sentences.append(f"Nobody recorded what {runs} promised: say what you expect with --expect.")
+    return sentences
 
 
 def parse_properties(text: str | None) -> tuple[Property, ...] | None:

@@ -20,7 +20,6 @@ from antiphon.core.errors import AntiphonError, UsageError
 from antiphon.sim.scenarios import find_scenario
 
 OK: Final = 0
-BROKEN: Final = 1
 UNUSABLE: Final = 2
 INTERRUPTED: Final = 130
 

@@ -4,7 +4,6 @@ from typing import Final, TypeAlias
 
 Nanoseconds: TypeAlias = int
 
-MICROSECOND_NS: Final = 1_000
 MILLISECOND_NS: Final = 1_000_000
 SECOND_NS: Final = 1_000_000_000
 NEVER_NS: Final = (1 << 63) - 1

@@ -27,7 +27,7 @@ from antiphon.core.time import (
 )
 from antiphon.core.wire import HEADER, Pdu
 from antiphon.sim import churn
-from antiphon.sim.layers import Duplication, Loss, Partition, Reordering
+from antiphon.sim.layers import Delay, Duplication, Loss, Partition, Reordering
 from antiphon.sim.medium import Medium
 from antiphon.sim.mesh import Mesh
 from antiphon.sim.network import Layer, Network
@@ -63,7 +63,7 @@ class OrderingConfiguration:
         "mesh"
     )
     delay_ms: Annotated[float, "one-way delay in milliseconds"] = 1.0
-    jitter_ms: Annotated[float, "further delay, drawn evenly from 0 to this (mesh only)"] = 0.0
+    jitter_ms: Annotated[float, "further delay, drawn evenly from 0 to this"] = 0.0
     loss: Annotated[float, "probability that an arrival is lost"] = 0.0
     duplication: Annotated[float, "probability that an arrival comes twice"] = 0.0
     reordering: Annotated[float, "probability that an arrival is held up, so that others overtake it"] = 0.0
@@ -82,8 +82,6 @@ class OrderingConfiguration:
             raise UsageError("A delay cannot be negative.")
         if self.network not in ("mesh", "medium"):
             raise UsageError(f"There is no network '{self.network}'.", hint="Choose mesh or medium.")
-        if self.network == "medium" and self.jitter_ms:
-            raise UsageError("The medium has no jitter.", hint="Use the mesh, or leave jitter_ms at 0.")
         for name in ("loss", "duplication", "reordering"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise UsageError(f"The {name} is a probability from 0 to below 1.")
@@ -199,6 +197,8 @@ def _network(configuration: OrderingConfiguration, seeds: Seeds) -> Network:
 def _layers(configuration: OrderingConfiguration, seeds: Seeds, partition: Partition | None) -> list[Layer]:
     span_ns = 3 * configuration.round_trip_ns
     layers: list[Layer] = [partition] if partition is not None else []
+    if configuration.network == "medium" and configuration.jitter_ms:
+        layers.append(Delay(seeds, 0, from_seconds(configuration.jitter_ms / 1000)))
     if configuration.loss:
         layers.append(Loss(seeds, configuration.loss))
     if configuration.duplication:

@@ -102,7 +102,6 @@ class Results:
     """The summaries of a study's runs, to be asked by parameters."""
 
     points: Sequence[Point]
-    failed: int = 0
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Per scenario, the values of parameters that a grid leaves alone."""
 

@@ -42,7 +42,7 @@ def run_study(
     """Do what is left of a study's runs and summarise them all."""
     outcome = sweep(spark, study.jobs(effort), folder, progress)
     points = summarise(spark, folder)
-    return outcome, Results(points, outcome.errors, defaults_of(study))
+    return outcome, Results(points, defaults_of(study))
 
 
 def defaults_of(study: Study) -> dict[str, dict[str, Any]]:

@@ -81,6 +81,13 @@ def test_what_cannot_be_judged_is_exit_code_2(capsys: Capture, tmp_path: Path) -
     assert "step 3 occurs 2 times in the log of site a" in err
 
 
+def test_runs_that_promised_nothing_known_ask_for_expectations(capsys: Capture, tmp_path: Path) -> None:
+    write_trace(tmp_path / "t", [[Event("r", "a", 0, "present")]], [])
+    code, _, err = says(capsys, "audit", tmp_path / "t", "--json")
+    assert code == 2
+    assert "say what you expect with --expect" in err
+
+
 def test_a_torn_file_is_exit_code_2(capsys: Capture, tmp_path: Path) -> None:
     trace = simulated(capsys, tmp_path / "t")
     file = next(path for path in (trace / "events").iterdir())

@@ -26,7 +26,7 @@ FAULTS: dict[str, Any] = {
 CASES: dict[str, tuple[Scenario, dict[str, Any]]] = {
     "sequencer": (sequencer.SCENARIO, FAULTS | {"crashes": 3}),
     "sequencer, calm": (sequencer.SCENARIO, {"members": 4, "messages": 100}),
-    "sequencer, medium": (sequencer.SCENARIO, FAULTS | {"network": "medium", "jitter_ms": 0.0}),
+    "sequencer, medium": (sequencer.SCENARIO, FAULTS | {"network": "medium"}),
     "sequencer, sabotage": (sequencer.SCENARIO, {"messages": 150, "sabotage": "hold"}),
     "template": (template.SCENARIO, FAULTS),
 }

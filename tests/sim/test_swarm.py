@@ -38,7 +38,7 @@ def draw(random: Random) -> dict[str, Any]:
         "rate": messages / random.choice([0.2, 1.0, 2.0, 4.0]),
         "network": network,
         "delay_ms": random.choice([0.1, 1.0, 5.0]),
-        "jitter_ms": random.choice([0.0, 0.5, 3.0]) if network == "mesh" else 0.0,
+        "jitter_ms": random.choice([0.0, 0.5, 3.0]),
         "loss": random.choice([0.0, 0.0, 0.05, 0.2, 0.3]),
         "duplication": random.choice([0.0, 0.0, 0.1, 0.3]),
         "reordering": random.choice([0.0, 0.0, 0.1, 0.3]),

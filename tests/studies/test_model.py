@@ -99,6 +99,6 @@ def test_what_is_not_measured_says_why() -> None:
 
 
 def test_claims_whose_runs_failed_are_not_measured() -> None:
-    judged = judge(find_study("guo"), Results([], failed=84), "quick")
+    judged = judge(find_study("guo"), Results([]), "quick")
     assert {one.verdict for one in judged} == {"not measured"}
     assert any("No run of the study" in one.finding.reason for one in judged)
