@@ -99,6 +99,19 @@ class Present(msgspec.Struct, frozen=True, gc=False):
     """From here on this member takes part again: the next presence spell begins."""
 
 
+class Appeared(msgspec.Struct, frozen=True, gc=False):
+    """Another member counts from now on: it is waited for."""
+
+    site: Site
+
+
+class Vanished(msgspec.Struct, frozen=True, gc=False):
+    """Another member no longer counts; `reason` is one plain sentence."""
+
+    site: Site
+    reason: str
+
+
 Effect: TypeAlias = (
     Send
     | Multicast
@@ -112,4 +125,6 @@ Effect: TypeAlias = (
     | CancelTimer
     | Absent
     | Present
+    | Appeared
+    | Vanished
 )

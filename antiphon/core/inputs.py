@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
-    """The member begins: for the first time (incarnation 0) or after a crash that lost its memory.
+    """The member begins, with empty memory.
+
+    Incarnation 0 begins together with its whole group, as simulated groups do. Any other finds a group that
+    may have gone on without it: it emits `Present` once it takes part, and `Absent` before that if it has
+    missed something. The greater of two incarnations is the later one. `returning` says that a log of an
+    earlier incarnation exists and has its end noted as an absence already.
 
     `next_number` is the number that its next admitted message gets; a restarted member must not use a
     number again, so whoever restarts it remembers.
@@ -20,6 +25,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
     incarnation: int = 0
     next_number: int = 0
+    returning: bool = False
 
 
 class Admit(msgspec.Struct, frozen=True, gc=False):

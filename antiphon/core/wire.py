@@ -21,6 +21,7 @@ import msgspec
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group
+from antiphon.core.packing import Packed
 
 MAGIC: Final = b"An"
 VERSION: Final = 1
@@ -69,6 +70,19 @@ def group_hash(group: Group) -> int:
     return int.from_bytes(hashlib.blake2b(group.encode(), digest_size=8).digest(), "big")
 
 
+def _data(value: object) -> bytes:
+    """What msgspec cannot encode by itself: packed bodies."""
+    if isinstance(value, Packed):
+        return value.data
+    raise NotImplementedError(f"{type(value).__name__} has no form on the wire")
+
+
+def _unpack(kind: type, value: object) -> Packed:
+    if kind is Packed and isinstance(value, bytes):
+        return Packed(value)
+    raise ValueError("not packed bodies")
+
+
 class Codec:
     """Encodes and decodes the PDUs of one protocol stack."""
 
@@ -79,8 +93,8 @@ class Codec:
                 raise UsageError(f"{kind.__name__} has the PDU code {kind.code}, which is not from 1 to 255.")
             if kind.code in self._decoders:
                 raise UsageError(f"{kind.__name__} has the PDU code {kind.code}, but so has another PDU.")
-            self._decoders[kind.code] = msgspec.msgpack.Decoder(kind)
-        self._encoder = msgspec.msgpack.Encoder()
+            self._decoders[kind.code] = msgspec.msgpack.Decoder(kind, dec_hook=_unpack)
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_data)
 
     def encode(self, pdu: Pdu, group: int = 0, boot: int = 0, counter: int = 0) -> bytes:
         if pdu.code not in self._decoders:

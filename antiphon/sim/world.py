@@ -72,6 +72,7 @@ class World:
         self.on_deliver: Callable[[Nanoseconds, Host, fx.Deliver], None] | None = None
         self.on_admitted: Callable[[Nanoseconds, Host, fx.Admitted], None] | None = None
         self.on_stable: Callable[[Nanoseconds, Host, fx.Stable], None] | None = None
+        self.on_presence: Callable[[Nanoseconds, Host, fx.Appeared | fx.Vanished], None] | None = None
         self._build = build
         self._size_of = size_of
         self._layers = tuple(layers)
@@ -133,7 +134,7 @@ class World:
             host.handle = self._build(site).handle
             host.up = host.present = True
             host.incarnation += 1
-            self.give(host, Start(host.incarnation, host.admitted))
+            self.give(host, Start(host.incarnation, host.admitted, returning=True))
 
     def depart(self, site: Site) -> None:
         """The site goes absent: it keeps its memory, but hears and says nothing and its timers stand."""
@@ -311,6 +312,10 @@ class World:
         if self._recorder is not None:
             self._recorder.record(host.site, "absent" if type(effect) is fx.Absent else "present", self.now)
 
+    def _presence(self, host: Host, effect: fx.Appeared | fx.Vanished) -> None:
+        if self.on_presence is not None:
+            self.on_presence(self.now, host, effect)
+
     # Functions, not bound methods: a world that refers to itself would outlive its use until the collector
     # comes, and a sweep's next run would not find its memory free.
     _apply: ClassVar[dict[type, Callable[["World", Host, Any], None]]] = {
@@ -326,4 +331,6 @@ class World:
         fx.CancelTimer: _cancel_timer,
         fx.Absent: _note,
         fx.Present: _note,
+        fx.Appeared: _presence,
+        fx.Vanished: _presence,
     }

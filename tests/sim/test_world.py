@@ -129,7 +129,7 @@ def test_a_crash_loses_timers_and_memory_and_a_restart_remembers_only_the_number
     world.run(60)
     assert len(stage.incarnations["a"]) == 2
     assert [event for _, event in stage.incarnations["a"][0].seen] == [Start(), Admit((b"", b""))]
-    assert stage.seen("a") == [(20, Start(1, 2))]
+    assert stage.seen("a") == [(20, Start(1, 2, returning=True))]
     assert ("a", "absent", 5, None, None, 1, None, None, None) in stage.rows.rows
     world.run(80)
     assert stage.seen("a")[-1] == (70, TimerFired("t"))
