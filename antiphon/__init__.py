@@ -6,19 +6,34 @@
 (90, [])
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from antiphon.live.group import Group as Group
+    from antiphon.live.group import Limits as Limits
+    from antiphon.live.group import join as join
+    from antiphon.live.messages import Batch as Batch
+    from antiphon.live.messages import Message as Message
+    from antiphon.live.messages import Presence as Presence
     from antiphon.spark.single import simulate as simulate
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "simulate"]
+__all__ = ["Batch", "Group", "Limits", "Message", "Presence", "__version__", "join", "simulate"]
+
+_HOMES = {
+    "Batch": "antiphon.live.messages",
+    "Group": "antiphon.live.group",
+    "Limits": "antiphon.live.group",
+    "Message": "antiphon.live.messages",
+    "Presence": "antiphon.live.messages",
+    "join": "antiphon.live.group",
+    "simulate": "antiphon.spark.single",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Load the library's functions when they are used: importing the package stays quick."""
-    if name == "simulate":
-        from antiphon.spark.single import simulate
-
-        return simulate
+    """Load the library's names when they are used: importing the package stays quick."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'antiphon' has no attribute {name!r}")

@@ -4,10 +4,12 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from antiphon.spark.session import spark_session
 
@@ -79,3 +81,41 @@ def starting_spark(master: str) -> Iterator["SparkSession"]:
         yield spark
     finally:
         session.__exit__(None, None, None)
+
+
+class Sparkline:
+    """A rate over time, drawn as it comes: one character for each step, the highest is full."""
+
+    LEVELS: Final = " ▁▂▃▄▅▆▇█"
+    WIDTH: Final = 60
+
+    def __init__(self, label: str, step_s: float = 0.1) -> None:
+        self._label = label
+        self._step_s = step_s
+        self._last: int | None = None
+        self._rates: list[float] = []
+        self._live = Live(console=talk, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> "Sparkline":
+        if talk.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+        talk.print(self.text(), markup=False)
+
+    def add(self, total: int) -> None:
+        """Take a count that only grows; its growth since the last one is the rate."""
+        if self._last is not None:
+            self._rates.append((total - self._last) / self._step_s)
+            self._rates = self._rates[-self.WIDTH :]
+        self._last = total
+        if talk.is_terminal:
+            self._live.update(Text(self.text()), refresh=True)
+
+    def text(self) -> str:
+        highest = max(self._rates, default=0.0)
+        steps = len(self.LEVELS) - 1
+        bars = "".join(self.LEVELS[round(steps * rate / highest)] if highest else " " for rate in self._rates)
+        return f"{self._label} {bars} up to {highest:,.0f}"

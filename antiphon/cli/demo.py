@@ -1,7 +1,8 @@
 """`antiphon demo`: the main job in about a minute."""
 
+import asyncio
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -10,11 +11,12 @@ from cyclopts import Parameter
 
 from antiphon.check.verdict import Verdict
 from antiphon.cli.audit import print_result
-from antiphon.cli.console import data, starting_spark, talk
+from antiphon.cli.console import Sparkline, data, starting_spark, talk
 from antiphon.cli.pages import audit_report, claim_rows
 from antiphon.cli.reproduce import print_claims, run_studies, write_scoreboard
 from antiphon.cli.sweep import Master
 from antiphon.core.errors import OutputError
+from antiphon.live.crew import Crew, Plan, summarise
 from antiphon.report.model import AuditReport, Site
 from antiphon.report.site import write_site
 from antiphon.sim.scenarios import find_scenario
@@ -31,31 +33,76 @@ SHOWN: Final = 1
 """How many violations of each property the report explains."""
 
 
+LIVE: Final = Plan(members=7, size=1000, seconds=6.0, order="sequencer", churn=2, away_s=1.0, back_s=1.5)
+
+
 @dataclass(frozen=True)
 class Act:
-    """One run of the demo: what is simulated and what the audit is expected to say."""
+    """One run of the demo: what is done and what the audit is expected to say."""
 
     name: str
     title: str
     talk: str
-    parameters: Mapping[str, Any]
-    expected: Verdict
+    perform: Callable[[Path], None]
+    expected: Verdict = Verdict.PASS
+
+
+def live(folder: Path) -> None:
+    """Seven processes over real UDP, their throughput drawn as it happens."""
+    with Sparkline("  messages a second at m0") as line:
+        reports = asyncio.run(Crew(LIVE, folder, lambda words: line.add(words["delivered"])).run())
+    figures = summarise(LIVE, reports)
+    talk.print(
+        f"  antiphon perf --members {LIVE.members} --order {LIVE.order} --seconds {LIVE.seconds:g} "
+        f"--churn {LIVE.churn} --trace {folder}",
+        style="dim",
+        markup=False,
+    )
+    data.print(
+        f"  {figures['group_throughput']:,.0f} messages of {LIVE.size} bytes a second at every member, "
+        f"p50 {figures['latency_ms']['p50']:.1f} ms, {figures['lost']} lost"
+    )
+
+
+def simulated(**parameters: Any) -> Callable[[Path], None]:
+    """A seeded run of the simulator."""
+
+    def perform(folder: Path) -> None:
+        scenario = find_scenario("sequencer")
+        configuration = scenario.configure(parameters)
+        run = simulate_and_judge(scenario, configuration, SEED)
+        write_trace(folder, [run.recorder], [run.run])
+        command = scenario.replay_command(configuration, SEED)
+        talk.print(f"  {command} --trace {folder}", style="dim", markup=False)
+        figures = run.metrics
+        data.print(
+            f"  {figures['deliveries']} deliveries in {figures['simulated_s']:.1f} simulated seconds, "
+            f"{figures['network_messages']} network messages"
+        )
+
+    return perform
 
 
 ACTS: Final = (
     Act(
+        name="live",
+        title="A live group",
+        talk="Seven processes multicast over UDP as fast as they can, in one total order. Two of them are "
+        "killed and started again by turns.",
+        perform=live,
+    ),
+    Act(
         name="kept",
-        title="A group that keeps its order",
-        talk="Seven members multicast 2,000 messages in one total order. The network loses 5% of what they "
-        "send, and two of them keep leaving and coming back.",
-        parameters={"members": 7, "messages": 2000, "loss": 0.05, "churn": 2},
-        expected=Verdict.PASS,
+        title="The same protocol, simulated",
+        talk="Seven members multicast 2,000 messages. The network loses 5% of what they send, and two of "
+        "them keep leaving and coming back.",
+        perform=simulated(members=7, messages=2000, loss=0.05, churn=2),
     ),
     Act(
         name="broken",
         title="A group with a traitor",
-        talk="The same group, but one member swaps two deliveries on purpose. The audit must find it.",
-        parameters={"members": 4, "messages": 200, "loss": 0.05, "sabotage": "swap"},
+        talk="One member swaps two deliveries on purpose. The audit must find it.",
+        perform=simulated(members=4, messages=200, loss=0.05, sabotage="swap"),
         expected=Verdict.FAIL,
     ),
 )
@@ -66,15 +113,15 @@ def demo(
     out: Annotated[Path, Parameter(help="folder for traces, results and the report")] = Path("out/demo"),
     master: Master = "local[*]",
 ) -> int:
-    """Simulate a group whose members come and go, audit its trace on Spark, see a violation caught and
-    explained, run a small sweep, and write a report to open.
+    """Run a live group whose members come and go, simulate another, audit their traces on Spark, see a
+    violation caught and explained, run a small sweep, and write a report to open.
 
     Example: antiphon demo
     """
     clear(out)
     for number, act in enumerate(ACTS, 1):
         talk.print(f"\n[bold]{number}. {act.title}[/]\n{act.talk}")
-        perform(act, out / act.name)
+        act.perform(out / act.name)
     talk.print(f"\n[bold]{len(ACTS) + 1}. The audit, on Spark[/]")
     with starting_spark(master) as spark:
         audits = [judge_act(spark, act, out / act.name) for act in ACTS]
@@ -105,21 +152,6 @@ def clear(folder: Path) -> None:
         raise OutputError(
             f"The demo cannot write to {folder}: {error.strerror}.", hint="Choose another folder with --out."
         ) from error
-
-
-def perform(act: Act, folder: Path) -> None:
-    """Simulate an act and write its trace."""
-    scenario = find_scenario("sequencer")
-    configuration = scenario.configure(act.parameters)
-    run = simulate_and_judge(scenario, configuration, SEED)
-    write_trace(folder, [run.recorder], [run.run])
-    talk.print(
-        f"  {scenario.replay_command(configuration, SEED)} --trace {folder}", style="dim", markup=False
-    )
-    data.print(
-        f"  {run.metrics['deliveries']} deliveries in {run.metrics['simulated_s']:.1f} simulated seconds, "
-        f"{run.metrics['network_messages']} network messages"
-    )
 
 
 def judge_act(spark: "SparkSession", act: Act, folder: Path) -> AuditReport:

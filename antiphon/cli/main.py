@@ -28,6 +28,9 @@ VERBS: Final = {
     "simulate": ("antiphon.cli.simulate:app", "Seeded runs of a protocol."),
     "sweep": ("antiphon.cli.sweep:sweep", "A paper's study as a Spark job; resumable."),
     "audit": ("antiphon.cli.audit:audit", "Judge traces on Spark: was the order kept?"),
+    "node": ("antiphon.cli.node:node", "One live member: lines in, deliveries out."),
+    "perf": ("antiphon.cli.perf:perf", "Live throughput and latency with local members."),
+    "keygen": ("antiphon.cli.keygen:keygen", "A group key, and the steps to a new one."),
     "reproduce": ("antiphon.cli.reproduce:reproduce", "Every study, the claims' verdicts and the report."),
 }
 

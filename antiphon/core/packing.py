@@ -3,8 +3,9 @@
 What an application hands in at once travels, is kept and is delivered as one batch: it is packed once, goes
 through protocols unopened, and a body is cut out only when somebody asks for it. On the wire a batch is a
 count, the bodies' lengths and the bodies, all integers of 32 bits, little-endian. The highest bit of the
-count says that the last body is unfinished: it goes on with the first body of the sender's next batch. That
-is how a message longer than a PDU travels; each of its pieces has a number of its own.
+count says that the last body is unfinished: it goes on with the first body of the sender's next batch. The
+next bit says that the first body continues the one before. That is how a message longer than a PDU travels;
+each of its pieces has a number of its own.
 """
 
 import struct
@@ -16,6 +17,7 @@ from typing import Final, overload
 COUNT: Final = struct.Struct("<I")
 LENGTH_BYTES: Final = 4
 UNFINISHED: Final = 1 << 31
+CONTINUING: Final = 1 << 30
 
 
 def overhead_bytes(count: int) -> int:
@@ -26,7 +28,7 @@ def overhead_bytes(count: int) -> int:
 class Packed(Sequence[bytes]):
     """A batch of at least one body. Reads as a sequence of bytes; equal to any sequence of equal bodies."""
 
-    __slots__ = ("_count", "_lengths", "data", "size", "unfinished")
+    __slots__ = ("_count", "_lengths", "continuing", "data", "size", "unfinished")
 
     def __init__(self, data: bytes) -> None:
         """Takes a batch as it travels; raises ValueError if it makes no sense."""
@@ -34,8 +36,9 @@ class Packed(Sequence[bytes]):
             raise ValueError("a batch without a count")
         (head,) = COUNT.unpack_from(data)
         self.data: Final = data
-        self._count: Final[int] = head & ~UNFINISHED
-        self.unfinished: Final = head >= UNFINISHED
+        self._count: Final[int] = head & ~(UNFINISHED | CONTINUING)
+        self.unfinished: Final = bool(head & UNFINISHED)
+        self.continuing: Final = bool(head & CONTINUING)
         self.size: Final = len(data) - overhead_bytes(self._count)
         if self._count < 1 or self.size < 0:
             raise ValueError("a batch whose count does not fit it")
@@ -77,7 +80,7 @@ class Packed(Sequence[bytes]):
         return f"Packed({self._count} bodies, {self.size} bytes)"
 
 
-def pack(bodies: Iterable[bytes], *, unfinished: bool = False) -> Packed:
+def pack(bodies: Iterable[bytes], *, unfinished: bool = False, continuing: bool = False) -> Packed:
     """One batch of these bodies; a batch stays as it is.
 
     >>> list(pack([b"a", b"", b"bc"]))
@@ -89,5 +92,6 @@ def pack(bodies: Iterable[bytes], *, unfinished: bool = False) -> Packed:
     lengths = array("I", map(len, pieces))
     if sys.byteorder == "big":
         lengths.byteswap()
-    head = COUNT.pack(len(pieces) | (UNFINISHED if unfinished else 0))
+    flags = (UNFINISHED if unfinished else 0) | (CONTINUING if continuing else 0)
+    head = COUNT.pack(len(pieces) | flags)
     return Packed(b"".join([head, lengths.tobytes(), *pieces]))

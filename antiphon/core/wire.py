@@ -1,13 +1,17 @@
-"""The wire: a fixed header, then a msgspec body; a gate that hostile bytes never raise past.
+"""The wire: a fixed header, the sender's name, a msgspec body; and a gate that raises at no bytes.
 
-A datagram is `HEADER` followed by the body, a MessagePack array of the PDU's fields. The header names the
-PDU's type by a code, the group by a hash of its name, and the sender by the random id it drew when it
-booted together with a counter that rises with each PDU it sends. A checksum covers the rest of the header
-and the body; it guards against accidents. Against forgers a group has a key, and the live runtime seals the
-body under it with the same header as associated data.
+A PDU travels as `HEADER` followed by its body. The header names the PDU's type by a code, the group by a hash
+of its name, and the sending process by the random id it drew when it booted together with a counter that
+rises with each PDU it sends. The body is the sender's site name (one byte of length, then UTF-8) and a
+MessagePack array of the PDU's fields.
 
-`Codec.decode` answers with a `Packet` or with `Garbage` and the reason; it raises nothing, whatever the
-bytes.
+An unsealed PDU carries a checksum of the rest of the header and of the body's first kilobyte: it guards
+against accidents in what decides how the PDU is read, while UDP's own checksum guards the rest at no cost to
+us. Against forgers a group has a key: then the live runtime seals the body with the header as associated
+data, the version byte has its highest bit set, and the checksum's place holds the id of the sender's key.
+
+`parse` and `Codec.decode` answer with what they found or with the reason why it is garbage; they raise
+nothing, whatever the bytes.
 """
 
 import hashlib
@@ -15,21 +19,30 @@ import struct
 import zlib
 from collections.abc import Iterable
 from enum import Enum
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from antiphon.core.errors import UsageError
-from antiphon.core.ids import Group
+from antiphon.core.ids import Group, Site
 from antiphon.core.packing import Packed
 
 MAGIC: Final = b"An"
 VERSION: Final = 1
+SEALED: Final = 0x80
+"""Set in the version byte of a PDU whose body is sealed under a key."""
+PREFIX: Final = struct.Struct("!2sBBIQQQ")
+"""Magic, version, PDU code, body length, group, boot, counter: 32 bytes."""
 HEADER: Final = struct.Struct("!2sBBIQQQI")
-"""Magic, version, PDU code, body length, group, boot, counter, checksum: 36 bytes."""
+"""The prefix and its checksum, or the key's id: 36 bytes."""
 CHECKSUM: Final = struct.Struct("!I")
-MAXIMUM_BODY_BYTES: Final = 65_507 - HEADER.size
-"""What one UDP datagram over IPv4 can carry beyond our header."""
+CHECKED_BYTES: Final = HEADER.size + 1024
+"""How far into a PDU the checksum looks. Raising it costs time for every PDU received."""
+MAXIMUM_BODY_BYTES: Final = 128 << 10
+"""What a PDU may carry beyond its header; the live runtime cuts into fragments what no datagram can hold."""
+MAXIMUM_NAME_BYTES: Final = 255
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 class Pdu(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -44,23 +57,36 @@ class Reason(Enum):
     SHORT = "shorter than a header"
     MAGIC = "not ours: wrong magic"
     VERSION = "another version of the wire format"
+    SEALED = "sealed, and there is no key"
     KIND = "unknown kind of PDU"
     LENGTH = "body length differs from what the header says"
     CHECKSUM = "checksum does not match"
     BODY = "body does not fit its kind of PDU"
 
 
+class Head(NamedTuple):
+    """A header that makes sense by itself and fits the length of what follows it."""
+
+    sealed: bool
+    code: int
+    group: int
+    boot: int
+    counter: int
+    checksum: int
+
+
 class Packet(msgspec.Struct, frozen=True, gc=False):
-    """A datagram that came through the gate."""
+    """A PDU that came through the gate."""
 
     group: int
     boot: int
     counter: int
+    sender: Site
     pdu: Pdu
 
 
 class Garbage(msgspec.Struct, frozen=True, gc=False):
-    """A datagram that did not."""
+    """One that did not."""
 
     reason: Reason
 
@@ -68,6 +94,46 @@ class Garbage(msgspec.Struct, frozen=True, gc=False):
 def group_hash(group: Group) -> int:
     """The 64 bits that stand for a group's name in the header."""
     return int.from_bytes(hashlib.blake2b(group.encode(), digest_size=8).digest(), "big")
+
+
+def name_bytes(site: Site) -> bytes:
+    """A site's name as every body begins with it."""
+    encoded = site.encode()
+    if not 0 < len(encoded) <= MAXIMUM_NAME_BYTES:
+        raise UsageError(
+            f"A name of {len(encoded)} bytes does not fit a PDU.",
+            hint=f"A member's name has 1 to {MAXIMUM_NAME_BYTES} bytes in UTF-8.",
+        )
+    return bytes([len(encoded)]) + encoded
+
+
+def parse(view: memoryview) -> Head | Reason:
+    """The header of a PDU, or why it cannot be one."""
+    if len(view) < HEADER.size:
+        return Reason.SHORT
+    magic, version, code, length, group, boot, counter, checksum = HEADER.unpack_from(view)
+    if magic != MAGIC:
+        return Reason.MAGIC
+    if version & ~SEALED != VERSION:
+        return Reason.VERSION
+    if len(view) != HEADER.size + length:
+        return Reason.LENGTH
+    return Head(version >= SEALED, code, group, boot, counter, checksum)
+
+
+def checksum_fits(head: Head, view: memoryview) -> bool:
+    """Whether the header and the beginning of the body are as they were sent."""
+    return _checksum(view) == head.checksum
+
+
+def stamp(buffer: bytearray, code: int, group: int, boot: int, counter: int) -> None:
+    """Write the header of an unsealed PDU whose body stands in the buffer already."""
+    PREFIX.pack_into(buffer, 0, MAGIC, VERSION, code, len(buffer) - HEADER.size, group, boot, counter)
+    CHECKSUM.pack_into(buffer, PREFIX.size, _checksum(memoryview(buffer)))
+
+
+def _checksum(view: memoryview) -> int:
+    return zlib.crc32(view[HEADER.size : CHECKED_BYTES], zlib.crc32(view[: PREFIX.size]))
 
 
 def _data(value: object) -> bytes:
@@ -87,8 +153,9 @@ class Codec:
     """Encodes and decodes the PDUs of one protocol stack."""
 
     def __init__(self, kinds: Iterable[type[Pdu]]) -> None:
+        self.kinds: Final = tuple(kinds)
         self._decoders: dict[int, msgspec.msgpack.Decoder[Pdu]] = {}
-        for kind in kinds:
+        for kind in self.kinds:
             if not 1 <= kind.code <= 255:
                 raise UsageError(f"{kind.__name__} has the PDU code {kind.code}, which is not from 1 to 255.")
             if kind.code in self._decoders:
@@ -96,38 +163,58 @@ class Codec:
             self._decoders[kind.code] = msgspec.msgpack.Decoder(kind, dec_hook=_unpack)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_data)
 
-    def encode(self, pdu: Pdu, group: int = 0, boot: int = 0, counter: int = 0) -> bytes:
+    def encode(
+        self, pdu: Pdu, group: int = 0, boot: int = 0, counter: int = 0, sender: Site = "someone"
+    ) -> bytes:
+        """A whole unsealed PDU."""
+        buffer = bytearray(HEADER.size) + name_bytes(sender)
+        self.encode_into(pdu, buffer, len(buffer))
+        stamp(buffer, pdu.code, group, boot, counter)
+        return bytes(buffer)
+
+    def encode_into(self, pdu: Pdu, buffer: bytearray, offset: int) -> None:
+        """Write a PDU's fields at `offset`, behind a header's room and the sender's name.
+
+        The buffer then ends where they end, and what stands before them stays: a sender may use one buffer
+        again and again.
+        """
         if pdu.code not in self._decoders:
             raise UsageError(f"{type(pdu).__name__} is not a PDU of this codec.")
-        body = self._encoder.encode(pdu)
-        if len(body) > MAXIMUM_BODY_BYTES:
+        self._encoder.encode_into(pdu, buffer, offset)
+        if len(buffer) - HEADER.size > MAXIMUM_BODY_BYTES:
+            size = len(buffer) - HEADER.size
             raise UsageError(
-                f"A {type(pdu).__name__} of {len(body)} bytes does not fit a datagram.",
+                f"A {type(pdu).__name__} of {size} bytes does not fit a PDU.",
                 hint=f"A body may have {MAXIMUM_BODY_BYTES} bytes; send less at a time.",
             )
-        header = HEADER.pack(MAGIC, VERSION, pdu.code, len(body), group, boot, counter, 0)
-        checksum = zlib.crc32(body, zlib.crc32(header[: -CHECKSUM.size]))
-        return header[: -CHECKSUM.size] + CHECKSUM.pack(checksum) + body
 
-    def decode(self, datagram: bytes | bytearray | memoryview) -> Packet | Garbage:
+    def decode(self, datagram: Bytes) -> Packet | Garbage:
+        """A whole unsealed PDU, or why it is none."""
         view = memoryview(datagram)
-        if len(view) < HEADER.size:
-            return Garbage(Reason.SHORT)
-        magic, version, code, length, group, boot, counter, checksum = HEADER.unpack_from(view)
-        if magic != MAGIC:
-            return Garbage(Reason.MAGIC)
-        if version != VERSION:
-            return Garbage(Reason.VERSION)
+        head = parse(view)
+        if isinstance(head, Reason):
+            return Garbage(head)
+        if head.sealed:
+            return Garbage(Reason.SEALED)
+        if head.code not in self._decoders:
+            return Garbage(Reason.KIND)
+        if not checksum_fits(head, view):
+            return Garbage(Reason.CHECKSUM)
+        found = self.decode_body(head.code, view[HEADER.size :])
+        if isinstance(found, Reason):
+            return Garbage(found)
+        return Packet(head.group, head.boot, head.counter, *found)
+
+    def decode_body(self, code: int, body: Bytes) -> tuple[Site, Pdu] | Reason:
+        """The sender's name and the PDU in an opened body, or why there are none."""
         decoder = self._decoders.get(code)
         if decoder is None:
-            return Garbage(Reason.KIND)
-        body = view[HEADER.size :]
-        if len(body) != length:
-            return Garbage(Reason.LENGTH)
-        if zlib.crc32(body, zlib.crc32(view[: HEADER.size - CHECKSUM.size])) != checksum:
-            return Garbage(Reason.CHECKSUM)
+            return Reason.KIND
+        view = memoryview(body)
+        if not view or not 0 < view[0] < len(view):
+            return Reason.BODY
+        end = 1 + view[0]
         try:
-            pdu = decoder.decode(body)
+            return str(view[1:end], "utf-8"), decoder.decode(view[end:])
         except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError, RecursionError):
-            return Garbage(Reason.BODY)
-        return Packet(group, boot, counter, pdu)
+            return Reason.BODY

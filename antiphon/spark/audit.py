@@ -1,11 +1,11 @@
 """The audit: every property of every run of a trace, judged as one Spark job.
 
-Two stages. First, Parquet row groups are tasks: each reads its rows, packs them into segments by run, and
-sends those to where their run is judged (`packing`). Then each run's segments meet in one task, which lays
-them out as flat arrays (`log`) and runs the compiled kernels over them (`judging`). The rows of the `runs`
-table take the same way, so that nothing has to fit into the driver: 100,000 runs are as welcome as one of
-10^8 deliveries. Runs come sorted within a task and are grouped there, so that a small run costs no batch and
-no call of its own.
+Two stages. First, Parquet row groups and the live members' files are tasks: each reads its rows, packs them
+into segments by run, and sends those to where their run is judged (`packing`). Then each run's segments meet
+in one task, which lays them out as flat arrays (`log`) and runs the compiled kernels over them (`judging`).
+The rows of the `runs` table take the same way, so that nothing has to fit into the driver: 100,000 runs are
+as welcome as one of 10^8 deliveries. Runs come sorted within a task and are grouped there, so that a small
+run costs no batch and no call of its own.
 
 What reaches the driver is one row of sums per task and as many violations as are to be shown. All of them can
 be written to Parquet by the tasks themselves. The paths must be readable, and that for the violations
@@ -35,7 +35,9 @@ from antiphon.spark.log import Log, build_log
 from antiphon.spark.packing import SEND, Segment, pack, read_row_groups
 from antiphon.spark.session import map_in_arrow
 from antiphon.trace.files import TraceFiles, open_trace, read_runs
+from antiphon.trace.frames import ROW
 from antiphon.trace.schema import Run
+from antiphon.trace.segment_tables import SegmentFile, segment_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -163,11 +165,22 @@ class Sums(msgspec.Struct):
 
 
 class _Task(NamedTuple):
-    """What one packing task reads: row groups of event files, or whole files of runs."""
+    """What one packing task reads: row groups of event files, live members' files, or whole files of runs."""
 
     trace: int
     events: list[tuple[str, list[int]]]
+    segments: list[SegmentFile]
     runs: list[str]
+
+
+class _Share(NamedTuple):
+    """The least that a task can read: one row group of a file, or the whole of a live member's file."""
+
+    trace: int
+    rows: int
+    path: str
+    row_group: int
+    segment: SegmentFile | None
 
 
 class _Question(NamedTuple):
@@ -191,18 +204,38 @@ def audit(
     `limit` bounds how many violations of each property are put into words; counts are always whole. With
     `violations_to` all of them are, and go to Parquet files in that folder, which must not hold any yet.
     """
+    traces = _open(paths, expect, limit)
+    tasks = _tasks(traces, spark.sparkContext.defaultParallelism)
+    target = None if violations_to is None else _empty_folder(Path(violations_to))
+    question = _question(traces, expect, limit, target)
+    return _result(_ask(spark, tasks, question), question)
+
+
+def audit_here(
+    paths: Sequence[Path | str], expect: Sequence[Property] | None = None, limit: int = 100
+) -> AuditResult:
+    """The same judgement in this process, without Spark: for traces that one core judges soon enough."""
+    traces = _open(paths, expect, limit)
+    question = _question(traces, expect, limit, None)
+    pieces = [piece for task in _tasks(traces, 1) for piece in _packed_rows(task)]
+    pieces.sort(key=lambda piece: (piece.trace, piece.run or ""))
+    return _result([_judge_task(iter(pieces), question)], question)
+
+
+def _open(paths: Sequence[Path | str], expect: Sequence[Property] | None, limit: int) -> list[TraceFiles]:
     unknown = sorted(set(expect or ()) - set(PROPERTIES))
     if unknown:
         raise UsageError(f"{unknown[0]!r} is no property.", f"The properties are {', '.join(PROPERTIES)}.")
     if not paths or limit < 0:
         raise UsageError("An audit needs at least one trace and a limit that is not negative.")
-    traces = [open_trace(path) for path in paths]
-    tasks = _tasks(traces, spark.sparkContext.defaultParallelism)
-    target = None if violations_to is None else _empty_folder(Path(violations_to))
-    question = _Question(
-        [str(trace.folder) for trace in traces], None if expect is None else tuple(expect), limit, target
-    )
-    return _result(_ask(spark, tasks, question), question)
+    return [open_trace(path) for path in paths]
+
+
+def _question(
+    traces: Sequence[TraceFiles], expect: Sequence[Property] | None, limit: int, target: str | None
+) -> _Question:
+    folders = [str(trace.folder) for trace in traces]
+    return _Question(folders, None if expect is None else tuple(expect), limit, target)
 
 
 def _empty_folder(folder: Path) -> str:
@@ -219,33 +252,38 @@ def _empty_folder(folder: Path) -> str:
 
 
 def _tasks(traces: Sequence[TraceFiles], slots: int) -> list[_Task]:
-    """Row groups put together by the footers' row counts, big enough to be worth a task."""
-    groups: list[tuple[int, str, int, int]] = []
-    for index, trace in enumerate(traces):
-        for file in trace.events:
-            metadata = pq.read_metadata(file)
-            path = str(file.resolve())
-            groups += [
-                (index, path, group, metadata.row_group(group).num_rows)
-                for group in range(metadata.num_row_groups)
-            ]
-    rows = sum(group[3] for group in groups)
-    size = min(max(rows // (2 * slots), LEAST_TASK_ROWS), TASK_ROWS)
+    """Shares put together by their row counts, big enough to be worth a task."""
+    shares = [share for index, trace in enumerate(traces) for share in _shares(index, trace)]
+    size = min(max(sum(share.rows for share in shares) // (2 * slots), LEAST_TASK_ROWS), TASK_ROWS)
     tasks: list[_Task] = []
     filled = size
-    for index, path, group, count in groups:
-        if filled + count // 2 >= size or tasks[-1].trace != index:
-            tasks.append(_Task(index, [], []))
+    for share in shares:
+        if filled + share.rows // 2 >= size or tasks[-1].trace != share.trace:
+            tasks.append(_Task(share.trace, [], [], []))
             filled = 0
-        filled += count
-        if not tasks[-1].events or tasks[-1].events[-1][0] != path:
-            tasks[-1].events.append((path, []))
-        tasks[-1].events[-1][1].append(group)
+        filled += share.rows
+        if share.segment is not None:
+            tasks[-1].segments.append(share.segment)
+            continue
+        if not tasks[-1].events or tasks[-1].events[-1][0] != share.path:
+            tasks[-1].events.append((share.path, []))
+        tasks[-1].events[-1][1].append(share.row_group)
     for index, trace in enumerate(traces):
         files = [str(file.resolve()) for file in trace.runs]
         begins = range(0, len(files), RUNS_FILES_PER_TASK)
-        tasks += [_Task(index, [], files[begin : begin + RUNS_FILES_PER_TASK]) for begin in begins]
+        tasks += [_Task(index, [], [], files[begin : begin + RUNS_FILES_PER_TASK]) for begin in begins]
     return tasks
+
+
+def _shares(index: int, trace: TraceFiles) -> Iterator[_Share]:
+    """Row counts of Parquet are in the footers; those of live files follow from their lengths."""
+    for file in trace.events:
+        metadata = pq.read_metadata(file)
+        for group in range(metadata.num_row_groups):
+            yield _Share(index, metadata.row_group(group).num_rows, str(file.resolve()), group, None)
+    for segment in trace.segments:
+        resolved = msgspec.structs.replace(segment, path=segment.path.resolve())
+        yield _Share(index, segment.size // ROW.size, "", 0, resolved)
 
 
 def _ask(spark: "SparkSession", tasks: list[_Task], question: _Question) -> list[Sums]:
@@ -303,8 +341,8 @@ def _pieces_batch(rows: list[_Piece]) -> pa.RecordBatch:
 def _packed_rows(task: _Task) -> Iterator[_Piece]:
     encode = msgspec.msgpack.Encoder().encode
     try:
-        for path, row_groups in task.events:
-            for piece in pack(read_row_groups(Path(path), row_groups)):
+        for table in _tables(task):
+            for piece in pack(table):
                 segment = None if piece.segment is None else encode(piece.segment)
                 yield _Piece(task.trace, piece.run, piece.trouble, None, segment)
         for path in task.runs:
@@ -313,6 +351,13 @@ def _packed_rows(task: _Task) -> Iterator[_Piece]:
     except InputError as error:
         # No run's fault: the whole audit ends with this sentence. A row without a run carries it.
         yield _Piece(task.trace, None, error.sentence, encode(error.hint), None)
+
+
+def _tables(task: _Task) -> Iterator[pa.Table]:
+    for path, row_groups in task.events:
+        yield read_row_groups(Path(path), row_groups)
+    for segment in task.segments:
+        yield from segment_tables(segment)
 
 
 # Judging, in the tasks

@@ -1,11 +1,12 @@
-"""Traces on disk: a folder that holds `events/` and `runs/`, each with Parquet files.
+"""Traces on disk: a folder that holds `events/` and `runs/`, with Parquet files and live segments.
 
-Writers name a file only once it is whole, so whoever reads a folder sees whole files or none. Readers take
-anyone's files: any order of rows, any split into files, other integer widths, large or dictionary-encoded
-strings, further columns. What they cannot take they say in one sentence that names the file and the column.
+Writers of Parquet name a file only once it is whole, so whoever reads a folder sees whole files or none.
+Readers take anyone's files: any order of rows, any split into files, other integer widths, large or
+dictionary-encoded strings, further columns. What they cannot take they say in one sentence that names the
+file and the column. Segments are read as far as they are whole (`segment_tables`).
 """
 
-import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -18,9 +19,11 @@ import pyarrow.parquet as pq
 from antiphon.core.errors import InputError, OutputError
 from antiphon.core.ids import Group, Site
 from antiphon.core.recording import PROPERTIES, Property
+from antiphon.trace.frames import SUFFIX, safe_name
 from antiphon.trace.recorder import MemoryRecorder, events_table, runs_table
 from antiphon.trace.sanity import require_sane
 from antiphon.trace.schema import EVENTS, RUNS, Event, Run
+from antiphon.trace.segment_tables import SegmentFile, open_segments, segment_tables
 
 REQUIRED_EVENT_COLUMNS: Final = ("run", "site", "step", "kind", "sender", "number")
 REQUIRED_RUN_COLUMNS: Final = ("run",)
@@ -28,19 +31,23 @@ FILLED_COLUMNS: Final = frozenset({"run", "site", "step", "kind"})
 """Columns in which no row may be null."""
 
 _LAYOUT_HINT: Final = (
-    "A trace is a folder that holds events/ and runs/ with Parquet files; see docs/trace.md."
+    "A trace is a folder that holds events/ and runs/ with Parquet files or segments; see docs/trace.md."
 )
 _TORN_HINT: Final = "The file is torn or is no Parquet file: copy or write it again."
+
+OPENING_TRIALS: Final = 5
+"""How often segments are looked at again because a live member has begun another one meanwhile."""
 
 Rows: TypeAlias = "pa.Table | MemoryRecorder | Sequence[Event]"
 
 
 class TraceFiles(msgspec.Struct, frozen=True):
-    """The Parquet files of a trace, whose schemas have been found good."""
+    """The files of a trace: Parquet whose schemas have been found good, and segments of live members."""
 
     folder: Path
     events: tuple[Path, ...]
     runs: tuple[Path, ...]
+    segments: tuple[SegmentFile, ...] = ()
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -66,15 +73,38 @@ def write_trace(
     try:
         return _write(place, tables, runs, append=append)
     except OSError as error:
-        reason = error.strerror or str(error)
-        hint = "Choose a folder that you may write to and that has room."
-        raise OutputError(f"The trace cannot be written to {place}: {reason}.", hint) from error
+        raise _unwritable(place, error) from error
+
+
+def _unwritable(place: Path, error: OSError) -> OutputError:
+    reason = error.strerror or str(error)
+    hint = "Choose a folder that you may write to and that has room."
+    return OutputError(f"The trace cannot be written to {place}: {reason}.", hint)
+
+
+def note_run(folder: Path | str, run: Run) -> None:
+    """Write a run's row of `runs` unless somebody did so before; any number of processes may try at once."""
+    runs_folder = Path(folder) / "runs"
+    final = runs_folder / f"{safe_name(run.run)}.parquet"
+    pending: list[tuple[Path, Path]] = []
+    try:
+        runs_folder.mkdir(parents=True, exist_ok=True)
+        if final.exists():
+            return
+        _write_hidden(runs_table([run]), final, pending)
+        for hidden, _ in pending:
+            hidden.rename(final)
+    except OSError as error:
+        raise _unwritable(Path(folder), error) from error
+    finally:
+        for hidden, _ in pending:
+            hidden.unlink(missing_ok=True)
 
 
 def _write(place: Path, tables: Iterable[Rows], runs: Iterable[Run], *, append: bool) -> TraceFiles:
     events_folder, runs_folder = place / "events", place / "runs"
-    before = [_parquet_files(events_folder), _parquet_files(runs_folder)]
-    if any(before) and not append:
+    before = [_files(events_folder, ".parquet"), _files(runs_folder, ".parquet")]
+    if (any(before) or _files(events_folder, SUFFIX)) and not append:
         hint = "Choose another folder, or remove the old trace first."
         raise OutputError(f"The folder {place} already holds a trace.", hint)
     events_folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +120,8 @@ def _write(place: Path, tables: Iterable[Rows], runs: Iterable[Run], *, append: 
         for hidden, _ in pending:
             hidden.unlink(missing_ok=True)
     written = [final for _, final in pending]
-    return TraceFiles(place, tuple(before[0] + written[:-1]), tuple(before[1] + written[-1:]))
+    events, runs_files = tuple(before[0] + written[:-1]), tuple(before[1] + written[-1:])
+    return TraceFiles(place, events, runs_files, _open_segments(events_folder))
 
 
 def _as_table(rows: Rows) -> pa.Table:
@@ -107,7 +138,7 @@ def _free_names(folder: Path) -> Iterator[Path]:
 
 def _write_hidden(table: pa.Table, final: Path, pending: list[tuple[Path, Path]]) -> None:
     """Write under a name that readers skip, and note the name it is to get."""
-    hidden = final.with_name(f".{final.name}.{os.getpid()}.part")
+    hidden = final.with_name(f".{final.name}.{secrets.token_hex(8)}.part")
     pending.append((hidden, final))
     strings = [field.name for field in table.schema if field.type == pa.string()]
     pq.write_table(table, hidden, compression="zstd", use_dictionary=strings)
@@ -117,20 +148,20 @@ def _write_hidden(table: pa.Table, final: Path, pending: list[tuple[Path, Path]]
 
 
 def open_trace(path: Path | str) -> TraceFiles:
-    """Find a trace's files and check their schemas from the footers alone, without reading a row."""
+    """Find a trace's files and check them by footers and first frames alone, without reading a row."""
     place = Path(path)
     if not place.exists():
         raise InputError(f"There is no trace at {place}: the folder does not exist.", _LAYOUT_HINT)
     if not (place / "events").is_dir():
         raise InputError(f"{place} is not a trace: it has no folder events/.", _LAYOUT_HINT)
-    events, runs = _parquet_files(place / "events"), _parquet_files(place / "runs")
-    if not events:
-        raise InputError(f"The trace {place} has no Parquet file in events/.", _LAYOUT_HINT)
+    events, runs = _files(place / "events", ".parquet"), _files(place / "runs", ".parquet")
+    if not events and not _files(place / "events", SUFFIX):
+        raise InputError(f"The trace {place} has no Parquet file and no segment in events/.", _LAYOUT_HINT)
     for file in events:
         _require_columns(file, EVENTS, REQUIRED_EVENT_COLUMNS)
     for file in runs:
         _require_columns(file, RUNS, REQUIRED_RUN_COLUMNS)
-    return TraceFiles(place, tuple(events), tuple(runs))
+    return TraceFiles(place, tuple(events), tuple(runs), _open_segments(place / "events"))
 
 
 def read_trace(path: Path | str) -> Trace:
@@ -139,7 +170,7 @@ def read_trace(path: Path | str) -> Trace:
     A run without a row in `runs` gets one without promises and groups; it is named in `unpromised`.
     """
     files = open_trace(path)
-    events = [event for file in files.events for event in _read_events(file)]
+    events = [event for file, part in event_parts(files) for event in events_of(conform(file, part, EVENTS))]
     require_sane(events)
     recorded: dict[str, Run] = {}
     unpromised = {event.run for event in events}
@@ -164,10 +195,29 @@ def events_of(table: pa.Table) -> list[Event]:
     return [Event(*row) for row in zip(*columns, strict=True)]
 
 
-def _parquet_files(folder: Path) -> list[Path]:
-    """Parquet files below a folder, in order of name; hidden ones are somebody's unfinished work."""
-    found = (path for path in folder.rglob("*.parquet") if path.is_file())
+def event_parts(files: TraceFiles) -> Iterator[tuple[Path, pa.Table]]:
+    """The rows of a trace, some at a time, each time with the file; `conform` brings them into the schema."""
+    for file in files.events:
+        yield from ((file, part) for part in read_parts(file, EVENTS))
+    for segment in files.segments:
+        yield from ((segment.path, part) for part in segment_tables(segment))
+
+
+def _files(folder: Path, suffix: str) -> list[Path]:
+    """Files of one kind below a folder, in order of name; hidden ones are somebody's unfinished work."""
+    found = (path for path in folder.rglob(f"*{suffix}") if path.is_file())
     return sorted(path for path in found if not path.name.startswith((".", "_")))
+
+
+def _open_segments(folder: Path) -> tuple[SegmentFile, ...]:
+    """All segments at one moment: if one appears meanwhile, the others have to be looked at again."""
+    found = _files(folder, SUFFIX)
+    for _ in range(OPENING_TRIALS):
+        segments = open_segments(found)
+        before, found = found, _files(folder, SUFFIX)
+        if found == before:
+            break
+    return segments
 
 
 def _require_columns(file: Path, schema: pa.Schema, required: Sequence[str]) -> None:
@@ -253,10 +303,6 @@ def _column(file: Path, table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     except pa.ArrowException as error:
         hint = f"Its values must fit {field.type}; see docs/trace.md."
         raise InputError(f"The column {field.name} of {file} cannot be read: {error}.", hint) from error
-
-
-def _read_events(file: Path) -> list[Event]:
-    return events_of(_read(file, EVENTS))
 
 
 def read_runs(file: Path) -> list[tuple[Run, bool]]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antiphon.core.ids import MessageId, Site
-from antiphon.trace.files import conform, events_of, open_trace, read_parts
+from antiphon.trace.files import conform, event_parts, events_of, open_trace
 from antiphon.trace.schema import EVENTS, Event
 
 CONTEXT_STEPS: Final = 8
@@ -22,12 +22,11 @@ def read_window(
     wanted_places, wanted_messages = set(places), set(messages)
     events: list[Event] = []
     for path in paths:
-        for file in open_trace(path).events:
-            for part in read_parts(file, EVENTS):
-                rows = part.filter(pc.equal(part.column("run"), run))
-                if rows.num_rows:
-                    table = conform(file, rows, EVENTS)
-                    events += events_of(table.filter(_mask(table, wanted_places, wanted_messages)))
+        for file, part in event_parts(open_trace(path)):
+            rows = part.filter(pc.equal(part.column("run"), run))
+            if rows.num_rows:
+                table = conform(file, rows, EVENTS)
+                events += events_of(table.filter(_mask(table, wanted_places, wanted_messages)))
     return sorted(events, key=lambda event: (event.site, event.step))
 
 

@@ -6,14 +6,16 @@ from typing import ClassVar
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.errors import UsageError
 from antiphon.core.wire import (
+    CHECKED_BYTES,
     HEADER,
     MAGIC,
     MAXIMUM_BODY_BYTES,
+    SEALED,
     VERSION,
     Codec,
     Garbage,
@@ -21,6 +23,7 @@ from antiphon.core.wire import (
     Pdu,
     Reason,
     group_hash,
+    name_bytes,
 )
 
 
@@ -43,6 +46,7 @@ NOTES = st.builds(
     text=st.text(max_size=20),
     bodies=st.lists(st.binary(max_size=50), max_size=5),
 )
+NAMES = st.text(min_size=1, max_size=60)
 SIXTY_FOUR_BITS = st.integers(0, 2**64 - 1)
 
 
@@ -51,16 +55,30 @@ def reason(datagram: bytes) -> Reason | None:
     return answer.reason if isinstance(answer, Garbage) else None
 
 
-def seal(code: int, body: bytes, *, version: int = VERSION, length: int | None = None) -> bytes:
+def dressed(
+    code: int, fields: bytes, *, name: bytes = b"\x01s", version: int = VERSION, length: int | None = None
+) -> bytes:
     """A datagram with a right checksum around whatever body an attacker likes."""
+    body = name + fields
     size = len(body) if length is None else length
     head = HEADER.pack(MAGIC, version, code, size, 0, 0, 0, 0)[:-4]
-    return head + struct.pack("!I", zlib.crc32(body, zlib.crc32(head))) + body
+    checked = body[: CHECKED_BYTES - HEADER.size]
+    return head + struct.pack("!I", zlib.crc32(checked, zlib.crc32(head))) + body
 
 
-@given(NOTES, SIXTY_FOUR_BITS, SIXTY_FOUR_BITS, SIXTY_FOUR_BITS)
-def test_what_is_encoded_is_decoded(pdu: Note, group: int, boot: int, counter: int) -> None:
-    assert CODEC.decode(CODEC.encode(pdu, group, boot, counter)) == Packet(group, boot, counter, pdu)
+@given(NOTES, SIXTY_FOUR_BITS, SIXTY_FOUR_BITS, SIXTY_FOUR_BITS, NAMES)
+def test_what_is_encoded_is_decoded(pdu: Note, group: int, boot: int, counter: int, sender: str) -> None:
+    datagram = CODEC.encode(pdu, group, boot, counter, sender)
+    assert CODEC.decode(datagram) == Packet(group, boot, counter, sender, pdu)
+
+
+@given(st.lists(NOTES, min_size=1, max_size=5), NAMES)
+def test_one_buffer_serves_for_many(pdus: list[Note], sender: str) -> None:
+    buffer = bytearray(HEADER.size) + name_bytes(sender)
+    offset = len(buffer)
+    for pdu in pdus:
+        CODEC.encode_into(pdu, buffer, offset)
+        assert CODEC.decode_body(pdu.code, memoryview(buffer)[HEADER.size :]) == (sender, pdu)
 
 
 @given(st.binary(max_size=200))
@@ -70,8 +88,9 @@ def test_random_bytes_never_raise(datagram: bytes) -> None:
 
 @given(st.sampled_from([7, 8]), st.binary(max_size=200))
 def test_hostile_bodies_under_a_right_checksum_never_raise(code: int, body: bytes) -> None:
-    answer = CODEC.decode(seal(code, body))
-    assert isinstance(answer, Packet) or answer.reason is Reason.BODY
+    for name in (b"", b"\x01s", b"\xff"):
+        answer = CODEC.decode(dressed(code, body, name=name))
+        assert isinstance(answer, Packet) or answer.reason is Reason.BODY
 
 
 @given(NOTES, st.data())
@@ -80,6 +99,18 @@ def test_any_flipped_bit_is_noticed(pdu: Note, data: st.DataObject) -> None:
     bit = data.draw(st.integers(0, len(datagram) * 8 - 1))
     datagram[bit // 8] ^= 1 << bit % 8
     assert isinstance(CODEC.decode(datagram), Garbage)
+
+
+@given(st.integers(2_000, 60_000), st.data())
+@settings(max_examples=50)
+def test_a_flipped_bit_far_in_never_raises_and_near_the_front_is_noticed(
+    size: int, data: st.DataObject
+) -> None:
+    datagram = bytearray(CODEC.encode(Note(1, "", [b"x" * size]), 1, 2, 3))
+    bit = data.draw(st.integers(0, CHECKED_BYTES * 8 - 1) | st.integers(0, len(datagram) * 8 - 1))
+    datagram[bit // 8] ^= 1 << bit % 8
+    answer = CODEC.decode(datagram)
+    assert isinstance(answer, Garbage) or bit // 8 >= CHECKED_BYTES
 
 
 @given(NOTES, st.data())
@@ -93,14 +124,20 @@ def test_any_truncation_is_noticed(pdu: Note, data: st.DataObject) -> None:
     [
         (b"", Reason.SHORT),
         (b"\0" * 100, Reason.MAGIC),
-        (seal(7, b"", version=9), Reason.VERSION),
-        (seal(99, b""), Reason.KIND),
-        (seal(7, b"abc", length=2), Reason.LENGTH),
-        (seal(7, b"abc")[:-1] + b"x", Reason.CHECKSUM),
-        (seal(8, msgspec.msgpack.encode(["not a number"])), Reason.BODY),
-        (seal(8, msgspec.msgpack.encode([2**64 - 1]) + b"more"), Reason.BODY),
-        (seal(7, b"\x91" * 60_000), Reason.BODY),
-        (seal(7, msgspec.msgpack.encode([1, None, []])), Reason.BODY),
+        (dressed(7, b"", version=9), Reason.VERSION),
+        (dressed(99, b""), Reason.KIND),
+        (dressed(7, b"abc", length=2), Reason.LENGTH),
+        (dressed(7, b"abc")[:-1] + b"x", Reason.CHECKSUM),
+        (dressed(8, msgspec.msgpack.encode(["not a number"])), Reason.BODY),
+        (dressed(8, msgspec.msgpack.encode([2**64 - 1]) + b"more"), Reason.BODY),
+        (dressed(7, b"\x91" * 60_000), Reason.BODY),
+        (dressed(8, b"\x91\x01", version=VERSION | SEALED), Reason.SEALED),
+        (dressed(8, b"\x91\x01", name=b""), Reason.BODY),
+        (dressed(8, b"\x91\x01", name=b"\x00"), Reason.BODY),
+        (dressed(8, b"\x91\x01", name=b"\x09s"), Reason.BODY),
+        (dressed(8, b"\x91\x01", name=b"\x02\xc3\x28"), Reason.BODY),
+        (dressed(8, b"", name=b"\x01s"), Reason.BODY),
+        (dressed(7, msgspec.msgpack.encode([1, None, []])), Reason.BODY),
     ],
 )
 def test_the_gate_says_why(datagram: bytes, expected: Reason) -> None:
@@ -126,10 +163,16 @@ def test_encoding_refuses_foreign_and_oversized_pdus() -> None:
 
     with pytest.raises(UsageError, match="not a PDU of this codec"):
         CODEC.encode(Foreign())
-    with pytest.raises(UsageError, match="does not fit a datagram"):
+    with pytest.raises(UsageError, match="does not fit a PDU"):
         CODEC.encode(Note(0, "", [b"x" * (MAXIMUM_BODY_BYTES + 1)]))
 
 
 def test_a_group_is_known_by_the_same_hash_everywhere() -> None:
     assert group_hash("orders") == 0xD5ACEBE867B47F4D
     assert group_hash("orders") != group_hash("order")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "ü" * 128])
+def test_names_that_do_not_fit_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="does not fit a PDU"):
+        CODEC.encode(Other(1), sender=name)

@@ -1,18 +1,23 @@
 """Traces on disk: the round trip, what is accepted from other writers, and what is refused how."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from threading import Barrier
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from antiphon.core.errors import InputError, OutputError
-from antiphon.trace.files import open_trace, read_trace, write_trace
+from antiphon.trace.files import note_run, open_trace, read_runs, read_trace, write_trace
 from antiphon.trace.recorder import MemoryRecorder, events_table, runs_table
 from antiphon.trace.schema import EVENTS, RUNS, Event, Run
+from antiphon.trace.segments import SegmentRecorder
 from tests.histories import history
 from tests.strategies import random_trace
 
@@ -82,6 +87,67 @@ def test_append_adds_files(tmp_path: Path) -> None:
     assert len(files.events) == len(files.runs) == 2
     assert open_trace(tmp_path) == files
     assert [run.run for run in read_trace(tmp_path).runs] == ["run", "more"]
+
+
+def test_a_folder_with_segments_holds_a_trace(tmp_path: Path) -> None:
+    SegmentRecorder(tmp_path, "live", "a").close()
+    with pytest.raises(OutputError, match="already holds a trace"):
+        simple_trace(tmp_path)
+    files = write_trace(tmp_path, [[Event("more", "a", 0, "present")]], [], append=True)
+    assert open_trace(tmp_path) == files
+    assert len(files.segments) == 1
+
+
+def test_a_run_is_noted_once(tmp_path: Path) -> None:
+    note_run(tmp_path, Run("a/b", "fifo", ("fifo",), {"g": ("x",)}, "{}"))
+    note_run(tmp_path, Run("a/b", "other"))
+    note_run(tmp_path, Run("a_b"))
+    (tmp_path / "events").mkdir()
+    write_trace(tmp_path, [[Event("a/b", "x", 0, "present")]], [], append=True)
+    trace = read_trace(tmp_path)
+    assert sorted(trace.runs, key=lambda run: run.run) == [
+        Run("a/b", "fifo", ("fifo",), {"g": ("x",)}, "{}"),
+        Run("a_b"),
+    ]
+    assert trace.unpromised == frozenset()
+
+
+def test_many_note_a_run_at_once(tmp_path: Path) -> None:
+    """As threads, which meet more closely than processes do."""
+    for trial in range(10):
+        folder, barrier = tmp_path / str(trial), Barrier(7)
+
+        def note(folder: Path = folder, barrier: Barrier = barrier) -> None:
+            barrier.wait()
+            note_run(folder, Run("run", "fifo", ("fifo",)))
+
+        with ThreadPoolExecutor(7) as pool:
+            for each in [pool.submit(note) for _ in range(7)]:
+                each.result()
+        (file,) = (folder / "runs").iterdir()
+        assert read_runs(file) == [(Run("run", "fifo", ("fifo",)), True)]
+
+
+def test_processes_note_a_run_at_once(tmp_path: Path) -> None:
+    code = (
+        "import sys; from antiphon.trace.files import note_run; from antiphon.trace.schema import Run; "
+        "sys.stdin.read(); note_run(sys.argv[1], Run('run', 'fifo'))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(4)]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.close()
+    assert [process.wait() for process in processes] == [0] * 4
+    (file,) = (tmp_path / "runs").iterdir()
+    assert [run for run, _ in read_runs(file)] == [Run("run", "fifo")]
+
+
+def test_a_run_that_cannot_be_noted_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError, match=r"cannot be written to .*/file: ") as info:
+        note_run(tmp_path / "file", Run("run"))
+    assert info.value.hint
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
@@ -185,7 +251,7 @@ def test_no_events(tmp_path: Path) -> None:
 def test_no_parquet(tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "log.txt").write_text("hello")
-    with pytest.raises(InputError, match="has no Parquet file in events/") as info:
+    with pytest.raises(InputError, match="has no Parquet file and no segment in events/") as info:
         open_trace(tmp_path)
     assert info.value.hint
 

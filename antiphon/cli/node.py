@@ -1,0 +1,184 @@
+"""`antiphon node`: one live member; lines in, deliveries out."""
+
+import asyncio
+import contextlib
+import json as encoding
+import os
+import signal
+import stat
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+
+from antiphon.cli.console import talk
+from antiphon.cli.live_options import Insecure, Key, Name, Network, Order, Repair, Sequencer
+from antiphon.core.errors import UsageError
+from antiphon.live.group import Group, Limits, join
+from antiphon.live.messages import Message, Presence
+
+LONGEST_LINE: Final = 1 << 20
+LAST_WORDS_S: Final = 2.0
+"""How long a node that has left waits for whoever reads its output."""
+
+
+def node(
+    group: Annotated[str, Parameter(help="the group to join")],
+    /,
+    *,
+    name: Name = None,
+    order: Order = "fifo",
+    sequencer: Sequencer = None,
+    repair: Repair = "hybrid",
+    network: Network = "loopback",
+    key: Key = None,
+    insecure: Insecure = False,
+    trace: Annotated[Path | None, Parameter(help="folder to append this member's trace to")] = None,
+    run: Annotated[str | None, Parameter(help="the run's name in the trace; the group's by default")] = None,
+    queue: Annotated[int, Parameter(help="megabytes that may wait for whoever reads the output")] = 64,
+    metrics: Annotated[int | None, Parameter(help="port on which to serve Prometheus metrics")] = None,
+    json: Annotated[bool, Parameter(help="print JSON objects, one a line", negative="")] = False,
+) -> int:
+    """Join a group. Each line of the input is multicast; each delivery is a line of output: its sender, its
+    number and its body. Who comes and goes is told on stderr, or with --json among the output. Ends with the
+    input, or on SIGTERM or SIGINT, by a clean leave.
+
+    Example: antiphon node chat --name alice
+    """
+    if queue < 1:
+        raise UsageError("The queue holds at least one megabyte.")
+    member = join(
+        group, name=name, order=order, sequencer=sequencer, repair=repair, network=network, key=key,
+        insecure=insecure, trace=trace, run=run, limits=Limits(queue_bytes=queue << 20),
+    )  # fmt: skip
+    asyncio.run(Node(member, json=json).serve(metrics))
+    return 0
+
+
+class Node:
+    """A member whose application is a pair of streams."""
+
+    def __init__(self, group: Group, *, json: bool) -> None:
+        self._group = group
+        self._json = json
+        self._output: Output | None = None
+
+    async def serve(self, metrics: int | None) -> None:
+        """Until the input ends, a signal comes, or the member cannot go on."""
+        ended = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, ended.set)
+        self._output = await Output.open()
+        async with self._group as group:
+            if metrics is not None:
+                from antiphon.live.metrics import serve_metrics
+
+                serve_metrics(group, metrics)
+            delivering = asyncio.create_task(self._deliver())
+            telling = asyncio.create_task(self._tell())
+            sending = asyncio.create_task(self._send())
+            signalled = asyncio.create_task(ended.wait())
+            first = (delivering, sending, signalled)
+            done, _ = await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            for task in (sending, signalled):
+                task.cancel()
+            if delivering not in done:
+                await group.leave()
+            # What was delivered before the leave is still written out, unless nobody reads it.
+            await asyncio.wait((delivering, telling), timeout=LAST_WORDS_S)
+            for task in (delivering, telling):
+                task.cancel()
+            for task in (delivering, sending):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    async def _send(self) -> None:
+        async for line in input_lines():
+            await self._group.send(line.rstrip(b"\r\n"))
+
+    async def _deliver(self) -> None:
+        assert self._output is not None
+        line = self._json_line if self._json else _text_line
+        async for batch in self._group.batches():
+            await self._output.write(b"".join(map(line, batch)))
+
+    def _json_line(self, message: Message) -> bytes:
+        body = message.body.decode(errors="replace")
+        return _json({"sender": message.sender, "number": message.number, "body": body})
+
+    async def _tell(self) -> None:
+        assert self._output is not None
+        async for event in self._group.presence():
+            if self._json:
+                words = {"presence": event.kind, "site": event.site, "reason": event.reason}
+                await self._output.write(_json(words))
+            else:
+                talk.print(_sentence(event), markup=False)
+
+
+def _json(value: object) -> bytes:
+    return encoding.dumps(value).encode() + b"\n"
+
+
+def _text_line(message: Message) -> bytes:
+    return f"{message.sender} {message.number} ".encode() + message.body + b"\n"
+
+
+def _sentence(event: Presence) -> str:
+    return f"{event.site} {event.kind}" + (f": {event.reason}" if event.reason else "")
+
+
+class Output:
+    """Standard output that never holds up the event loop where it could: a pipe that nobody reads."""
+
+    def __init__(self, writer: asyncio.StreamWriter | None) -> None:
+        self._writer = writer
+
+    @classmethod
+    async def open(cls) -> "Output":
+        if not _is_pipe(sys.stdout.fileno()):
+            return cls(None)
+        loop = asyncio.get_running_loop()
+        # The loop closes what it is given; standard output itself is still flushed when the command ends.
+        pipe = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipe)
+        # A write is done when the kernel has it, so that nothing is lost at the end.
+        transport.set_write_buffer_limits(high=0)
+        return cls(asyncio.StreamWriter(transport, protocol, None, loop))
+
+    async def write(self, data: bytes) -> None:
+        if self._writer is None:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+            return
+        self._writer.write(data)
+        try:
+            await self._writer.drain()
+        except ConnectionError:
+            raise BrokenPipeError from None
+
+
+async def input_lines() -> AsyncIterator[bytes]:
+    """Lines of standard input: without blocking where it is a pipe or a terminal; a file never blocks."""
+    if not (_is_pipe(sys.stdin.fileno()) or sys.stdin.isatty()):
+        for line in sys.stdin.buffer:
+            yield line
+        return
+    reader = asyncio.StreamReader(limit=LONGEST_LINE)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while True:
+        try:
+            line = await reader.readline()
+        except ValueError:
+            raise UsageError(f"A line of the input is longer than {LONGEST_LINE} bytes.") from None
+        if not line:
+            return
+        yield line
+
+
+def _is_pipe(number: int) -> bool:
+    mode = os.fstat(number).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

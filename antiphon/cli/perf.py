@@ -1,0 +1,76 @@
+"""`antiphon perf`: a live throughput and latency test with local members, a process each."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from antiphon.cli.console import data, print_json, status
+from antiphon.cli.live_options import Insecure, Key, Network, Order, Repair
+from antiphon.core.errors import UsageError
+from antiphon.live.crew import ChurnBy, Crew, Plan, summarise
+from antiphon.live.orders import find_order
+from antiphon.spark.audit import audit_here
+
+
+def perf(
+    *,
+    members: Annotated[int, Parameter(help="members, a process each")] = 7,
+    size: Annotated[int, Parameter(help="bytes of a message's body")] = 1000,
+    seconds: Annotated[float, Parameter(help="how long to measure")] = 5.0,
+    order: Order = "fifo",
+    service: Annotated[str | None, Parameter(help="the one-channel service of --order total")] = None,
+    senders: Annotated[int | None, Parameter(help="members that send; all by default")] = None,
+    rate: Annotated[float, Parameter(help="messages a second of all together; 0: as many as it takes")] = 0.0,
+    repair: Repair = "hybrid",
+    network: Network = "loopback",
+    key: Key = None,
+    insecure: Insecure = False,
+    churn: Annotated[int, Parameter(help="members that vanish and return by turns")] = 0,
+    churn_by: Annotated[ChurnBy, Parameter(help="how they vanish: kill, stop or leave")] = "kill",
+    away: Annotated[float, Parameter(help="seconds that each is away")] = 2.0,
+    back: Annotated[float, Parameter(help="seconds that each is back")] = 3.0,
+    trace: Annotated[Path | None, Parameter(help="keep the trace in this folder")] = None,
+    json: Annotated[bool, Parameter(help="print one JSON object", negative="")] = False,
+) -> int:
+    """Let local members load a live group: all of them send and read, and every message is checked. The
+    group's trace is judged in the end. Prints the messages delivered per second at each member (the least of
+    them), the latency, the share of time in which delivery halted, what was lost, and the violations found.
+
+    Example: antiphon perf --members 7 --size 1000 --seconds 5 --order fifo --churn 1
+    """
+    find_order(order)
+    if service is not None:
+        raise UsageError(f"The order '{order}' has no services.", hint="Leave --service out.")
+    plan = Plan(
+        members=members, size=size, seconds=seconds, order=order, senders=senders, rate=rate, repair=repair,
+        network=network, key=None if key is None else str(key), insecure=insecure, churn=churn,
+        churn_by=churn_by, away_s=away, back_s=back,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="antiphon-perf-") as temporary:
+        folder = Path(temporary) / "trace" if trace is None else trace
+        with status(f"{members} members send for {seconds:g} s ..."):
+            reports = asyncio.run(Crew(plan, folder).run())
+        with status("Judging the trace ..."):
+            result = audit_here([folder])
+    promised = find_order(order).promises(repair)
+    broken = sum(result.violations[name] for name in promised)
+    figures = {**summarise(plan, reports), "violations": broken}
+    if json:
+        print_json(figures)
+    else:
+        show(figures)
+    return 0 if not figures["violations"] and not figures["lost"] else 1
+
+
+def show(figures: dict[str, Any]) -> None:
+    latency = figures["latency_ms"]
+    data.print(f"{figures['group_throughput']:>14,.0f}  messages a second at each member")
+    for name in ("p50", "p99"):
+        if latency[name] is not None:
+            data.print(f"{latency[name]:>14,.2f}  ms latency, {name}")
+    data.print(f"{figures['halted_share']:>14.1%}  of the time halted")
+    data.print(f"{figures['lost']:>14,}  lost")
+    data.print(f"{figures['violations']:>14,}  violations")

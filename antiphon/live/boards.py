@@ -1,0 +1,118 @@
+"""Where an application waits: for a message to be stable, and for news of who is there."""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import AsyncIterator
+from itertools import count
+from typing import Final
+
+from antiphon.core.errors import AntiphonError
+from antiphon.core.ids import Site
+from antiphon.live.messages import Presence
+
+NEWS_KEPT: Final = 1024
+"""News that wait for an application that does not read them; the oldest go first."""
+
+
+class LeftError(AntiphonError):
+    """The member is no longer in its group."""
+
+
+class MissedError(AntiphonError):
+    """What was waited for can no longer be known here, since this member was absent meanwhile."""
+
+
+class StabilityBoard:
+    """How far each sender's messages are stable, and who waits for more."""
+
+    def __init__(self) -> None:
+        self._limits: dict[Site, int] = {}
+        self._waiting: dict[Site, list[tuple[int, int, asyncio.Future[None]]]] = {}
+        self._tickets = count()
+        self._closed: BaseException | None = None
+
+    def limit(self, sender: Site) -> int:
+        """All of a sender's messages below this number are stable."""
+        return self._limits.get(sender, 0)
+
+    async def wait(self, sender: Site, number: int) -> None:
+        if self.limit(sender) > number:
+            return
+        if self._closed is not None:
+            raise self._closed
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting.setdefault(sender, []), (number, next(self._tickets), future))
+        await future
+
+    def advance(self, sender: Site, limit: int) -> None:
+        self._limits[sender] = limit
+        waiting = self._waiting.get(sender)
+        while waiting and waiting[0][0] < limit:
+            future = heapq.heappop(waiting)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        """Whoever waits now waits in vain."""
+        for waiting in self._waiting.values():
+            for _, _, future in waiting:
+                if not future.done():
+                    future.set_exception(error)
+                    future.exception()  # nobody may be listening any more; that is no mistake
+        self._waiting.clear()
+
+    def close(self, error: BaseException) -> None:
+        self._closed = error
+        self.fail(error)
+
+
+class PresenceBoard:
+    """Who else counts, and who wants to hear of changes."""
+
+    def __init__(self) -> None:
+        self.others: set[Site] = set()
+        self._readers: list[tuple[deque[Presence], asyncio.Event]] = []
+        self._changed = asyncio.Event()
+        self._closed: BaseException | None = None
+
+    def post(self, event: Presence) -> None:
+        if event.kind == "appeared":
+            self.others.add(event.site)
+        elif event.kind == "vanished":
+            self.others.discard(event.site)
+        for events, news in self._readers:
+            events.append(event)
+            news.set()
+        self._changed.set()
+
+    async def wait_for(self, others: int) -> None:
+        while len(self.others) < others:
+            if self._closed is not None:
+                raise self._closed
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def read(self) -> AsyncIterator[Presence]:
+        """Those who are there, then every change, until the member has left."""
+        events = deque((Presence("appeared", site) for site in sorted(self.others)), NEWS_KEPT)
+        news = asyncio.Event()
+        self._readers.append((events, news))
+        try:
+            while True:
+                while events:
+                    yield events.popleft()
+                if isinstance(self._closed, LeftError):
+                    return
+                if self._closed is not None:
+                    raise self._closed
+                news.clear()
+                await news.wait()
+        finally:
+            self._readers.remove((events, news))
+
+    def close(self, error: BaseException) -> None:
+        self._closed = error
+        self._changed.set()
+        for _, news in self._readers:
+            news.set()

@@ -1,0 +1,293 @@
+"""A crew of local members, a process each, that load a live group while some of them come and go.
+
+Members are called m0, m1, …; the first orders, where the order needs someone. The last `churn` of them
+vanish and return by turns: killed and started again, stopped and continued, or leaving and joining.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from antiphon.core.errors import AntiphonError, UsageError
+from antiphon.core.ids import Site
+from antiphon.live.load import STAMP, Task
+
+ChurnBy = Literal["kill", "stop", "leave"]
+Report = dict[str, Any]
+
+START_S: Final = 0.3
+"""From the word to the start, so that all members begin together."""
+GRACE_S: Final = 30.0
+"""How long a member may take to join, and to finish when told."""
+LINE_BYTES: Final = 64 << 20
+"""A report is one line; with its latencies it may be long."""
+
+
+class Plan(msgspec.Struct, kw_only=True, frozen=True):
+    """What the crew is to do."""
+
+    members: int = 7
+    size: int = 1000
+    seconds: float = 5.0
+    senders: int | None = None
+    rate: float = 0.0
+    """Messages a second of the whole group; 0 means as many as it takes."""
+    order: str = "fifo"
+    repair: str = "hybrid"
+    network: str = "loopback"
+    key: str | None = None
+    insecure: bool = False
+    churn: int = 0
+    churn_by: ChurnBy = "kill"
+    away_s: float = 2.0
+    back_s: float = 3.0
+
+    def __post_init__(self) -> None:
+        if self.members < 2:
+            raise UsageError("A group to measure has at least two members.")
+        if self.size < STAMP.size:
+            raise UsageError(
+                f"A measured message has at least {STAMP.size} bytes, for its count and its time."
+            )
+        if self.senders is not None and not 1 <= self.senders <= self.members:
+            raise UsageError("At least one member sends, and at most all of them do.")
+        if not 0 <= self.churn < self.members:
+            raise UsageError("At least one member must stay.")
+        if self.seconds <= 0 or self.rate < 0 or self.away_s <= 0 or self.back_s <= 0:
+            raise UsageError("Times are positive, and a rate is not negative.")
+
+    def name(self, index: int) -> Site:
+        return f"m{index}"
+
+    @property
+    def stayers(self) -> list[Site]:
+        return [self.name(index) for index in range(self.members - self.churn)]
+
+    def task(self, index: int, group: str, trace: Path, *, again: bool, tells: bool) -> Task:
+        senders = self.members if self.senders is None else self.senders
+        return Task(
+            group=group, name=self.name(index), members=1 if again else self.members, size=self.size,
+            sends=index < senders, rate=self.rate / senders, order=self.order,
+            sequencer=self.name(0) if self.order == "sequencer" else None, repair=self.repair,
+            network=self.network, key=self.key, insecure=self.insecure, trace=str(trace), tells=tells,
+        )  # fmt: skip
+
+
+class Hand:
+    """One process of the crew."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.ready = asyncio.Event()
+        self.report: Report | None = None
+        self.error: AntiphonError | None = None
+        self.reading: asyncio.Task[None] | None = None
+
+    async def read(self, tell: Callable[[dict[str, Any]], None] | None) -> None:
+        assert self.process.stdout is not None
+        while line := await self.process.stdout.readline():
+            with contextlib.suppress(json.JSONDecodeError):
+                words = json.loads(line)
+                if "report" in words:
+                    self.report = words["report"]
+                elif "error" in words:
+                    self.error = AntiphonError(words["error"], words["hint"])
+                elif "ready" in words:
+                    self.ready.set()
+                elif tell is not None:
+                    tell(words)
+        self.ready.set()
+
+    def order(self, line: str) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(ConnectionError):
+            self.process.stdin.write(line.encode() + b"\n")
+
+    def signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
+    async def finish(self) -> None:
+        assert self.reading is not None
+        await asyncio.shield(self.reading)  # whoever waits may be cancelled; the reading goes on
+        await self.process.wait()
+
+
+class Crew:
+    """Starts the members, lets them work, and gathers what they saw."""
+
+    def __init__(
+        self, plan: Plan, folder: Path, tell: Callable[[dict[str, Any]], None] | None = None
+    ) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._tell = tell
+        self._group = f"perf-{os.getpid()}-{time.monotonic_ns()}"
+        self._hands: dict[int, Hand] = {}
+        self._begin_s = 0.0
+
+    async def run(self) -> dict[Site, Report]:
+        """What each member saw that was there at the end."""
+        plan = self._plan
+        try:
+            for index in range(plan.members):
+                await self._hire(index)
+            for hand in self._hands.values():
+                await self._until_ready(hand)
+            self._begin_s = time.monotonic() + START_S
+            for hand in self._hands.values():
+                hand.order(f"go {self._begin_s}")
+            churning = [
+                asyncio.create_task(self._churn(index, place))
+                for place, index in enumerate(range(plan.members - plan.churn, plan.members))
+            ]
+            await asyncio.sleep(START_S + plan.seconds)
+            for task in churning:
+                task.cancel()
+            await asyncio.gather(*churning, return_exceptions=True)
+            return await self._gather()
+        finally:
+            await self._dismiss()
+
+    async def _hire(self, index: int, *, again: bool = False) -> Hand:
+        task = self._plan.task(
+            index, self._group, self._folder, again=again, tells=index == 0 and self._tell is not None
+        )
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "antiphon.live.load", msgspec.json.encode(task).decode(),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=LINE_BYTES,
+        )  # fmt: skip
+        hand = self._hands[index] = Hand(process)
+        hand.reading = asyncio.create_task(hand.read(self._tell))
+        return hand
+
+    async def _until_ready(self, hand: Hand) -> None:
+        try:
+            await asyncio.wait_for(hand.ready.wait(), GRACE_S)
+        except TimeoutError:
+            raise AntiphonError("The members did not find one another.", "Is the network right?") from None
+        if hand.error is not None:
+            raise hand.error
+
+    async def _churn(self, index: int, place: int) -> None:
+        """One member vanishes and returns, again and again; several do so by turns."""
+        plan = self._plan
+        period_s = plan.away_s + plan.back_s
+        await asyncio.sleep(START_S + plan.back_s + place * period_s / max(1, plan.churn))
+        while time.monotonic() + plan.away_s < self._begin_s + plan.seconds:
+            await self._vanish(index)
+            await asyncio.sleep(plan.away_s)
+            await self._return(index)
+            await asyncio.sleep(plan.back_s)
+
+    async def _vanish(self, index: int) -> None:
+        hand = self._hands[index]
+        if self._plan.churn_by == "stop":
+            hand.signal(signal.SIGSTOP)
+        elif self._plan.churn_by == "kill":
+            hand.signal(signal.SIGKILL)
+        else:
+            hand.order("leave")
+        if self._plan.churn_by != "stop":
+            await hand.finish()
+
+    async def _return(self, index: int) -> None:
+        if self._plan.churn_by == "stop":
+            self._hands[index].signal(signal.SIGCONT)
+            return
+        hand = await self._hire(index, again=True)
+        await self._until_ready(hand)
+        hand.order(f"go {self._begin_s}")
+
+    async def _gather(self) -> dict[Site, Report]:
+        for hand in self._hands.values():
+            hand.signal(signal.SIGCONT)
+            hand.order("halt")
+        finishing = [hand.finish() for hand in self._hands.values()]
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*finishing), GRACE_S)
+        reports: dict[Site, Report] = {}
+        for index, hand in self._hands.items():
+            if hand.error is not None:
+                raise hand.error
+            if hand.report is not None:
+                reports[self._plan.name(index)] = hand.report
+        missing = [name for name in self._plan.stayers if name not in reports]
+        if missing:
+            raise AntiphonError(f"The member {missing[0]} ended without a report.")
+        return reports
+
+    async def _dismiss(self) -> None:
+        for hand in self._hands.values():
+            if hand.process.returncode is None:
+                hand.signal(signal.SIGCONT)
+                hand.signal(signal.SIGKILL)
+                await hand.process.wait()
+            if hand.reading is not None:
+                hand.reading.cancel()
+
+
+# What came of it
+
+
+def summarise(plan: Plan, reports: dict[Site, Report]) -> dict[str, Any]:
+    """The figures of `antiphon perf`, all but the violations."""
+    stayed = [reports[name] for name in plan.stayers]
+    return {
+        "group_throughput": round(min(_throughput(plan, report) for report in stayed), 1),
+        "latency_ms": _latency_ms([value for report in stayed for value in report["latencies_us"]]),
+        "halted_share": round(_halted_share(plan, stayed), 4),
+        "lost": _lost(plan, reports),
+    }
+
+
+def buckets(plan: Plan, report: Report) -> list[int]:
+    """Messages delivered in each whole 100 ms of the time measured; the first half second is warm-up."""
+    counts: dict[int, int] = dict(report["buckets"])
+    last = int(plan.seconds * 10)
+    first = min(5, last - 1)
+    return [counts.get(bucket, 0) for bucket in range(first, last)]
+
+
+def _throughput(plan: Plan, report: Report) -> float:
+    counts = buckets(plan, report)
+    return sum(counts) / (len(counts) / 10)
+
+
+def _latency_ms(latencies_us: list[int]) -> dict[str, float | None]:
+    ordered = sorted(latencies_us)
+    return {
+        name: ordered[int(share * (len(ordered) - 1))] / 1000 if ordered else None
+        for name, share in (("p50", 0.5), ("p99", 0.99))
+    }
+
+
+def _halted_share(plan: Plan, stayed: list[Report]) -> float:
+    halted = total = 0
+    for report in stayed:
+        counts = buckets(plan, report)
+        median = sorted(counts)[len(counts) // 2]
+        halted += sum(count < median / 10 for count in counts)
+        total += len(counts)
+    return halted / total
+
+
+def _lost(plan: Plan, reports: dict[Site, Report]) -> int:
+    """Messages missing at members that stayed: all that a stayer sent, and of the others what any got."""
+    stayed = [reports[name] for name in plan.stayers]
+    lost = 0
+    for sender in {name for report in stayed for name in report["delivered"]}:
+        got = [report["delivered"].get(sender, 0) for report in stayed]
+        due: int = reports[sender]["sent"] if sender in plan.stayers else max(got)
+        lost += sum(max(0, due - count) for count in got)
+    holes: int = sum(report["holes"] for report in stayed if not plan.churn)
+    return lost + holes

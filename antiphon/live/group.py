@@ -1,0 +1,484 @@
+"""A live group, as an application sees it: join, send, iterate over what is delivered, leave.
+
+    async with antiphon.join("orders", name="alice") as group:
+        await group.send(b"hello")
+        async for message in group:
+            print(message.sender, message.body)
+
+Nothing here grows without limit. `send` waits while the group cannot take more. An application that reads
+too slowly first slows the group down; if it has not caught up after `patience_s`, its member goes absent
+until the queue has drained, and says so: the others go on.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import SystemRandom
+from types import TracebackType
+from typing import Any, Final
+
+from antiphon.core import effects as fx
+from antiphon.core.errors import AntiphonError, OutputError, UsageError
+from antiphon.core.ids import Group as GroupName
+from antiphon.core.ids import Site
+from antiphon.core.inputs import Start
+from antiphon.core.packing import Packed, pack
+from antiphon.core.time import MILLISECOND_NS
+from antiphon.core.wire import Codec
+from antiphon.live.boards import LeftError, MissedError, PresenceBoard, StabilityBoard
+from antiphon.live.counters import Counters
+from antiphon.live.figures import Figures, Watch
+from antiphon.live.keys import KeyRing, read_keys
+from antiphon.live.member import Member
+from antiphon.live.messages import Batch, Message, Presence
+from antiphon.live.networks import Network, parse_network, require_key
+from antiphon.live.orders import REPAIRS, Order, Settings, find_order
+from antiphon.live.pieces import LARGEST_MESSAGE_BYTES, Incoming, Outgoing
+from antiphon.live.transport import Transport
+from antiphon.trace.files import note_run
+from antiphon.trace.schema import Run
+from antiphon.trace.segments import SegmentRecorder
+
+LONGEST_NAME_BYTES: Final = 64
+PROOF_S: Final = 0.03
+"""Time for the members of a keyed group to prove to one another that they are no recordings."""
+DRAINED: Final = 0.5
+"""A full queue counts as drained when it is down to this share of its limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much one member may hold, and how long it waits; each says what raising it costs."""
+
+    queue_bytes: int = 64 << 20
+    """Delivered bytes that wait for the application. Raising it costs memory when it reads slowly."""
+    outgoing_bytes: int = 1 << 20
+    """Bytes that wait to be admitted before `send` waits. Raising it costs latency under load."""
+    patience_s: float = 2.0
+    """How long a slow application may hold up the group. Raising it costs everyone's time."""
+    linger_s: float = 5.0
+    """How long a leave waits for the member's own messages to be stable."""
+    join_s: float = 10.0
+    """How long a join may take."""
+
+    def __post_init__(self) -> None:
+        if self.queue_bytes < 1 or self.outgoing_bytes < 1:
+            raise UsageError("A queue holds at least one byte.")
+        if min(self.patience_s, self.linger_s) < 0 or self.join_s <= 0:
+            raise UsageError("A time to wait cannot be negative.")
+
+
+def join(
+    group: GroupName,
+    *,
+    name: Site | None = None,
+    order: str = "fifo",
+    sequencer: Site | None = None,
+    repair: str = "hybrid",
+    network: str | Network = "loopback",
+    key: str | Path | KeyRing | None = None,
+    insecure: bool = False,
+    trace: str | Path | None = None,
+    run: str | None = None,
+    limits: Limits | None = None,
+) -> "Group":
+    """A member of a group: `async with join(...) as group`.
+
+    name: who this member is, unique in the group; by default the host's name and the process id.
+    order: 'fifo' or 'sequencer' (one total order, given by the member named in `sequencer`).
+    repair: how 'fifo' makes up for losses: hybrid, acknowledge, request, request-all or any.
+    network: 'loopback', 'multicast:INTERFACE', 'peers:HOST:PORT,...', or a Network.
+    key: a key file made by `antiphon keygen`, or a KeyRing; required beyond loopback unless `insecure`.
+    trace: a folder to which this member appends what it does; `antiphon audit` reads it.
+    run: the run's name in the trace; by default the group's. All members must use the same.
+    """
+    site = require_name(f"{socket.gethostname()}-{os.getpid()}" if name is None else name)
+    if not group:
+        raise UsageError("A group needs a name.")
+    if repair not in REPAIRS:
+        raise UsageError(f"There is no repair '{repair}'.", hint=f"There are: {', '.join(REPAIRS)}.")
+    place = parse_network(network) if isinstance(network, str) else network
+    ring = key if isinstance(key, KeyRing) or key is None else read_keys(Path(key))
+    require_key(place, ring, insecure=insecure)
+    find_order(order)
+    folder = None if trace is None else Path(trace)
+    options = {"order": order, "sequencer": sequencer, "repair": repair, "network": str(network)}
+    return Group(
+        group, site, options=options, network=place, keys=ring, trace=folder, run=run or group,
+        limits=limits or Limits(),
+    )  # fmt: skip
+
+
+def require_name(name: str) -> Site:
+    """A member's name stands in every datagram and, in `antiphon node`, between spaces."""
+    if not name or len(name.encode()) > LONGEST_NAME_BYTES or not name.isprintable() or " " in name:
+        raise UsageError(
+            f"{name!r} is no name for a member.",
+            hint=f"Use 1 to {LONGEST_NAME_BYTES} printable characters without spaces.",
+        )
+    return name
+
+
+class Group:
+    """One member's view of its group; made by `join`."""
+
+    def __init__(
+        self,
+        group: GroupName,
+        site: Site,
+        *,
+        options: dict[str, Any],
+        network: Network,
+        keys: KeyRing | None,
+        trace: Path | None,
+        run: str,
+        limits: Limits,
+    ) -> None:
+        self.group: Final = group
+        self.name: Final = site
+        self.order: Final[str] = options["order"]
+        self.pressed = False
+        """Whether the application reads so slowly that bodies are not taken in."""
+        self._options = options
+        self._network = network
+        self._keys = keys
+        self._trace = trace
+        self._run = run
+        self._limits = limits
+        self._figures = Figures()
+        self._watch = Watch()
+        self._counters = Counters()
+        self._stability = StabilityBoard()
+        self._presence = PresenceBoard()
+        self._member: Member | None = None
+        self._transport: Transport | None = None
+        self._recorder: SegmentRecorder | None = None
+        self._error: BaseException | None = None
+        self._left = False
+        self._taking_part = asyncio.Event()
+        self._outgoing = Outgoing()
+        self._next_number = 0
+        self._pumping = False
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._incoming = Incoming()
+        self._inbox: deque[Batch] = deque()
+        self._queued_bytes = 0
+        self._news = asyncio.Event()
+        self._stepping_aside: asyncio.TimerHandle | None = None
+        self._aside = False
+
+    # Coming and going
+
+    async def __aenter__(self) -> "Group":
+        if self._member is not None:
+            raise UsageError("This group was joined before.", hint="Call antiphon.join again.")
+        self._open(find_order(self.order))
+        assert self._member is not None
+        returning = self._recorder is not None and self._recorder.returning
+        self._next_number = self._recorder.next_number if self._recorder is not None else 0
+        # The clock makes a later incarnation the greater one, without anything kept on disk.
+        incarnation = time.time_ns() // MILLISECOND_NS
+        self._member.listen()
+        try:
+            if self._keys is not None:
+                await asyncio.sleep(PROOF_S)
+            self._member.start(Start(incarnation, self._next_number, returning))
+            await asyncio.wait_for(self._taking_part.wait(), self._limits.join_s)
+            self._require_in()
+        except TimeoutError:
+            self._close(LeftError(self._no_answer()))
+            raise LeftError(
+                self._no_answer(), "Is that member up, on the same network, with the same key?"
+            ) from None
+        except BaseException as error:
+            self._close(error)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.leave(linger=kind is None)
+
+    async def leave(self, *, linger: bool = True) -> None:
+        """Tell the others and go; first wait, for a while, until everyone holds what this member sent."""
+        if self._left or self._member is None:
+            return
+        if linger:
+            with contextlib.suppress(TimeoutError, AntiphonError):
+                await asyncio.wait_for(self._settle(), self._limits.linger_s)
+        if not self._left:
+            self._member.depart()
+            self._close(LeftError(f"'{self.name}' has left '{self.group}'."))
+
+    async def _settle(self) -> None:
+        """Until all that was handed in is stable."""
+        while self._outgoing:
+            await self._wait_for_room()
+            self._require_in()
+        if self._next_number > self._stability.limit(self.name) and self._figures.admitted_messages:
+            await self._stability.wait(self.name, self._next_number - 1)
+
+    def _open(self, order: Order) -> None:
+        """The sockets, the trace and the protocol; what cannot be had is said before anything is sent."""
+        transport = Transport(
+            site=self.name, group=self.group, codec=Codec(order.pdus),
+            network=self._network, keys=self._keys, counters=self._counters,
+        )  # fmt: skip
+        settings = Settings(
+            site=self.name, sequencer=self._options["sequencer"], repair=self._options["repair"],
+            receive_buffer_bytes=transport.receive_buffer_bytes, random=SystemRandom(),
+        )  # fmt: skip
+        try:
+            protocol = order.build(settings)
+            if self._trace is not None:
+                self._recorder = SegmentRecorder(self._trace, self._run, self.name)
+                parameters = json.dumps(self._options)
+                note_run(
+                    self._trace, Run(self._run, order.name, order.promises(settings.repair), None, parameters)
+                )
+        except BaseException:
+            transport.close()
+            if self._recorder is not None:
+                self._recorder.close()
+            raise
+        self._transport = transport
+        self._member = Member(
+            site=self.name, group=self.group, protocol=protocol, transport=transport,
+            recorder=self._recorder, listener=self,
+        )  # fmt: skip
+
+    def _no_answer(self) -> str:
+        orderer = self._options["sequencer"]
+        who = f"its sequencer '{orderer}' did not answer" if orderer else "nobody let it in"
+        return f"'{self.name}' could not join '{self.group}': {who} for {self._limits.join_s:g} s."
+
+    def _close(self, why: BaseException) -> None:
+        """The end; whoever waits for something that cannot come any more is told why."""
+        assert self._member is not None
+        assert self._transport is not None
+        self._left = True
+        self._member.stop()
+        self._transport.close()
+        if self._stepping_aside is not None:
+            self._stepping_aside.cancel()
+        if self._recorder is not None:
+            try:
+                self._recorder.close()
+            except OutputError as error:
+                self._error = self._error or error
+        self._stability.close(why)
+        self._presence.close(why)
+        self._make_room()
+        self._news.set()
+        self._taking_part.set()
+
+    def failed(self, error: BaseException) -> None:
+        self._error = error
+        self._close(error)
+
+    def _require_in(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._left or self._member is None:
+            raise LeftError(
+                f"'{self.name}' is not in '{self.group}'.", "Join with: async with antiphon.join(...)."
+            )
+
+    # Who is there
+
+    @property
+    def members(self) -> frozenset[Site]:
+        """The members that count, this one included."""
+        return frozenset(self._presence.others | {self.name})
+
+    async def wait_for_members(self, count: int) -> None:
+        """Wait until that many members count, this one included."""
+        self._require_in()
+        await self._presence.wait_for(count - 1)
+
+    def presence(self) -> AsyncIterator[Presence]:
+        """Who appears and vanishes, beginning with those who are there; ends when this member leaves."""
+        self._require_in()
+        return self._presence.read()
+
+    def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished) -> None:
+        match effect:
+            case fx.Appeared(site=site):
+                self._presence.post(Presence("appeared", site))
+            case fx.Vanished(site=site, reason=reason):
+                self._incoming.vanish(site)
+                self._presence.post(Presence("vanished", site, reason))
+            case fx.Absent():
+                self._figures.absences += 1
+                self._watch.forget()
+                self._stability.fail(
+                    MissedError("Whether the message is stable is unknown: this member was absent.")
+                )
+            case fx.Present() if self._taking_part.is_set():
+                self._presence.post(Presence("missed", self.name, "This member was absent for a while."))
+            case fx.Present():
+                self._taking_part.set()
+
+    # Sending
+
+    async def send(self, body: bytes | bytearray | memoryview) -> Message:
+        """Multicast a message; waits while the group cannot take more."""
+        data = body if type(body) is bytes else bytes(body)
+        if len(data) > LARGEST_MESSAGE_BYTES:
+            raise UsageError(
+                f"A message of {len(data)} bytes is too long.",
+                hint=f"The longest has {LARGEST_MESSAGE_BYTES} bytes; send it in parts.",
+            )
+        self._require_in()
+        while self._outgoing.size >= self._limits.outgoing_bytes:
+            await self._wait_for_room()
+            self._require_in()
+        self._next_number += self._outgoing.add(data)
+        if not self._pumping:
+            self._pumping = True
+            asyncio.get_running_loop().call_soon(self._pump)
+        return Message(self.name, self._next_number - 1, data, self._stability.wait)
+
+    async def send_many(self, bodies: Iterable[bytes]) -> None:
+        """Multicast several messages, one after another."""
+        for body in bodies:
+            await self.send(body)
+
+    def _pump(self) -> None:
+        """Hand in what waits, batch by batch, until one is refused."""
+        member, outgoing = self._member, self._outgoing
+        assert member is not None
+        while outgoing and not self._aside and not self._left:
+            if not member.admit(outgoing.first()):
+                break
+            outgoing.take()
+        self._pumping = bool(outgoing)
+        if outgoing.size < self._limits.outgoing_bytes:
+            self._make_room()
+
+    async def _wait_for_room(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._room.append(future)
+        await future
+
+    def _make_room(self) -> None:
+        while self._room:
+            future = self._room.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def stepped(self) -> None:
+        """Something has happened: what was refused may be taken now."""
+        if self._pumping:
+            self._pump()
+
+    def admitted(self, effect: fx.Admitted) -> None:
+        self._figures.admitted_messages += effect.count
+        self._watch.admitted(effect.number + effect.count, time.monotonic_ns())
+
+    def stable(self, effect: fx.Stable) -> None:
+        end = effect.number + effect.count
+        self._figures.stable_messages += effect.count
+        self._stability.advance(effect.sender, end)
+        if effect.sender == self.name:
+            self._watch.stable(end, time.monotonic_ns())
+
+    # Receiving
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        async for batch in self.batches():
+            for message in batch:
+                yield message
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        """Messages as they travelled together: much less work a message than one by one.
+
+        After a leave, what was delivered before it can still be read.
+        """
+        while True:
+            while self._inbox:
+                batch = self._inbox.popleft()
+                self._queued_bytes -= batch.size
+                if self.pressed:
+                    self._relax()
+                yield batch
+            if self._error is not None:
+                raise self._error
+            if self._left:
+                return
+            self._news.clear()
+            await self._news.wait()
+
+    def delivered(self, effect: fx.Deliver) -> None:
+        sender, bodies = effect.sender, effect.bodies
+        if not isinstance(bodies, Packed):
+            bodies = pack(bodies)
+        self._figures.delivered_messages += len(bodies)
+        self._figures.delivered_bytes += bodies.size
+        if sender == self.name:
+            self._watch.delivered(effect.number + len(bodies), time.monotonic_ns())
+        whole = self._incoming.take(sender, effect.number, bodies)
+        if whole is None:
+            return
+        number, bodies = whole
+        self._inbox.append(Batch(sender, number, bodies, self._stability.wait))
+        self._queued_bytes += bodies.size
+        self._news.set()
+        if self._queued_bytes > self._limits.queue_bytes and not self.pressed:
+            self._press()
+
+    # A slow application
+
+    def _press(self) -> None:
+        """The queue is full: hold the group up, and step aside if that lasts."""
+        self.pressed = True
+        self._figures.slow_reader_spells += 1
+        loop = asyncio.get_running_loop()
+        self._stepping_aside = loop.call_later(self._limits.patience_s, self._step_aside)
+
+    def _step_aside(self) -> None:
+        assert self._member is not None
+        self._stepping_aside = None
+        self._aside = True
+        self._member.depart()
+
+    def _relax(self) -> None:
+        """The application has caught up: take part again."""
+        if self._queued_bytes > DRAINED * self._limits.queue_bytes:
+            return
+        self.pressed = False
+        if self._stepping_aside is not None:
+            self._stepping_aside.cancel()
+            self._stepping_aside = None
+        if self._aside and self._member is not None and not self._left:
+            self._aside = False
+            self._member.come_back()
+
+    # Figures
+
+    @property
+    def latency(self) -> Watch:
+        """How long one's own batches take to be delivered here and to be stable."""
+        return self._watch
+
+    @property
+    def counters(self) -> dict[str, Any]:
+        """What this member has done and holds, as plain numbers."""
+        return {
+            **asdict(self._figures),
+            **self._counters.snapshot(),
+            **({} if self._member is None else self._member.figures()),
+            "queued_bytes": self._queued_bytes,
+            "outgoing_bytes": self._outgoing.size,
+            "unfinished_bytes": self._incoming.size,
+            "unfinished_dropped": self._incoming.dropped,
+            "members": len(self._presence.others) + 1,
+        }

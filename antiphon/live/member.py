@@ -1,0 +1,303 @@
+"""The live half of the seam: drives a protocol object with sockets and clocks, as the simulator's world does.
+
+One step of work is: take in what has come or what a timer says, let the protocol answer, write the trace,
+then let the datagrams go. So a row is on file before anybody can know of it, and a member that is killed
+leaves a log that agrees with everyone else's.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+from typing import Protocol as Interface
+
+from antiphon.core import effects as fx
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Group, Site
+from antiphon.core.inputs import Admit, Departed, Input, Received, Returned, Start, TimerFired
+from antiphon.core.packing import Packed
+from antiphon.core.protocol import Protocol
+from antiphon.core.time import MILLISECOND_NS, NEVER_NS, SECOND_NS, Nanoseconds
+from antiphon.live.timers import Timers
+from antiphon.live.transport import Transport
+from antiphon.trace.segments import SegmentRecorder
+
+PDUS_AT_ONCE: Final = 64
+"""PDUs taken in before the trace is written and answers go out. Raising it costs latency under load."""
+TICK_NS: Final = 5 * MILLISECOND_NS
+"""How often the transport may look after what is unfinished."""
+
+
+class Listener(Interface):
+    """What the application's side is told."""
+
+    pressed: bool
+    """Whether the application reads too slowly, so that bodies are better not taken in."""
+
+    def delivered(self, effect: fx.Deliver) -> None: ...
+    def admitted(self, effect: fx.Admitted) -> None: ...
+    def stable(self, effect: fx.Stable) -> None: ...
+    def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished) -> None: ...
+    def stepped(self) -> None:
+        """A step of work is done: what was refused before may be taken now."""
+
+    def failed(self, error: BaseException) -> None:
+        """The member cannot go on."""
+
+
+class Member:
+    """One member of a live group, below its application."""
+
+    def __init__(
+        self,
+        *,
+        site: Site,
+        group: Group,
+        protocol: Protocol,
+        transport: Transport,
+        recorder: SegmentRecorder | None,
+        listener: Listener,
+    ) -> None:
+        self.steps = 0
+        self.refused_bodies = 0
+        """PDUs with bodies that were not taken in because the application reads too slowly."""
+        self._site = site
+        self._group = group
+        self._protocol = protocol
+        self._handle = protocol.handle
+        self._transport = transport
+        self._recorder = recorder
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._timers = Timers()
+        self._wake: asyncio.TimerHandle | None = None
+        self._wake_ns: Nanoseconds = NEVER_NS
+        self._tick_ns: Nanoseconds = 0
+        self._outgoing: list[fx.Send | fx.Multicast] = []
+        self._rejected = False
+        self._running = False
+        self._away = True
+        self._wall_ns: Nanoseconds = 0
+
+    # What the group may ask
+
+    def listen(self) -> None:
+        """Open the ears, so that members get to know one another's addresses before anything is said."""
+        self._running = True
+        for number in self._transport.filenos():
+            self._loop.add_reader(number, self._receive)
+        self._transport.tick(time.monotonic_ns())
+        self._schedule()
+
+    def start(self, event: Start) -> None:
+        """Take part, from here on."""
+        self._away = False
+        self._step(event)
+
+    def admit(self, bodies: Packed) -> bool:
+        """Hand a batch to the protocol; whether it was taken."""
+        self._rejected = False
+        self._step(Admit(bodies))
+        return not self._rejected
+
+    def depart(self) -> None:
+        """Go absent: nothing is taken in until `come_back`."""
+        if self._running and not self._away:
+            self._step(Departed())
+            self._away = True
+            self._timers.clear()
+
+    def come_back(self) -> None:
+        if self._running and self._away:
+            self._away = False
+            self._step(Returned())
+
+    def stop(self) -> None:
+        """Neither listen nor speak any more."""
+        if not self._running:
+            return
+        self._running = False
+        for number in self._transport.filenos():
+            self._loop.remove_reader(number)
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+
+    def figures(self) -> dict[str, int]:
+        """What the driver and the protocol count."""
+        told = getattr(self._protocol, "figures", None)
+        return {"steps": self.steps, "refused_bodies": self.refused_bodies, **(told() if told else {})}
+
+    # Steps
+
+    def _receive(self) -> None:
+        """Take in what has come."""
+        try:
+            arrivals = self._transport.receive(PDUS_AT_ONCE)
+            if self._away:
+                arrivals = []
+            elif self._listener.pressed:
+                arrivals = [arrival for arrival in arrivals if self._has_room_for(arrival[1])]
+            if arrivals:
+                now = time.monotonic_ns()
+                self._wall_ns = time.time_ns()
+                for sender, pdu in arrivals:
+                    self._carry_out(now, Received(sender, pdu))
+            self._finish()
+        except Exception as error:
+            self._fail(error)
+
+    def _has_room_for(self, pdu: object) -> bool:
+        if getattr(pdu, "bodies", None) is None:
+            return True
+        self.refused_bodies += 1
+        return False
+
+    def _step(self, event: Input) -> None:
+        if not self._running:
+            return
+        try:
+            self._wall_ns = time.time_ns()
+            self._carry_out(time.monotonic_ns(), event)
+            self._flush()
+        except UsageError:
+            raise  # the caller's mistake has changed nothing
+        except Exception as error:
+            self._fail(error)
+
+    def _awake(self) -> None:
+        """Fire what has run out."""
+        self._wake = None
+        self._wake_ns = NEVER_NS
+        try:
+            now = time.monotonic_ns()
+            self._wall_ns = time.time_ns()
+            while (name := self._timers.due(now)) is not None:
+                self._carry_out(now, TimerFired(name))
+            if now >= self._tick_ns:
+                self._tick_ns = now + TICK_NS
+                self._transport.tick(now)
+            self._finish()
+        except Exception as error:
+            self._fail(error)
+
+    def _finish(self) -> None:
+        self._flush()
+        self._listener.stepped()
+
+    def _flush(self) -> None:
+        """Write the trace, let the datagrams go, and see to the next wake-up."""
+        self.steps += 1
+        if self._recorder is not None:
+            self._recorder.flush()
+        if self._outgoing:
+            outgoing, self._outgoing = self._outgoing, []
+            transport = self._transport
+            for effect in outgoing:
+                if type(effect) is fx.Send:
+                    transport.send(effect.to, effect.pdu)
+                else:
+                    assert type(effect) is fx.Multicast
+                    transport.multicast(effect.pdu, effect.to)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        """One wake-up for the earliest timer or the transport's next look."""
+        next_ns = min(self._timers.next_ns(), max(self._tick_ns, time.monotonic_ns() + TICK_NS))
+        if not self._running or (self._wake is not None and self._wake_ns <= next_ns):
+            return
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake_ns = next_ns
+        # The event loop's clock is the monotonic clock in seconds.
+        self._wake = self._loop.call_at(next_ns / SECOND_NS, self._awake)
+
+    def _fail(self, error: BaseException) -> None:
+        self.stop()
+        self._outgoing.clear()
+        self._listener.failed(error)
+
+    # Effects
+
+    def _carry_out(self, now: Nanoseconds, event: Input) -> None:
+        for effect in self._handle(now, event):
+            self._apply[type(effect)](self, now, effect)
+
+    def _send(self, _now: Nanoseconds, effect: fx.Send | fx.Multicast) -> None:
+        self._outgoing.append(effect)
+
+    def _set_timer(self, now: Nanoseconds, effect: fx.SetTimer) -> None:
+        self._timers.set(effect.name, now + effect.after_ns)
+
+    def _cancel_timer(self, _now: Nanoseconds, effect: fx.CancelTimer) -> None:
+        self._timers.cancel(effect.name)
+
+    def _reject(self, _now: Nanoseconds, _effect: fx.Rejected) -> None:
+        self._rejected = True
+
+    def _admitted(self, _now: Nanoseconds, effect: fx.Admitted) -> None:
+        if self._recorder is not None:
+            destinations = None if effect.destinations is None else sorted(effect.destinations)
+            self._recorder.record(
+                self._site, "send", self._wall_ns, self._site, effect.number, effect.count,
+                effect.group or self._group, destinations, effect.size,
+            )  # fmt: skip
+        self._listener.admitted(effect)
+
+    def _deliver(self, _now: Nanoseconds, effect: fx.Deliver) -> None:
+        if self._recorder is not None:
+            bodies = effect.bodies
+            size = bodies.size if isinstance(bodies, Packed) else sum(map(len, bodies))
+            self._recorder.record(
+                self._site, "deliver", self._wall_ns, effect.sender, effect.number, len(bodies),
+                effect.group or self._group, None, size,
+            )  # fmt: skip
+        self._listener.delivered(effect)
+
+    def _arrived(self, _now: Nanoseconds, effect: fx.Arrived) -> None:
+        if self._recorder is not None:
+            self._recorder.record(
+                self._site, "receive", self._wall_ns, effect.sender, effect.number, effect.count,
+                effect.group or self._group,
+            )  # fmt: skip
+
+    def _stable(self, _now: Nanoseconds, effect: fx.Stable) -> None:
+        if self._recorder is not None:
+            self._recorder.record(
+                self._site, "stable", self._wall_ns, effect.sender, effect.number, effect.count,
+                effect.group or self._group,
+            )  # fmt: skip
+        self._listener.stable(effect)
+
+    def _discard(self, _now: Nanoseconds, effect: fx.Discard) -> None:
+        if self._recorder is not None:
+            self._recorder.record(
+                self._site, "discard", self._wall_ns, effect.sender, effect.number, effect.count,
+                effect.group or self._group,
+            )  # fmt: skip
+
+    def _note(self, _now: Nanoseconds, effect: fx.Absent | fx.Present) -> None:
+        if self._recorder is not None:
+            kind: Final = "absent" if type(effect) is fx.Absent else "present"
+            self._recorder.record(self._site, kind, self._wall_ns)
+        self._listener.noted(effect)
+
+    def _presence(self, _now: Nanoseconds, effect: fx.Appeared | fx.Vanished) -> None:
+        self._listener.noted(effect)
+
+    _apply: ClassVar[dict[type, Callable[["Member", Nanoseconds, Any], None]]] = {
+        fx.Send: _send,
+        fx.Multicast: _send,
+        fx.SetTimer: _set_timer,
+        fx.CancelTimer: _cancel_timer,
+        fx.Rejected: _reject,
+        fx.Admitted: _admitted,
+        fx.Deliver: _deliver,
+        fx.Arrived: _arrived,
+        fx.Stable: _stable,
+        fx.Discard: _discard,
+        fx.Absent: _note,
+        fx.Present: _note,
+        fx.Appeared: _presence,
+        fx.Vanished: _presence,
+    }

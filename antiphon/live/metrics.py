@@ -1,0 +1,109 @@
+"""A member's figures for Prometheus (`pip install 'antiphon[metrics]'`).
+
+Every figure of `Group.counters` is exported under its own name with the prefix `antiphon_` and the labels
+`group` and `member`: what only grows as a counter, what it holds as a gauge, datagrams dropped by reason.
+Two histograms time the member's own messages: until it delivers them itself, and until they are stable.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
+
+from antiphon.core.errors import MissingRequirementError, OutputError
+from antiphon.live.figures import BOUNDS_S, Latency
+from antiphon.live.group import Group
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import CollectorRegistry
+
+LABELS: Final = ("group", "member")
+GAUGES: Final = frozenset(
+    {"queued_bytes", "outgoing_bytes", "unfinished_bytes", "members", "kept_bytes", "kept_messages"}
+)
+"""Figures that may go down; all others only grow."""
+HELP: Final = {
+    "delivered_messages": "Messages delivered to the application.",
+    "delivered_bytes": "Bytes of bodies delivered to the application.",
+    "admitted_messages": "Messages of this member that the protocol has taken.",
+    "stable_messages": "Messages known to be held by every member that counts.",
+    "slow_reader_spells": "Times that this member's application read too slowly.",
+    "absences": "Times that this member may have missed messages.",
+    "queued_bytes": "Delivered bytes that wait for the application.",
+    "outgoing_bytes": "Bytes that wait to be admitted.",
+    "members": "Members that count, this one included.",
+}
+
+
+class GroupCollector:
+    """Reads the figures when somebody asks; costs nothing otherwise."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def collect(self) -> Iterator["Metric"]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        labels = (self._group.group, self._group.name)
+        for name, value in self._group.counters.items():
+            text = HELP.get(name, name.replace("_", " ").capitalize() + ".")
+            family = GaugeMetricFamily if name in GAUGES else CounterMetricFamily
+            if isinstance(value, dict):
+                yield _by_reason(f"antiphon_{name}", text, labels, value)
+            else:
+                metric = family(f"antiphon_{name}", text, labels=LABELS)
+                metric.add_metric(labels, value)
+                yield metric
+        watch = self._group.latency
+        yield _histogram(
+            "antiphon_own_delivery_seconds", "Until own messages are delivered.", labels, watch.delivery
+        )
+        yield _histogram(
+            "antiphon_stability_seconds", "Until own messages are stable.", labels, watch.stability
+        )
+
+
+def _by_reason(name: str, text: str, labels: tuple[str, str], counts: dict[str, Any]) -> "Metric":
+    from prometheus_client.core import CounterMetricFamily
+
+    metric = CounterMetricFamily(name, text, labels=(*LABELS, "reason"))
+    for reason, count in counts.items():
+        metric.add_metric((*labels, reason), count)
+    return metric
+
+
+def _histogram(name: str, text: str, labels: tuple[str, str], latency: Latency) -> "Metric":
+    from prometheus_client.core import HistogramMetricFamily
+
+    bounds = [*map(str, BOUNDS_S), "+Inf"]
+    metric = HistogramMetricFamily(name, text, labels=LABELS)
+    metric.add_metric(labels, list(zip(bounds, accumulate(latency.buckets), strict=True)), latency.total_s)
+    return metric
+
+
+def registry(groups: Iterable[Group]) -> "CollectorRegistry":
+    """A registry with these groups' figures, to serve or to join with one's own."""
+    try:
+        from prometheus_client import CollectorRegistry
+    except ImportError:
+        raise MissingRequirementError(
+            "Metrics need the package prometheus_client.", hint="pip install 'antiphon[metrics]'"
+        ) from None
+    collectors = CollectorRegistry()
+    for group in groups:
+        collectors.register(GroupCollector(group))
+    return collectors
+
+
+def serve_metrics(group: Group, port: int, address: str = "127.0.0.1") -> int:
+    """Serve a group's figures over HTTP from a thread of their own; the port really used."""
+    figures = registry([group])
+    from prometheus_client import start_http_server
+
+    try:
+        server, _ = start_http_server(port, address, figures)
+    except (OSError, OverflowError) as error:
+        raise OutputError(
+            f"Metrics cannot be served on port {port}: {str(error).rstrip('.')}.", hint="Choose another port."
+        ) from error
+    return int(server.server_port)

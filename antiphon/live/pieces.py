@@ -1,0 +1,119 @@
+"""Messages longer than a PDU: cut into pieces on the way out, put together again on the way in, bounded."""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from antiphon.core.ids import Site
+from antiphon.core.packing import LENGTH_BYTES, Packed, overhead_bytes, pack
+
+BATCH_BYTES: Final = 60_000
+"""A packed batch has at most this many bytes, so that with its headers it fits one datagram of 64 KB."""
+LARGEST_PIECE_BYTES: Final = BATCH_BYTES - overhead_bytes(1)
+LARGEST_MESSAGE_BYTES: Final = 16 << 20
+MOST_ORPHANS: Final = 4
+"""Unfinished messages of senders that have vanished, kept in case they come back. Raising it costs memory."""
+
+
+def cut(body: bytes) -> Iterator[Packed]:
+    """The batches, of one piece each, that carry a long body."""
+    last = (len(body) - 1) // LARGEST_PIECE_BYTES
+    for place in range(last + 1):
+        piece = body[place * LARGEST_PIECE_BYTES : (place + 1) * LARGEST_PIECE_BYTES]
+        yield pack([piece], unfinished=place < last, continuing=place > 0)
+
+
+class Outgoing:
+    """Bodies on their way to the protocol: collected, then packed into as few batches as will do."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes that wait, packed or not."""
+        self._bodies: list[bytes] = []
+        self._room = BATCH_BYTES - overhead_bytes(0)
+        self._batches: deque[Packed] = deque()
+
+    def add(self, body: bytes) -> int:
+        """Take a body; how many numbers it uses."""
+        length = len(body)
+        self.size += length
+        if length > LARGEST_PIECE_BYTES:
+            self._close()
+            pieces = list(cut(body))
+            self._batches += pieces
+            return len(pieces)
+        self._room -= length + LENGTH_BYTES
+        if self._room < 0:
+            self._close()
+            self._room -= length + LENGTH_BYTES
+        self._bodies.append(body)
+        return 1
+
+    def __bool__(self) -> bool:
+        return bool(self._batches or self._bodies)
+
+    def first(self) -> Packed:
+        """The batch to go next; it stays until it is taken."""
+        if not self._batches:
+            self._close()
+        return self._batches[0]
+
+    def take(self) -> None:
+        """The first batch is gone."""
+        self.size -= self._batches.popleft().size
+
+    def _close(self) -> None:
+        if self._bodies:
+            self._batches.append(pack(self._bodies))
+            self._bodies = []
+        self._room = BATCH_BYTES - overhead_bytes(0)
+
+
+class Incoming:
+    """Puts long messages together, sender by sender; at most one is under way of each."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        """Long messages that were given up: a piece was missed, or they went beyond the limit."""
+        self._partial: dict[Site, list[bytes]] = {}
+        self._expected: dict[Site, int] = {}
+        self._orphans: dict[Site, None] = {}
+
+    @property
+    def size(self) -> int:
+        return sum(len(piece) for pieces in self._partial.values() for piece in pieces)
+
+    def take(self, sender: Site, number: int, bodies: Packed) -> tuple[int, Packed] | None:
+        """What of a batch is whole now, with the number of its first message; None if nothing is.
+
+        A batch that carries a piece carries nothing else.
+        """
+        if not bodies.continuing and not bodies.unfinished and sender not in self._partial:
+            return number, bodies
+        pieces = self._partial.pop(sender, None)
+        self._orphans.pop(sender, None)
+        if pieces is not None and (not bodies.continuing or self._expected[sender] != number):
+            self.dropped += 1
+            pieces = None
+        if not bodies.continuing:
+            pieces = []
+        if pieces is None:
+            return None  # the middle of a message whose beginning went by before we were here
+        pieces.append(bodies[0])
+        if not bodies.unfinished:
+            return number, (pack([b"".join(pieces)]) if bodies.continuing else bodies)
+        if sum(map(len, pieces)) > LARGEST_MESSAGE_BYTES:
+            self.dropped += 1
+            return None
+        self._partial[sender], self._expected[sender] = pieces, number + len(bodies)
+        return None
+
+    def vanish(self, sender: Site) -> None:
+        """A sender is gone. It may come back and finish, so the latest few unfinished messages are kept."""
+        if sender in self._partial:
+            self._orphans.pop(sender, None)
+            self._orphans[sender] = None
+        while len(self._orphans) > MOST_ORPHANS:
+            oldest = next(iter(self._orphans))
+            del self._orphans[oldest]
+            self.dropped += self._partial.pop(oldest, None) is not None

@@ -1,0 +1,328 @@
+"""The transport: PDUs of a group's members to and from datagrams.
+
+What it assumes: datagrams may be lost, repeated, reordered, altered or invented. What it guarantees:
+`receive` returns only whole PDUs of this group's members with the name of who sent them (see `gate` for how
+sure that is), and neither a peer's bytes nor the network's errors raise. It does not promise that a PDU
+arrives; the protocols above repair what is lost. Nothing grows without limit: see `fragments` and `gate` for
+the tables.
+
+A PDU that fits a datagram travels as one. A larger one is sealed whole and then cut, since a call of the
+cipher for each datagram would cost more than the cipher; a forged fragment costs a repair at most.
+"""
+
+import secrets
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Group, Site
+from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
+from antiphon.core.wire import (
+    CHECKSUM,
+    HEADER,
+    MAGIC,
+    PREFIX,
+    SEALED,
+    VERSION,
+    Bytes,
+    Codec,
+    Pdu,
+    group_hash,
+    name_bytes,
+    stamp,
+)
+from antiphon.live.counters import Counters
+from antiphon.live.fragments import (
+    FRAGMENT,
+    Kept,
+    Partial,
+    Reassembly,
+    cut,
+    join,
+    missing_indices,
+    parse_fragment,
+)
+from antiphon.live.gate import Answer, Challenge, Gate, Known
+from antiphon.live.keys import KeyRing
+from antiphon.live.memory import keep_spare_memory
+from antiphon.live.networks import Address, Network, Peers
+from antiphon.live.resolving import Resolving
+from antiphon.live.sealing import TAG_BYTES, Seals
+from antiphon.live.sockets import Sockets
+
+BOOT_BITS: Final = 64
+REPAIR_BYTES_PER_TICK: Final = 4 << 20
+"""Fragments sent again between two ticks, at most. Raising it costs bandwidth when many ask at once."""
+GREETINGS: Final = 3
+GREETING_PAUSE_NS: Final = 50 * MILLISECOND_NS
+FAN_OUT_SILENCE_NS: Final = 10 * SECOND_NS
+"""A peer that nobody has listed is sent multicasts for so long after its last word."""
+MOST_FAN_OUT: Final = 256
+
+UNKNOWN_SITE: Final = "not sent: the address is not known yet"
+TOO_MUCH_REPAIR: Final = "not sent: too many fragments asked for at once"
+
+
+class Hello(Pdu, frozen=True, gc=False):
+    """A process says that it is there, so that it is challenged before it has anything to say."""
+
+    code: ClassVar[int] = 3
+
+
+class Missing(Pdu, frozen=True, gc=False):
+    """Please send these fragments of your PDU again: bit i, little-endian, is fragment i."""
+
+    code: ClassVar[int] = 6
+    counter: int
+    bitmap: bytes
+
+
+TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (Hello, Challenge, Answer, Missing)
+OWN_CODES: Final = range(2, 16)
+"""PDU codes that no protocol may use."""
+
+
+def with_own(codec: Codec) -> Codec:
+    """A codec that has the transport's own PDUs, too."""
+    for kind in set(codec.kinds) - set(TRANSPORT_PDUS):
+        if kind.code in OWN_CODES:
+            raise UsageError(f"{kind.__name__} has the PDU code {kind.code}, which is the transport's own.")
+    return Codec(dict.fromkeys((*codec.kinds, *TRANSPORT_PDUS)))
+
+
+class Transport:
+    """One member's door to its network."""
+
+    def __init__(
+        self,
+        *,
+        site: Site,
+        group: Group,
+        codec: Codec,
+        network: Network,
+        keys: KeyRing | None,
+        counters: Counters,
+    ) -> None:
+        keep_spare_memory()
+        name = name_bytes(site)
+        self._codec = with_own(codec)
+        self._group = group_hash(group)
+        self._counters = counters
+        self.boot: Final = secrets.randbits(BOOT_BITS)
+        seals = None if keys is None else Seals(keys, group)
+        self._seal = None if seals is None else seals.own(self.boot)
+        self._counter = 0
+        self._buffer = bytearray(HEADER.size) + name
+        self._body_begins = len(self._buffer)
+        self._gate = Gate(
+            site=site,
+            group=group,
+            boot=self.boot,
+            codec=self._codec,
+            seals=seals,
+            counters=counters,
+            reply=self._send_to,
+        )
+        self._reassembly = Reassembly(self._gate.is_member, counters)
+        self._kept = Kept()
+        self._now: Nanoseconds = 0
+        self._greetings_left = GREETINGS
+        self._greeted_ns: Nanoseconds = 0
+        self._repair_bytes_left = REPAIR_BYTES_PER_TICK
+        self._turn = 0
+        self._sockets = Sockets(network, group, self.boot, counters)
+        self.datagram_bytes: Final = self._sockets.datagram_bytes
+        self.receive_buffer_bytes: Final = self._sockets.receive_buffer_bytes
+        self._listed = self._sockets.destinations
+        self._accepted = 0
+        self._resolving: Resolving | None = None
+        if isinstance(network, Peers):
+            self._resolving = Resolving(network, self._sockets.family)
+            self._sockets.destinations = self._fan_out()
+
+    @property
+    def addresses(self) -> Mapping[Site, Address]:
+        """Where the members that have spoken are."""
+        return {site: known.address for site, known in self._gate.sites.items()}
+
+    def filenos(self) -> tuple[int, ...]:
+        """Readable when something is to be received."""
+        return tuple(sock.fileno() for sock in self._sockets.receiving)
+
+    def close(self) -> None:
+        self._sockets.close()
+
+    # Sending
+
+    def send(self, to: Site, pdu: Pdu) -> None:
+        """Unicast to a member that has spoken before."""
+        known = self._gate.find(to)
+        if known is None:
+            self._counters.drop(UNKNOWN_SITE)
+        else:
+            self._send_to(pdu, known.address)
+
+    def multicast(self, pdu: Pdu, to: tuple[Site, ...] | None = None) -> None:
+        """To every other member, or to those named; sealed once."""
+        if to is None:
+            if self._resolving is not None and self._accepted != self._gate.accepted:
+                self._sockets.destinations = self._fan_out()
+            self._send_to(pdu, *self._sockets.destinations)
+            return
+        found = [known.address for site in to if (known := self._gate.find(site)) is not None]
+        for _ in range(len(to) - len(found)):
+            self._counters.drop(UNKNOWN_SITE)
+        if found:
+            self._send_to(pdu, *found)
+
+    def _send_to(self, pdu: Pdu, *addresses: Address) -> None:
+        """One PDU under one counter, to each address."""
+        self._codec.encode_into(pdu, self._buffer, self._body_begins)
+        # A counter is used once, whatever becomes of the PDU: nonces are made of it.
+        self._counter = counter = self._counter + 1
+        self._counters.pdus_sent += 1
+        if self._seal is None:
+            stamp(self._buffer, pdu.code, self._group, self.boot, counter)
+            self._send_whole(counter, self._buffer, addresses)
+            return
+        length = len(self._buffer) - HEADER.size + TAG_BYTES
+        prefix = PREFIX.pack(MAGIC, VERSION | SEALED, pdu.code, length, self._group, self.boot, counter)
+        body = self._seal.seal(counter, prefix, memoryview(self._buffer)[HEADER.size :])
+        head = prefix + CHECKSUM.pack(self._seal.identifier)
+        if len(head) + length > self.datagram_bytes:
+            self._send_cut(counter, head + body, addresses)
+            return
+        for address in addresses:
+            self._sockets.send_two(head, body, address)
+
+    def _send_whole(self, counter: int, pdu: Bytes, addresses: tuple[Address, ...]) -> None:
+        if len(pdu) > self.datagram_bytes:
+            self._send_cut(counter, bytes(pdu), addresses)
+            return
+        for address in addresses:
+            self._sockets.send(pdu, address)
+
+    def _send_cut(self, counter: int, pdu: bytes, addresses: tuple[Address, ...]) -> None:
+        self._kept.add(counter, pdu)
+        fragments = cut(pdu, self.datagram_bytes, self._group, self.boot, counter)
+        for address in addresses:
+            self._sockets.send_fragments(fragments, address)
+
+    # Receiving
+
+    def receive(self, limit: int) -> list[tuple[Site, Pdu]]:
+        """What can be read now without waiting. Reading ends when there are `limit` PDUs.
+
+        So many datagrams are read at most from each socket, whatever they hold, so that a flood of garbage
+        does not keep us here; and the sockets take turns to be the first.
+        """
+        arrived: list[tuple[Site, Pdu]] = []
+        receiving, read = self._sockets.receiving, self._sockets.read
+        self._turn += 1
+        for place in range(len(receiving)):
+            sock = receiving[(self._turn + place) % len(receiving)]
+            for _ in range(limit):
+                if len(arrived) >= limit:
+                    return arrived
+                found = read(sock)
+                if found is None:
+                    break
+                self._take(found[0], found[1], found[2], arrived)
+        return arrived
+
+    def _take(self, size: int, each: int, address: Address, arrived: list[tuple[Site, Pdu]]) -> None:
+        """Take in what was read: one datagram, or several of one size that the kernel joined."""
+        self._counters.bytes_received += size
+        view = self._sockets.view[:size]
+        if not each:
+            self._counters.datagrams_received += 1
+            self._take_datagram(view, address, arrived)
+            return
+        self._counters.datagrams_received += -(-size // each)
+        joined = join(view, each, self._group)
+        if joined is None:
+            for begin in range(0, size, each):
+                self._take_datagram(view[begin : begin + each], address, arrived)
+            return
+        boot, counter, whole = joined
+        if boot != self.boot and not self._reassembly.is_late(address, boot, counter):
+            self._reassembly.finish(address, boot, counter)
+            self._take_pdu(memoryview(whole), address, arrived)
+
+    def _take_datagram(self, view: memoryview, address: Address, arrived: list[tuple[Site, Pdu]]) -> None:
+        if len(view) < PREFIX.size or view[3] != FRAGMENT:
+            self._take_pdu(view, address, arrived)
+            return
+        piece = parse_fragment(view, self._group)
+        if isinstance(piece, str):
+            self._counters.drop(piece)
+        elif piece.boot != self.boot:
+            whole = self._reassembly.take(address, piece, self._now)
+            if whole is not None:
+                self._take_pdu(memoryview(whole), address, arrived)
+
+    def _take_pdu(self, view: memoryview, address: Address, arrived: list[tuple[Site, Pdu]]) -> None:
+        found = self._gate.let_in(view, address)
+        if found is None:
+            return
+        known, pdu = found
+        self._counters.pdus_received += 1
+        if pdu.code not in OWN_CODES:
+            arrived.append((known.site, pdu))
+        elif isinstance(pdu, Missing):
+            self._repair(known, pdu)
+        elif isinstance(pdu, Challenge):
+            self._gate.answer(pdu, address, is_member=True)
+
+    def _repair(self, known: Known, missing: Missing) -> None:
+        """Send fragments again to the one who asks."""
+        pdu = self._kept.get(missing.counter)
+        if pdu is None:
+            return
+        fragments = cut(pdu, self.datagram_bytes, self._group, self.boot, missing.counter)
+        wanted = [fragments[index] for index in missing_indices(missing.bitmap) if index < len(fragments)]
+        size = len(wanted) * self.datagram_bytes
+        if not wanted:
+            return
+        if size > self._repair_bytes_left:
+            self._counters.drop(TOO_MUCH_REPAIR)
+            return
+        self._repair_bytes_left -= size
+        self._counters.fragments_resent += len(wanted)
+        self._sockets.send_fragments(wanted, known.address)
+
+    # As time passes
+
+    def tick(self, now: Nanoseconds) -> None:
+        """Ask for fragments again, forget what is stale, greet, and look who the peers are."""
+        self._now = now
+        self._gate.tick(now)
+        self._repair_bytes_left = REPAIR_BYTES_PER_TICK
+        for partial in self._reassembly.tick(now):
+            self._ask(partial)
+        if self._resolving is not None:
+            self._resolving.tick(now)
+            self._sockets.destinations = self._fan_out()
+        if self._greetings_left and (now - self._greeted_ns >= GREETING_PAUSE_NS):
+            self._greetings_left -= 1
+            self._greeted_ns = now
+            self.multicast(Hello())
+
+    def _ask(self, partial: Partial) -> None:
+        """Only a known member is asked, at its own address: nobody can make us write to someone else."""
+        known = self._gate.at(partial.address)
+        if known is not None and known.boot == partial.boot:
+            self._counters.fragments_requested += partial.missing
+            self._send_to(Missing(partial.counter, partial.bitmap()), known.address)
+
+    def _fan_out(self) -> tuple[Address, ...]:
+        """Peers listed, peers that names stand for now, and members that have spoken lately."""
+        assert self._resolving is not None
+        self._accepted = self._gate.accepted
+        spoken = [
+            known.address
+            for known in self._gate.sites.values()
+            if self._now - known.heard_ns < FAN_OUT_SILENCE_NS
+        ]
+        everyone = dict.fromkeys((*self._listed, *self._resolving.addresses, *spoken))
+        return tuple(address for address in everyone if not self._sockets.is_own(address))[:MOST_FAN_OUT]

@@ -1,0 +1,175 @@
+"""`antiphon node` and `antiphon perf` as a user sees them: real processes, real sockets."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from queue import Queue
+from typing import IO, Any
+
+import pytest
+
+from antiphon.cli.main import run
+from antiphon.live.crew import Plan, buckets, summarise
+
+DEADLINE_S = 60.0
+_groups = count()
+
+
+class Node:
+    """An `antiphon node` process; its output is read by a thread, so that no line keeps the test waiting."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "antiphon.cli.main", "node", *arguments]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        self._lines: Queue[str] = Queue()
+        assert self.process.stdout is not None
+        self._reader = threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True)
+        self._reader.start()
+
+    def _read(self, stream: IO[str]) -> None:
+        for line in stream:
+            self._lines.put(line.rstrip("\n"))
+
+    def say(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> str:
+        return self._lines.get(timeout=DEADLINE_S)
+
+    def end(self) -> tuple[int, str]:
+        """Close the input; the exit code and what was said on stderr."""
+        assert self.process.stdin is not None
+        assert self.process.stderr is not None
+        self.process.stdin.close()
+        code = self.process.wait(DEADLINE_S)
+        return code, self.process.stderr.read()
+
+
+@contextlib.contextmanager
+def nodes(*members: list[str]) -> Iterator[list[Node]]:
+    started = [Node(*arguments) for arguments in members]
+    try:
+        yield started
+    finally:
+        for node in started:
+            node.process.kill()
+            node.process.wait()
+
+
+def a_group() -> str:
+    return f"cli-{os.getpid()}-{next(_groups)}"
+
+
+def test_lines_go_in_and_deliveries_come_out(tmp_path: Path) -> None:
+    group, trace = a_group(), str(tmp_path / "trace")
+    with nodes([group, "--name", "a", "--json", "--trace", trace]) as (a,):
+        a.say("first")
+        assert json.loads(a.hear()) == {"sender": "a", "number": 0, "body": "first"}
+        with nodes([group, "--name", "b", "--trace", trace]) as (b,):
+            appeared = json.loads(a.hear())
+            assert (appeared["presence"], appeared["site"]) == ("appeared", "b")
+            b.say("hello all")
+            assert json.loads(a.hear()) == {"sender": "b", "number": 0, "body": "hello all"}
+            while b.hear() != "b 0 hello all":
+                pass
+            code, said = b.end()
+            assert code == 0
+            assert "a appeared" in said
+        vanished = json.loads(a.hear())
+        assert (vanished["presence"], vanished["site"]) == ("vanished", "b")
+        assert a.end()[0] == 0
+
+
+def test_a_signal_ends_a_node_with_a_clean_leave() -> None:
+    group = a_group()
+    with nodes([group, "--name", "a", "--json"], [group, "--name", "b", "--json"]) as (a, b):
+        assert json.loads(a.hear())["site"] == "b"
+        assert json.loads(b.hear())["site"] == "a"
+        a.process.send_signal(signal.SIGTERM)
+        assert a.process.wait(DEADLINE_S) == 0
+        vanished = json.loads(b.hear())
+        assert vanished["presence"] == "vanished"
+        assert "left" in vanished["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["node", "g", "--name", "two words"], "is no name"),
+        (["node", "g", "--order", "chaos"], "There is no order 'chaos'"),
+        (["node", "g", "--order", "sequencer"], "who orders"),
+        (["node", "g", "--network", "multicast:nowhere0", "--insecure"], "no interface 'nowhere0'"),
+        (["node", "g", "--network", "peers:10.0.0.1:7400"], "needs a key"),
+        (["node", "g", "--key", "no-such-file"], "no-such-file"),
+        (["node", "g", "--queue", "0"], "at least one megabyte"),
+        (["node"], "GROUP"),
+        (["perf", "--members", "1"], "at least two members"),
+        (["perf", "--size", "3"], "at least 16 bytes"),
+        (["perf", "--churn", "7"], "must stay"),
+        (["perf", "--service", "lan"], "no services"),
+        (["perf", "--churn-by", "wish"], "wish"),
+    ],
+)
+def test_mistakes_get_a_sentence_and_a_hint(
+    arguments: list[str], complaint: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    said = capfd.readouterr()
+    assert complaint in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+@pytest.mark.parametrize("order", ["fifo", "sequencer"])
+def test_perf_prints_the_contracts_figures(order: str, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = ["perf", "--members", "3", "--seconds", "1.5", "--rate", "600", "--order", order, "--json"]
+    assert run(arguments) == 0
+    (line,) = capfd.readouterr().out.splitlines()
+    figures = json.loads(line)
+    assert set(figures) == {"group_throughput", "latency_ms", "halted_share", "lost", "violations"}
+    assert figures["group_throughput"] > 100
+    assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p99"]
+    assert (figures["lost"], figures["violations"]) == (0, 0)
+
+
+@pytest.mark.parametrize("by", ["kill", "stop", "leave"])
+def test_perf_lets_members_vanish_and_return(
+    by: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "trace"
+    arguments = [
+        "perf", "--members", "3", "--seconds", "3", "--rate", "300", "--churn", "1", "--churn-by", by,
+        "--away", "0.8", "--back", "0.5", "--trace", str(trace),
+    ]  # fmt: skip
+    assert run(arguments) == 0
+    assert "0  violations" in capfd.readouterr().out
+    assert list((trace / "events").glob("m2*.segment"))
+
+
+def a_report(sent: int, delivered: dict[str, int], per_bucket: list[int]) -> dict[str, Any]:
+    return {
+        "sent": sent, "delivered": delivered, "holes": 0, "latencies_us": [1000, 3000],
+        "buckets": list(enumerate(per_bucket)),
+    }  # fmt: skip
+
+
+def test_the_figures_count_what_stayers_miss_and_when_they_halt() -> None:
+    plan = Plan(members=3, seconds=2.0, churn=1)
+    whole = a_report(100, {"m0": 100, "m1": 90, "m2": 30}, [0] * 5 + [10] * 15)
+    short = a_report(90, {"m0": 98, "m1": 90, "m2": 33}, [0] * 5 + [10] * 12 + [0] * 3)
+    figures = summarise(plan, {"m0": whole, "m1": short})
+    assert figures["lost"] == 2 + 3
+    assert figures["halted_share"] == 0.1
+    assert figures["group_throughput"] == 80.0
+    assert figures["latency_ms"] == {"p50": 1.0, "p99": 3.0}
+    assert len(buckets(plan, whole)) == 15

@@ -1,0 +1,148 @@
+"""What the transport's tests share: members on real sockets, and a way to wait for what they should hear."""
+
+import contextlib
+import ctypes
+import itertools
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from antiphon.core.ids import Site
+from antiphon.core.packing import Packed, pack
+from antiphon.core.wire import Codec, Pdu
+from antiphon.live.counters import Counters
+from antiphon.live.keys import KeyRing
+from antiphon.live.networks import Loopback, Network
+from antiphon.live.transport import Transport
+from tests.live.hosts import Hosts
+
+Result = TypeVar("Result")
+DEADLINE_S = 20.0
+NEW_NET = 0x40000000
+
+
+class Note(Pdu, frozen=True):
+    """Something to send, small or large."""
+
+    code: ClassVar[int] = 100
+    number: int
+    bodies: Packed
+
+
+CODEC = Codec([Note])
+RING = KeyRing((b"k" * 32,))
+OTHER_RING = KeyRing((b"o" * 32,))
+_counter = itertools.count()
+
+
+def note(number: int, size: int = 10) -> Note:
+    return Note(number, pack([number.to_bytes(4, "big") * (size // 4 + 1)]))
+
+
+def group_name() -> str:
+    """A group that no other test and no other process uses."""
+    return f"test-{os.getpid()}-{next(_counter)}"
+
+
+def free_port() -> int:
+    """A port on which nobody listens at the moment."""
+    with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+class Ear:
+    """A transport, and everything that it has returned."""
+
+    def __init__(
+        self, site: Site, group: str, keys: KeyRing | None = None, network: Network | None = None
+    ) -> None:
+        self.site = site
+        self.counters = Counters()
+        self.heard: list[tuple[Site, Pdu]] = []
+        self.transport = Transport(
+            site=site,
+            group=group,
+            codec=CODEC,
+            network=network or Loopback(),
+            keys=keys,
+            counters=self.counters,
+        )
+
+    @property
+    def drops(self) -> dict[str, int]:
+        return self.counters.drops
+
+    def numbers(self, sender: Site) -> list[int]:
+        return [pdu.number for site, pdu in self.heard if site == sender and isinstance(pdu, Note)]
+
+    def look(self) -> None:
+        self.transport.tick(time.monotonic_ns())
+        self.heard += self.transport.receive(64)
+
+    def port(self) -> int:
+        """Where its unicasts arrive, on 127.0.0.1 if it is on loopback."""
+        return int(self.transport._sockets._sending.getsockname()[1])
+
+
+@contextlib.contextmanager
+def ears(*made: Ear) -> Iterator[tuple[Ear, ...]]:
+    try:
+        yield made
+    finally:
+        for ear in made:
+            ear.transport.close()
+
+
+def drive(listeners: Sequence[Ear], until: Callable[[], bool]) -> None:
+    """Let members receive and tick until something is so; a generous deadline tells that it never will be."""
+    deadline = time.monotonic() + DEADLINE_S
+    handles = [handle for ear in listeners for handle in ear.transport.filenos()]
+    while not until():
+        assert time.monotonic() < deadline, [(ear.site, ear.counters.snapshot()) for ear in listeners]
+        select.select(handles, [], [], 0.002)
+        for ear in listeners:
+            ear.look()
+
+
+def acquaint(*listeners: Ear) -> None:
+    """Until each knows where all the others are."""
+    drive(listeners, lambda: all(len(ear.transport.addresses) == len(listeners) - 1 for ear in listeners))
+
+
+def repeat(listeners: Sequence[Ear], send: Callable[[], None], until: Callable[[], bool]) -> None:
+    """Send again and again, as the protocols above do, until it has arrived."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not until():
+        assert time.monotonic() < deadline, [(ear.site, ear.counters.snapshot()) for ear in listeners]
+        send()
+        time.sleep(0.002)
+        for ear in listeners:
+            ear.look()
+
+
+def inside(hosts: Hosts, host: int, make: Callable[[], Result]) -> Result:
+    """Run a function on a host, in a thread of its own; sockets that it opens stay there."""
+    made: list[Result] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            library = ctypes.CDLL(None, use_errno=True)
+            with Path(f"/proc/{hosts._holders[host].pid}/ns/net").open() as namespace:
+                assert library.setns(namespace.fileno(), NEW_NET) == 0, os.strerror(ctypes.get_errno())
+            made.append(make())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return made[0]

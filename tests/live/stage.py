@@ -1,0 +1,193 @@
+"""A stage: a small group on a network on which things go wrong, simulated or real, behind one interface.
+
+A test's body is written once and played on both. On the simulated stage the simulator drives the protocol
+objects that a live member would have; on the real one they are `antiphon node` processes on hosts of their
+own. That the same bodies pass on both is what makes the simulator a fake that can be trusted.
+
+Messages are told apart by labels, `SITE/COUNT`, with which their bodies begin; what a site has delivered is
+a list of labels, over all its lives.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from antiphon.check.checkers import check_trace
+from antiphon.core.ids import Site, site_names
+from antiphon.trace.files import read_trace
+from antiphon.trace.schema import Event
+from tests.live.weather import Weather
+
+DEADLINE_S: Final = 30.0
+"""How long a stage may take to do what is awaited; far more than it ever should."""
+ROUND_S: Final = 3.0
+"""How long a round of closing messages may take before another is sent."""
+SIZE: Final = 200
+GROWTH_BYTES: Final = 30 << 20
+"""What a process may have more than before once the trouble is over."""
+
+
+class Stage(ABC):
+    """A group of members named s0, s1, …; the first is the sequencer where there is one."""
+
+    def __init__(self, members: int, order: str, weather: Weather) -> None:
+        self.sites: Final[tuple[Site, ...]] = tuple(site_names(members))
+        self.order: Final = order
+        self.weather: Final = weather
+        self.delivered: Final[dict[Site, list[str]]] = {site: [] for site in self.sites}
+        self.missed: Final[set[Site]] = set()
+        """Who has said, or shown by dying, that it may have missed something."""
+        self.gone: Final[set[Site]] = set()
+        """Who is not meant to take part now."""
+        self._sent = dict.fromkeys(self.sites, 0)
+
+    # What a test does
+
+    def send(self, site: Site, count: int = 1, size: int = SIZE) -> list[str]:
+        """The application of a site hands messages in; answers their labels."""
+        begin = self._sent[site]
+        self._sent[site] += count
+        labels = [f"{site}/{number}" for number in range(begin, begin + count)]
+        self._hand_in(site, [label.ljust(size, ".").encode() for label in labels])
+        return labels
+
+    def send_all(self, count: int, sites: Iterable[Site] | None = None) -> list[str]:
+        """Several sites, or all that take part, hand in that many messages each."""
+        senders = self.present() if sites is None else sites
+        return [label for site in senders for label in self.send(site, count)]
+
+    def present(self) -> list[Site]:
+        """Who is meant to take part now."""
+        return [site for site in self.sites if site not in self.gone]
+
+    def trouble(self, **kinds: float) -> None:
+        """Let the network do this from now on (see `Weather.trouble`)."""
+        self.weather.trouble(**kinds)
+
+    def partition(self, *cells: Iterable[Site]) -> None:
+        """Cut the cells off from one another."""
+        self.weather.split([[self.sites.index(site) for site in cell] for cell in cells])
+
+    def heal(self) -> None:
+        """The network is as good as new."""
+        self.weather.heal()
+
+    def has(self, site: Site, labels: Iterable[str]) -> bool:
+        """Whether a site has delivered all of these."""
+        return set(labels) <= set(self.delivered[site])
+
+    def until_delivered(self, labels: Sequence[str], sites: Iterable[Site] | None = None) -> None:
+        """Wait until these sites, or all that take part and never missed anything, have delivered them."""
+        awaited = None if sites is None else list(sites)
+
+        def done() -> bool:
+            stayed = [site for site in self.present() if site not in self.missed]
+            return all(self.has(site, labels) for site in (stayed if awaited is None else awaited))
+
+        self.until(done, "the messages to be delivered")
+
+    def until(self, condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
+        """Let things happen until a condition holds; fails the test when it does not in the end."""
+        if not self.wait(condition, deadline_s):
+            raise AssertionError(f"Waited {deadline_s:g} s in vain for {what}.\n{self.describe()}")
+
+    def close(self) -> None:
+        """All is healed: everyone who takes part must deliver a closing message of each of them.
+
+        A member that was left out may come back in the middle of a round; then another round follows.
+        """
+        for _ in range(int(DEADLINE_S / ROUND_S)):
+            labels = self.send_all(1)
+            present = self.present()
+            if self.wait(lambda: all(self.has(site, labels) for site in present), ROUND_S):  # noqa: B023
+                return
+        raise AssertionError(f"The group does not come together again.\n{self.describe()}")
+
+    def describe(self) -> str:
+        """Where everyone stands, for whoever has to find out why a test failed."""
+        lines = []
+        for site in self.sites:
+            counts = {
+                sender: sum(label.startswith(f"{sender}/") for label in self.delivered[site])
+                for sender in self.sites
+            }
+            words = [word for word, group in (("gone", self.gone), ("missed", self.missed)) if site in group]
+            lines.append(f"  {site} sent {self._sent[site]}, delivered {counts} {' '.join(words)}")
+        return "\n".join(lines)
+
+    # What the two stages do in their own ways
+
+    @abstractmethod
+    def wait(self, condition: Callable[[], bool], deadline_s: float) -> bool:
+        """Let things happen until a condition holds or the time is over; whether it holds."""
+
+    @abstractmethod
+    def kill(self, site: Site) -> None:
+        """The member loses everything but its trace, without a word."""
+
+    @abstractmethod
+    def leave(self, site: Site) -> None:
+        """The member says good-bye."""
+
+    @abstractmethod
+    def restart(self, site: Site) -> None:
+        """A member that was killed or has left begins anew under its name; waits until it takes part."""
+
+    @abstractmethod
+    def stop(self, site: Site) -> None:
+        """The member does nothing at all from now on; what reaches it piles up in its socket."""
+
+    @abstractmethod
+    def proceed(self, site: Site) -> None:
+        """A stopped member goes on as if nothing had happened."""
+
+    @abstractmethod
+    def stop_reading(self, site: Site) -> None:
+        """Nobody takes what the member delivers any more."""
+
+    @abstractmethod
+    def read_again(self, site: Site) -> None:
+        """The application takes what has piled up, and all that follows."""
+
+    @abstractmethod
+    def memory(self) -> dict[Site, int]:
+        """The bytes that each member's process occupies; nothing where members have no processes."""
+
+    @abstractmethod
+    def finish(self) -> Path:
+        """Everyone who is there leaves; answers the folder of the whole trace."""
+
+    @abstractmethod
+    def _hand_in(self, site: Site, bodies: Sequence[bytes]) -> None: ...
+
+
+def conclude(stage: Stage, before: dict[Site, int]) -> None:
+    """The trouble is over: progress, memory as before, and a trace in which every promise was kept."""
+    stage.heal()
+    stage.close()
+    for site, occupied in stage.memory().items():
+        grown = occupied - before[site]
+        assert grown < GROWTH_BYTES, f"{site} has grown by {grown >> 20} MB"
+    stayed = stage.present()
+    trace = read_trace(stage.finish())
+    (run,) = trace.runs
+    assert run.promises, "the trace does not say what was promised"
+    assert {event.site for event in trace.events} == set(stage.sites)
+    for events in (trace.events, without_farewells(trace.events, stayed)):
+        broken = check_trace(events, run, run.promises)
+        assert not broken, f"{len(broken)} promises were broken, first: {broken[0].explanation}"
+
+
+def without_farewells(events: Sequence[Event], sites: Iterable[Site]) -> list[Event]:
+    """The trace as if these sites had not left in the end.
+
+    A site that has ever been absent is owed less by the others, and every live log ends with an absence. But
+    nobody sends anything after the closing round, so whoever took part in it can have missed nothing by
+    leaving: without that last row it is judged as present all through, if it was.
+    """
+    last = {event.site: event.step for event in sorted(events, key=lambda event: event.step)}
+    farewells = {(site, last[site]) for site in sites}
+    return [
+        event for event in events if not (event.kind == "absent" and (event.site, event.step) in farewells)
+    ]

@@ -1,0 +1,320 @@
+"""The public API over real sockets: several members in one process, each with its own."""
+
+import asyncio
+import contextlib
+import os
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+import antiphon
+from antiphon.check.checkers import check_trace
+from antiphon.core.errors import OutputError, UsageError
+from antiphon.live.boards import LeftError, MissedError, StabilityBoard
+from antiphon.live.group import Group, Limits, join
+from antiphon.live.metrics import serve_metrics
+from antiphon.live.orders import find_order
+from antiphon.live.pieces import LARGEST_MESSAGE_BYTES
+from antiphon.trace.files import read_trace
+
+ORDERS = ("fifo", "sequencer")
+DEADLINE_S = 30.0
+
+T = TypeVar("T")
+_groups = count()
+
+
+def a_group_name() -> str:
+    """A name of its own for each test and process, so that tests side by side do not meet."""
+    return f"test-{os.getpid()}-{next(_groups)}"
+
+
+def within(work: Awaitable[T]) -> T:
+    async def bounded() -> T:
+        return await asyncio.wait_for(work, DEADLINE_S)
+
+    return asyncio.run(bounded())
+
+
+@contextlib.asynccontextmanager
+async def joined(*names: str, order: str = "fifo", **options: Any) -> AsyncIterator[list[Group]]:
+    """These members of one group, all of them there."""
+    group = options.pop("group", None) or a_group_name()
+    sequencer = names[0] if order == "sequencer" else None
+    members = [join(group, name=name, order=order, sequencer=sequencer, **options) for name in names]
+    async with contextlib.AsyncExitStack() as stack:
+        groups = await asyncio.gather(*(stack.enter_async_context(member) for member in members))
+        await asyncio.gather(*(each.wait_for_members(len(names)) for each in groups))
+        yield list(groups)
+
+
+async def read(group: Group, wanted: int) -> list[tuple[str, int, bytes]]:
+    found = []
+    async for message in group:
+        found.append((message.sender, message.number, message.body))
+        if len(found) == wanted:
+            break
+    return found
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_everyone_delivers_everything_in_each_senders_order(order: str) -> None:
+    async def body() -> None:
+        async with joined("a", "b", "c", order=order) as groups:
+            for turn in range(50):
+                for group in groups:
+                    await group.send(f"{group.name}{turn}".encode())
+            heard = await asyncio.gather(*(read(group, 150) for group in groups))
+        for log in heard:
+            for name in ("a", "b", "c"):
+                own = [(number, text) for sender, number, text in log if sender == name]
+                assert own == [(turn, f"{name}{turn}".encode()) for turn in range(50)]
+        if order == "sequencer":
+            assert heard[0] == heard[1] == heard[2]
+
+    within(body())
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_long_message_arrives_whole_between_short_ones(order: str) -> None:
+    long = os.urandom(LARGEST_MESSAGE_BYTES)
+
+    async def body() -> None:
+        async with joined("a", "b", order=order) as (a, b):
+            await a.send(b"before")
+            sent = await a.send(long)
+            await a.send(b"after")
+            heard = await read(b, 3)
+            assert [text for _, _, text in heard] == [b"before", long, b"after"]
+            assert heard[1][1] == sent.number
+            await sent.stable()
+
+    within(body())
+
+
+def test_batches_show_how_messages_travelled() -> None:
+    async def body() -> None:
+        async with joined("a", "b") as (a, b):
+            await a.send_many([b"x"] * 1000)
+            got, batches = 0, 0
+            async for batch in b.batches():
+                assert [message.number for message in batch] == list(
+                    range(batch.number, batch.number + len(batch))
+                )
+                assert set(batch.bodies) == {b"x"}
+                got, batches = got + len(batch), batches + 1
+                if got == 1000:
+                    break
+            assert batches < 1000
+            await batch.stable()
+
+    within(body())
+
+
+def test_send_waits_while_the_group_cannot_take_more() -> None:
+    async def body() -> None:
+        limits = Limits(outgoing_bytes=10_000)
+        async with joined("a", "b", limits=limits) as (a, b):
+
+            async def flood() -> None:
+                for _ in range(2000):
+                    await a.send(bytes(5000))
+
+            highest = 0
+            flooding = asyncio.create_task(flood())
+            reading = asyncio.create_task(read(b, 2000))
+            draining = asyncio.create_task(read(a, 2000))
+            while not flooding.done():
+                highest = max(highest, a.counters["outgoing_bytes"])
+                await asyncio.sleep(0)
+            assert highest <= 10_000 + 5000
+            await asyncio.gather(flooding, reading, draining)
+
+    within(body())
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_members_hear_of_those_who_come_and_go(order: str) -> None:
+    async def body() -> None:
+        async with joined("a", "b", order=order) as (a, b):
+            events = []
+            async for event in a.presence():
+                events.append((event.kind, event.site))
+                if len(events) == 1:
+                    assert a.members == {"a", "b"}
+                    await b.leave()
+                if len(events) == 2:
+                    break
+            assert events == [("appeared", "b"), ("vanished", "b")]
+            assert a.members == {"a"}
+
+    within(body())
+
+
+def test_what_was_delivered_can_be_read_after_a_leave_but_nothing_can_be_sent() -> None:
+    async def body() -> None:
+        async with joined("a", "b") as (a, _):
+            await a.send(b"last")
+            await a.leave()
+            assert [message.body async for message in a] == [b"last"]
+            with pytest.raises(LeftError):
+                await a.send(b"too late")
+            with pytest.raises(LeftError):
+                a.presence()
+            await a.leave()
+
+    within(body())
+
+
+def test_a_leave_waits_until_everyone_holds_what_was_sent() -> None:
+    async def body() -> None:
+        async with joined("a", "b") as (a, b):
+            await a.send_many([bytes(1000)] * 500)
+            await a.leave()
+            assert len(await read(b, 500)) == 500
+
+    within(body())
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_late_comer_and_a_member_that_returns_leave_a_trace_that_holds(order: str, tmp_path: Path) -> None:
+    async def body(group: str) -> None:
+        sequencer = "a" if order == "sequencer" else None
+        options: dict[str, Any] = {"group": group, "trace": tmp_path, "order": order}
+        async with joined("a", "b", **options) as (a, b):
+            await a.send_many([b"early"] * 20)
+            await read(b, 20)
+            for _ in range(2):  # the first time it is new, the second time it returns
+                late = join(group, name="c", order=order, sequencer=sequencer, trace=tmp_path)
+                async with late as c:
+                    await asyncio.gather(*(each.wait_for_members(3) for each in (a, b, c)))
+                    sent = await c.send(b"from c")
+                    await a.send(b"to c")
+                    heard = await read(c, 2)
+                    assert {text for _, _, text in heard} <= {b"from c", b"to c", b"early"}
+                    await sent.stable()
+
+    name = a_group_name()
+    within(body(name))
+    trace = read_trace(tmp_path)
+    (run,) = trace.runs
+    assert run.promises == find_order(order).promises("hybrid")
+    assert check_trace(trace.events, run, run.promises) == []
+    sends = [
+        (event.number, event.count) for event in trace.events if (event.site, event.kind) == ("c", "send")
+    ]
+    assert sends == [(0, None), (1, None)], "numbers go on where the earlier membership ended"
+
+
+def test_a_slow_reader_steps_aside_and_returns_and_knows() -> None:
+    async def body() -> None:
+        small = Limits(queue_bytes=300_000, patience_s=0.1)
+        group = a_group_name()
+        async with joined("a", "b", group=group) as (a, b), join(group, name="slow", limits=small) as slow:
+            await asyncio.gather(*(each.wait_for_members(3) for each in (a, b, slow)))
+            news = slow.presence()
+            writing = a.send_many(bytes(10_000) for _ in range(2000))
+            await asyncio.gather(writing, read(b, 2000), read(a, 2000))
+            assert slow.counters["slow_reader_spells"] >= 1
+            assert slow.counters["queued_bytes"] < 3_000_000
+            drained = asyncio.create_task(read(slow, 2000))
+            async for event in news:
+                if event.kind == "missed":
+                    break
+            await slow.wait_for_members(3)
+            drained.cancel()
+
+    within(body())
+
+
+def test_waiting_for_stability_ends_with_the_membership() -> None:
+    async def body() -> None:
+        board = StabilityBoard()
+        waits = [asyncio.create_task(board.wait("a", number)) for number in (5, 1, 3)]
+        await asyncio.sleep(0)
+        board.advance("a", 4)
+        await asyncio.gather(*waits[1:])
+        board.fail(MissedError("absent"))
+        with pytest.raises(MissedError):
+            await waits[0]
+        board.close(LeftError("left"))
+        await board.wait("a", 3)
+        with pytest.raises(LeftError):
+            await board.wait("a", 4)
+
+    within(body())
+
+
+def test_mistakes_are_told_before_anything_is_opened(tmp_path: Path) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"name": ""},
+        {"name": "two words"},
+        {"name": "x" * 65},
+        {"order": "fify"},
+        {"repair": "magic"},
+        {"network": "carrier-pigeon"},
+        {"network": "multicast:eth0"},
+    ]
+    for options in wrong:
+        with pytest.raises(UsageError):
+            join("g", **options)
+    with pytest.raises(UsageError):
+        join("")
+    with pytest.raises(UsageError):
+        Limits(queue_bytes=0)
+    with pytest.raises(UsageError, match="who orders"):
+        within(join("g", order="sequencer").__aenter__())
+
+
+def test_a_message_beyond_the_limit_and_a_second_join_are_refused() -> None:
+    async def body() -> None:
+        async with joined("a") as (a,):
+            with pytest.raises(UsageError, match="too long"):
+                await a.send(bytes(LARGEST_MESSAGE_BYTES + 1))
+            with pytest.raises(UsageError):
+                await a.__aenter__()
+            assert (await a.send(b"fine")).number == 0
+
+    within(body())
+
+
+def test_a_follower_without_its_sequencer_says_who_is_missing() -> None:
+    limits = Limits(join_s=0.3)
+    with pytest.raises(LeftError, match="'nobody' did not answer"):
+        within(
+            join(a_group_name(), name="b", order="sequencer", sequencer="nobody", limits=limits).__aenter__()
+        )
+
+
+def test_a_trace_that_cannot_be_written_ends_the_membership_with_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "events").write_text("in the way")
+    with pytest.raises(OutputError):
+        within(join(a_group_name(), name="a", trace=tmp_path).__aenter__())
+
+
+def test_figures_are_served_to_prometheus() -> None:
+    async def body() -> str:
+        async with joined("a", "b") as (a, b):
+            sent = await a.send(b"hello")
+            await read(b, 1)
+            await sent.stable()
+            port = serve_metrics(a, 0)
+            return await asyncio.to_thread(
+                lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+            )
+
+    text = within(body())
+    assert 'antiphon_delivered_messages_total{group="' in text
+    assert 'member="a"} 1.0' in text
+    assert "antiphon_stability_seconds_bucket" in text
+    assert "antiphon_queued_bytes" in text
+
+
+def test_the_package_offers_the_api_by_name() -> None:
+    assert antiphon.join is join
+    assert antiphon.Group is Group
+    assert not hasattr(antiphon, "nothing")

@@ -1,0 +1,128 @@
+"""A hostile process floods a sealed group at full speed: nothing gets in, and the group goes on."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from antiphon.core.ids import Site
+from antiphon.core.wire import Pdu, Reason
+from antiphon.live import fragments, gate
+from antiphon.live.transport import Transport
+from tests.live.pairs import RING, Ear, Note, acquaint, ears, group_name, note
+
+FLOOD_S = 2.0
+DEADLINE_S = 60.0
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="The process's memory is read from /proc."
+)
+MOST_GROWTH_BYTES = 48 << 20
+LARGE = 80_000
+"""More than a datagram: such PDUs travel in fragments here, too."""
+
+
+@contextmanager
+def hostile(group: str, *listeners: Ear) -> Iterator["subprocess.Popen[str]"]:
+    ports = [str(ear.port()) for ear in listeners]
+    command = [sys.executable, "-m", "tests.live.hostile", group, "1", str(FLOOD_S), *ports]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def test_a_flood_neither_gets_in_nor_stops_the_group() -> None:
+    group = group_name()
+    with ears(Ear("a", group, RING), Ear("b", group, RING)) as (a, b):
+        acquaint(a, b)
+        with hostile(group, a, b) as process:
+            b.transport.multicast(said(0)[1])
+            before = resident_bytes()
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            during = converse(a, b, lambda: process.poll() is None)
+            flooded = int(process.communicate()[0])
+        assert flooded > 10_000
+        assert during > 20, "the group did not go on"
+        assert resident_bytes() - before < MOST_GROWTH_BYTES
+        for ear in (a, b):
+            check_bounds(ear.transport)
+            check_reasons(ear)
+
+
+def said(number: int) -> tuple[Site, Pdu]:
+    """Who says what when; nothing else may be heard."""
+    return "ba"[number % 2], note(number, LARGE if number % 5 == 0 else 100)
+
+
+def converse(a: Ear, b: Ear, goes_on: Callable[[], bool]) -> int:
+    """Each says one thing after another, each until it is heard; how many were heard while it went on."""
+    heard_meanwhile, number, deadline = 0, 0, time.monotonic() + DEADLINE_S
+    to_go = 5
+    while to_go:
+        number += 1
+        speaker, listener = (a, b) if number % 2 else (b, a)
+        while said(number) not in listener.heard:
+            assert time.monotonic() < deadline, (a.counters.snapshot(), b.counters.snapshot())
+            speaker.transport.multicast(said(number)[1])
+            for ear in (a, b):
+                ear.look()
+        if goes_on():
+            heard_meanwhile += 1
+        else:
+            to_go -= 1
+        for ear in (a, b):
+            for site, pdu in ear.heard:
+                assert isinstance(pdu, Note)
+                assert (site, pdu) == said(pdu.number)
+                assert site != ear.site
+            ear.heard.clear()
+    return heard_meanwhile
+
+
+def check_bounds(transport: Transport) -> None:
+    known, newcomers, retired = transport._gate.sizes()
+    assert (known, retired) == (1, 0)
+    assert newcomers <= gate.MOST_NEWCOMERS
+    for cabinet in (transport._reassembly.members, transport._reassembly.strangers):
+        assert cabinet.held_bytes <= cabinet.quota.total_bytes
+        assert len(cabinet.shelves) <= cabinet.quota.addresses
+
+
+def check_reasons(ear: Ear) -> None:
+    expected = {
+        Reason.SHORT.value,
+        Reason.MAGIC.value,
+        Reason.VERSION.value,
+        Reason.LENGTH.value,
+        gate.FORGED,
+        gate.REPLAYED,
+        gate.UNKNOWN_KEY,
+        gate.UNSEALED,
+        gate.OTHER_GROUP,
+        fragments.NONSENSE,
+        fragments.CROWDED,
+    }
+    assert expected <= ear.drops.keys(), expected - ear.drops.keys()
+
+
+def test_memory_is_measured() -> None:
+    """The bound above could be broken: a hoard of the size that it forbids is seen."""
+    before = resident_bytes()
+    hoard = bytearray(os.urandom(1 << 20)) * (MOST_GROWTH_BYTES >> 20)
+    assert resident_bytes() - before > MOST_GROWTH_BYTES // 2
+    assert hoard

@@ -1,0 +1,200 @@
+"""Keys: their files, the command that makes them, what is derived from them, and the replay window."""
+
+import base64
+import hashlib
+import hmac
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.cli.main import run
+from antiphon.core.errors import AntiphonError, InputError, OutputError, UsageError
+from antiphon.live.keys import MOST_KEYS, KeyRing, keys_text, parse_keys, read_keys, replace_keys, write_keys
+from antiphon.live.sealing import WINDOW, ReplayWindow, Seals
+
+Capture = pytest.CaptureFixture[str]
+KEY = base64.b64encode(b"k" * 32).decode()
+
+
+@pytest.mark.parametrize(
+    "keys", [(), (b"short",), (b"k" * 32, b"k" * 32), tuple(bytes([n]) * 32 for n in range(9))]
+)
+def test_a_ring_has_a_few_different_keys_of_the_right_length(keys: tuple[bytes, ...]) -> None:
+    with pytest.raises(UsageError):
+        KeyRing(keys)
+
+
+def test_a_ring_does_not_show_its_keys() -> None:
+    ring = KeyRing((b"secret-" * 4 + b"1234",))
+    assert "secret" not in repr(ring) + str(ring)
+
+
+@given(st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=MOST_KEYS, unique=True))
+def test_a_file_s_text_holds_the_ring(keys: list[bytes]) -> None:
+    ring = KeyRing(tuple(keys))
+    assert parse_keys(keys_text(ring), "here") == ring
+
+
+def test_comments_blank_lines_and_foreign_line_ends_are_fine() -> None:
+    text = f"# ours\r\n\r\n  {KEY}   # the first\r\n"
+    assert parse_keys(text, "here").keys == (b"k" * 32,)
+
+
+@given(st.text(max_size=100))
+def test_what_is_no_key_is_told_without_showing_it(text: str) -> None:
+    try:
+        parse_keys(text, "here")
+    except AntiphonError as error:
+        shown = error.sentence + (error.hint or "")
+        assert not any(word in shown for word in text.split() if len(word) > 20)
+    else:
+        pytest.fail("no key, but taken")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "# nothing\n", "not base64!\n", f"{KEY[:-4]}\n", f"{KEY}\n{KEY}\n", f"{KEY} {KEY}\n"]
+)
+def test_bad_key_files_are_told(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "key"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(InputError) as caught:
+        read_keys(path)
+    assert str(path) in caught.value.sentence
+    assert KEY[:20] not in caught.value.sentence
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
+def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "key"
+    write_keys(path, KeyRing.generate())
+    path.chmod(mode)
+    with pytest.raises(InputError, match="Others may read") as caught:
+        read_keys(path)
+    assert "chmod 600" in (caught.value.hint or "")
+
+
+def test_files_that_are_not_there_or_no_text_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_keys(tmp_path / "none")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_keys(tmp_path)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\xff")
+    (tmp_path / "binary").chmod(0o600)
+    with pytest.raises(InputError, match="it is no text"):
+        read_keys(tmp_path / "binary")
+
+
+def test_a_key_file_is_private_and_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    before = os.umask(0)
+    try:
+        write_keys(path, KeyRing.generate())
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+    text = path.read_text()
+    with pytest.raises(UsageError, match="is lost"):
+        write_keys(path, KeyRing.generate())
+    assert path.read_text() == text
+    with pytest.raises(OutputError):
+        write_keys(tmp_path / "no" / "folder", KeyRing.generate())
+    with pytest.raises(OutputError):
+        replace_keys(tmp_path / "no" / "folder", KeyRing.generate())
+
+
+def test_keygen_makes_a_key_and_leads_through_a_rotation(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "group.key"
+    assert run(["keygen", str(path)]) == 0
+    (first,) = read_keys(path).keys
+    assert run(["keygen", str(path), "--add"]) == 0
+    both = read_keys(path).keys
+    assert both[0] == first
+    assert run(["keygen", str(path), "--promote"]) == 0
+    assert read_keys(path).keys == both[::-1]
+    assert run(["keygen", str(path), "--retire"]) == 0
+    assert read_keys(path).keys == both[1:]
+    assert path.stat().st_mode & 0o777 == 0o600
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert not any(base64.b64encode(key).decode() in err for key in both)
+    assert [each.name for each in tmp_path.iterdir()] == ["group.key"]
+
+
+def test_keygen_prints_a_key_without_a_file_and_refuses_what_makes_no_sense(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    assert run(["keygen"]) == 0
+    assert len(parse_keys(capsys.readouterr().out, "here").keys) == 1
+    path = tmp_path / "key"
+    assert run(["keygen", "--add"]) == 2
+    assert run(["keygen", str(path), "--add"]) == 2
+    assert run(["keygen", str(path)]) == 0
+    assert run(["keygen", str(path)]) == 2
+    assert run(["keygen", str(path), "--add", "--retire"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "One step at a time" in err
+    for _ in range(MOST_KEYS - 1):
+        assert run(["keygen", str(path), "--add"]) == 0
+    assert run(["keygen", str(path), "--add"]) == 2
+    assert len(read_keys(path).keys) == MOST_KEYS
+
+
+# Sealing
+
+
+def hkdf(key: bytes, salt: bytes, info: bytes) -> bytes:
+    """RFC 5869 by hand, for one block."""
+    return hmac.digest(hmac.digest(salt, key, "sha256"), info + b"\x01", "sha256")
+
+
+def test_seals_are_derived_as_documented() -> None:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    key, boot = b"g" * 32, 0x0123456789ABCDEF
+    seal = Seals(KeyRing((key,)), "orders").own(boot)
+    expected = AESGCM(hkdf(key, boot.to_bytes(8, "big"), b"antiphon seal orders"))
+    assert seal.seal(5, b"head", b"body") == expected.encrypt(
+        bytes(4) + (5).to_bytes(8, "big"), b"body", b"head"
+    )
+    naming = hkdf(key, bytes(hashlib.sha256().digest_size), b"antiphon key id orders")
+    name = hmac.digest(naming, boot.to_bytes(8, "big"), "sha256")[:4]
+    assert seal.identifier == int.from_bytes(name, "big")
+
+
+def test_a_seal_opens_only_what_was_sealed_with_all_the_same() -> None:
+    seals = Seals(KeyRing((b"1" * 32, b"2" * 32)), "orders")
+    seal = seals.own(7)
+    sealed = seal.seal(1, b"head", b"body")
+    assert seal.open(1, b"head", sealed) == b"body"
+    assert seal.open(2, b"head", sealed) is None
+    assert seal.open(1, b"Head", sealed) is None
+    assert seal.open(1, b"head", sealed[:-1]) is None
+    assert seal.open(1, b"head", b"") is None
+    assert seals.own(8).open(1, b"head", sealed) is None
+    assert Seals(KeyRing((b"1" * 32,)), "order").own(7).open(1, b"head", sealed) is None
+    found = Seals(KeyRing((b"2" * 32, b"1" * 32)), "orders").find(7, seal.identifier)
+    assert found is not None
+    assert found.open(1, b"head", sealed) == b"body"
+    assert seals.find(7, seal.identifier ^ 1) is None
+    assert seals.find(8, seal.identifier) is None
+
+
+COUNTERS = st.integers(0, 3 * WINDOW) | st.integers(0, 2**64 - 1) | st.integers(WINDOW - 3, WINDOW + 3)
+
+
+@given(st.integers(-1, 2 * WINDOW), st.lists(COUNTERS, max_size=40))
+def test_the_window_does_what_a_set_would(top: int, counters: list[int]) -> None:
+    window, seen, newest = ReplayWindow(top), set(range(top + 1)), top
+    for counter in counters:
+        expected = counter > newest or (counter > newest - WINDOW and counter not in seen)
+        assert window.is_new(counter) == expected
+        if expected:
+            window.note(counter)
+            seen.add(counter)
+            newest = max(newest, counter)
+            assert not window.is_new(counter)

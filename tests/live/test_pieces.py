@@ -1,0 +1,139 @@
+"""Long messages in pieces, packing on the way out, and the timers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.core.packing import Packed, pack
+from antiphon.core.time import NEVER_NS
+from antiphon.live.pieces import (
+    BATCH_BYTES,
+    LARGEST_MESSAGE_BYTES,
+    LARGEST_PIECE_BYTES,
+    MOST_ORPHANS,
+    Incoming,
+    Outgoing,
+    cut,
+)
+from antiphon.live.timers import SLACK, Timers
+
+SIZES = st.integers(0, 3 * LARGEST_PIECE_BYTES + 5)
+
+
+def drain(outgoing: Outgoing) -> list[Packed]:
+    batches = []
+    while outgoing:
+        batches.append(outgoing.first())
+        assert outgoing.first() is batches[-1]
+        outgoing.take()
+    return batches
+
+
+@given(st.lists(st.one_of(st.integers(0, 200), SIZES), min_size=1, max_size=12))
+def test_what_goes_out_comes_in_again_in_order_and_no_batch_is_too_long(sizes: list[int]) -> None:
+    bodies = [bytes([place]) * size for place, size in enumerate(sizes)]
+    outgoing, incoming = Outgoing(), Incoming()
+    numbers = sum(outgoing.add(body) for body in bodies)
+    assert outgoing.size == sum(sizes)
+    batches = drain(outgoing)
+    assert outgoing.size == 0
+    assert all(len(batch.data) <= BATCH_BYTES for batch in batches)
+    assert sum(map(len, batches)) == numbers
+    received: list[bytes] = []
+    number = 0
+    for batch in batches:
+        whole = incoming.take("a", number, Packed(batch.data))
+        number += len(batch)
+        if whole is not None:
+            received += whole[1]
+            assert whole[0] + len(whole[1]) == number
+    assert received == bodies
+    assert (incoming.size, incoming.dropped) == (0, 0)
+
+
+def test_short_bodies_share_batches() -> None:
+    outgoing = Outgoing()
+    for _ in range(1000):
+        outgoing.add(bytes(1000))
+    assert len(drain(outgoing)) == -(-1000 // (BATCH_BYTES // 1004))
+
+
+def test_who_comes_in_the_middle_of_a_long_message_waits_for_the_next_one() -> None:
+    incoming = Incoming()
+    first, second, third = cut(bytes(3 * LARGEST_PIECE_BYTES))
+    assert incoming.take("a", 1, second) is None
+    assert incoming.take("a", 2, third) is None
+    assert incoming.take("a", 3, pack([b"x"])) == (3, pack([b"x"]))
+    assert incoming.take("a", 4, first) is None
+    assert incoming.size == LARGEST_PIECE_BYTES
+
+
+def test_a_missed_piece_gives_up_its_message_and_nothing_else() -> None:
+    incoming = Incoming()
+    first, second, third = cut(bytes(3 * LARGEST_PIECE_BYTES))
+    assert incoming.take("a", 0, first) is None
+    assert incoming.take("b", 0, first) is None
+    assert incoming.take("a", 2, third) is None
+    assert incoming.dropped == 1
+    assert incoming.take("b", 1, second) is None
+    whole = incoming.take("b", 2, third)
+    assert whole is not None
+    assert whole[1].size == 3 * LARGEST_PIECE_BYTES
+
+
+def test_a_sender_that_never_finishes_is_given_up_at_the_limit() -> None:
+    incoming = Incoming()
+    piece = bytes(LARGEST_PIECE_BYTES)
+    for number in range(LARGEST_MESSAGE_BYTES // LARGEST_PIECE_BYTES + 2):
+        incoming.take("a", number, pack([piece], unfinished=True, continuing=number > 0))
+    assert incoming.dropped == 1
+    assert incoming.size <= LARGEST_MESSAGE_BYTES
+
+
+def test_only_the_latest_unfinished_messages_of_vanished_senders_are_kept() -> None:
+    incoming = Incoming()
+    first, second = cut(bytes(LARGEST_PIECE_BYTES + 1))
+    senders = [f"s{index}" for index in range(MOST_ORPHANS + 2)]
+    for sender in senders:
+        incoming.take(sender, 0, first)
+        incoming.vanish(sender)
+    assert incoming.dropped == 2
+    assert incoming.take(senders[0], 1, second) is None
+    assert incoming.take(senders[-1], 1, second) is not None
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50), st.booleans()), max_size=60))
+def test_timers_fire_once_each_in_order_as_a_dictionary_would(steps: list[tuple[str, int, bool]]) -> None:
+    timers, simple = Timers(), dict[str, int]()
+    for name, deadline, cancels in steps:
+        if cancels:
+            timers.cancel(name)
+            simple.pop(name, None)
+        else:
+            timers.set(name, deadline)
+            simple[name] = deadline
+        assert timers.next_ns() == min(simple.values(), default=NEVER_NS)
+    fired = []
+    while (name_due := timers.due(25)) is not None:
+        fired.append(name_due)
+    expected = {name: deadline for name, deadline in simple.items() if deadline <= 25}
+    assert sorted(fired) == sorted(expected)
+    assert [expected[name] for name in fired] == sorted(expected.values())
+
+
+def test_a_timer_that_is_set_over_and_over_does_not_fill_the_heap() -> None:
+    timers = Timers()
+    for deadline in range(10_000):
+        timers.set("again", 10_000 - deadline)
+        assert len(timers._heap) <= 2 + SLACK + 1
+    assert timers.due(0) is None
+    assert timers.due(1) == "again"
+    assert timers.due(NEVER_NS - 1) is None
+
+
+@pytest.mark.parametrize("length", [LARGEST_PIECE_BYTES, LARGEST_PIECE_BYTES + 1, 2 * LARGEST_PIECE_BYTES])
+def test_a_body_is_cut_into_no_more_pieces_than_needed(length: int) -> None:
+    pieces = list(cut(bytes(length)))
+    assert len(pieces) == -(-length // LARGEST_PIECE_BYTES)
+    assert [piece.continuing for piece in pieces] == [place > 0 for place in range(len(pieces))]
+    assert [piece.unfinished for piece in pieces] == [place < len(pieces) - 1 for place in range(len(pieces))]

@@ -1,0 +1,459 @@
+"""The transport between real sockets on loopback: what is sent arrives once, under its sender's name."""
+
+import socket
+import time
+from typing import ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon.core.errors import UsageError
+from antiphon.core.wire import HEADER, PREFIX, Codec, Pdu, Reason
+from antiphon.live import gate, sockets
+from antiphon.live.counters import Counters
+from antiphon.live.fragments import FRAGMENT
+from antiphon.live.keys import KeyRing
+from antiphon.live.networks import Endpoint, Loopback, Multicast, Peers
+from antiphon.live.sockets import derived_endpoint
+from antiphon.live.transport import UNKNOWN_SITE, Transport
+from tests.live.pairs import (
+    CODEC,
+    OTHER_RING,
+    RING,
+    Ear,
+    acquaint,
+    drive,
+    ears,
+    free_port,
+    group_name,
+    note,
+    repeat,
+)
+
+KEYS = pytest.mark.parametrize("keys", [None, RING], ids=["open", "sealed"])
+
+
+def names(ear: Ear) -> set[str]:
+    return {site for site, _ in ear.heard}
+
+
+@KEYS
+@pytest.mark.parametrize("size", [0, 100, 60_000, 110_000])
+def test_a_multicast_reaches_every_other_member_once(keys: KeyRing | None, size: int) -> None:
+    group = group_name()
+    with ears(*(Ear(site, group, keys) for site in "abc")) as (a, b, c):
+        acquaint(a, b, c)
+        for number in range(3):
+            a.transport.multicast(note(number, size))
+        drive([a, b, c], lambda: len(b.heard) >= 3 and len(c.heard) >= 3)
+        for _ in range(5):
+            for ear in (a, b, c):
+                ear.look()
+        assert b.heard == c.heard == [("a", note(number, size)) for number in range(3)]
+        assert a.heard == []
+        assert set(b.drops) <= ({gate.UNPROVEN, gate.REPLAYED} if keys else set())
+
+
+@KEYS
+def test_a_unicast_reaches_the_one_it_is_for(keys: KeyRing | None) -> None:
+    group = group_name()
+    with ears(*(Ear(site, group, keys) for site in "abc")) as (a, b, c):
+        acquaint(a, b, c)
+        a.transport.send("b", note(1))
+        a.transport.multicast(note(2), to=("b",))
+        a.transport.multicast(note(3))
+        drive([a, b, c], lambda: bool(b.numbers("a")[2:] and c.numbers("a")))
+        assert sorted(b.numbers("a")) == [1, 2, 3]
+        assert c.numbers("a") == [3]
+
+
+def test_what_is_for_nobody_known_is_counted() -> None:
+    with ears(Ear("a", group_name())) as (a,):
+        a.transport.send("z", note(1))
+        a.transport.multicast(note(1), to=("y", "z"))
+        assert a.drops == {UNKNOWN_SITE: 3}
+        assert a.counters.datagrams_sent == 0
+
+
+def test_own_multicasts_do_not_even_reach_the_process() -> None:
+    with ears(*(Ear(site, g, None) for g in [group_name()] for site in "ab")) as (a, b):
+        acquaint(a, b)
+        before = a.counters.datagrams_received
+        for number in range(10):
+            a.transport.multicast(note(number))
+        drive([b], lambda: len(b.heard) == 10)
+        a.look()
+        assert a.counters.datagrams_received == before
+
+
+def test_own_multicasts_are_dropped_silently_where_the_kernel_has_no_filter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sockets, "ignore_own", lambda *_: None)
+    with ears(*(Ear(site, g, None) for g in [group_name()] for site in "ab")) as (a, b):
+        acquaint(a, b)
+        a.transport.multicast(note(1, 60_000))
+        a.transport.multicast(note(2, 100_000))
+        before = a.counters.datagrams_received
+        drive([a, b], lambda: len(b.heard) == 2 and a.counters.datagrams_received >= before + 3)
+        assert (a.heard, a.drops) == ([], {})
+
+
+def test_reading_ends_at_the_limit_and_goes_on_where_it_ended() -> None:
+    with ears(*(Ear(site, g, None) for g in [group_name()] for site in "ab")) as (a, b):
+        acquaint(a, b)
+        for number in range(10):
+            a.transport.multicast(note(number))
+        heard = [b.transport.receive(4), b.transport.receive(4), b.transport.receive(4)]
+        assert [len(part) for part in heard] == [4, 4, 2]
+        assert [pdu.number for part in heard for _, pdu in part] == list(range(10))  # type: ignore[attr-defined]
+        assert b.transport.receive(4) == []
+
+
+def test_groups_that_share_an_address_do_not_meet() -> None:
+    groups, place = [group_name(), group_name()], derived_endpoint(group_name())
+    network = Multicast("lo", place)
+    with ears(*(Ear("ab"[index], groups[index], None, network) for index in (0, 1))) as (a, b):
+        a.transport.multicast(note(1))
+        a.transport.multicast(note(2, 100_000))
+        drive([b], lambda: gate.OTHER_GROUP in b.drops and b.counters.datagrams_received >= 3)
+        assert b.heard == []
+        assert b.transport.addresses == {}
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "reason"),
+    [
+        (RING, None, gate.UNSEALED),
+        (None, RING, Reason.SEALED.value),
+        (RING, OTHER_RING, gate.UNKNOWN_KEY),
+    ],
+)
+def test_members_without_the_same_key_do_not_hear_each_other(
+    mine: KeyRing | None, theirs: KeyRing | None, reason: str
+) -> None:
+    group = group_name()
+    with ears(Ear("a", group, mine), Ear("b", group, theirs)) as (a, b):
+        repeat([a, b], lambda: b.transport.multicast(note(1)), lambda: a.drops.get(reason, 0) > 5)
+        assert set(a.drops) == {reason}
+        assert a.heard == []
+        assert a.transport.addresses == {}
+
+
+def test_a_key_that_is_not_the_first_still_opens() -> None:
+    group = group_name()
+    before = KeyRing((b"1" * 32, b"2" * 32))
+    with ears(Ear("a", group, before), Ear("b", group, before.promoted())) as (a, b):
+        acquaint(a, b)
+        a.transport.multicast(note(1))
+        b.transport.multicast(note(2))
+        drive([a, b], lambda: a.numbers("b") == [2] and b.numbers("a") == [1])
+
+
+class Tap:
+    """Someone on the same machine who records a group's datagrams and repeats them."""
+
+    def __init__(self, group: str) -> None:
+        self.place = derived_endpoint(group)
+        opened = sockets.open_network(Loopback(), group)
+        self._sending, self._hearing = opened.sending, opened.receiving[1]
+        for sock in (self._sending, self._hearing):
+            sock.setblocking(False)
+        sockets.enlarge_buffers(self._hearing, 1 << 22)
+
+    def recorded(self) -> list[bytes]:
+        found = []
+        while True:
+            try:
+                found.append(self._hearing.recv(1 << 16))
+            except BlockingIOError:
+                return found
+
+    def say(self, datagram: bytes, port: int | None = None) -> None:
+        self._sending.sendto(datagram, self.place if port is None else ("127.0.0.1", port))
+
+    def close(self) -> None:
+        self._sending.close()
+        self._hearing.close()
+
+
+def test_what_is_repeated_by_others_is_dropped() -> None:
+    group = group_name()
+    tap = Tap(group)
+    with ears(*(Ear(site, group, RING) for site in "ab")) as (a, b):
+        acquaint(a, b)
+        for number in range(20):
+            a.transport.multicast(note(number))
+        drive([b], lambda: len(b.heard) == 20)
+        for datagram in tap.recorded():
+            tap.say(datagram)
+            tap.say(datagram, b.port())
+        drive([a, b], lambda: b.drops.get(gate.REPLAYED, 0) >= 40)
+        assert len(b.heard) == 20
+        assert a.heard == []
+    tap.close()
+
+
+def test_a_dead_process_recorded_traffic_is_not_accepted_by_a_fresh_member() -> None:
+    group = group_name()
+    tap = Tap(group)
+    with ears(Ear("a", group, RING)) as (a,):
+        a.look()
+        for number in range(20):
+            a.transport.multicast(note(number))
+    with ears(Ear("b", group, RING)) as (b,):
+        for datagram in tap.recorded():
+            tap.say(datagram)
+        drive([b], lambda: b.drops.get(gate.UNPROVEN, 0) >= 20)
+        assert b.heard == []
+        assert b.transport.addresses == {}
+        assert b.counters.challenges_sent >= 1
+    tap.close()
+
+
+def test_what_a_live_process_sent_before_it_was_met_is_not_accepted_afterwards() -> None:
+    group = group_name()
+    tap = Tap(group)
+    with ears(Ear("a", group, RING)) as (a,):
+        for number in range(20):
+            a.transport.multicast(note(number))
+        old = tap.recorded()
+        with ears(Ear("b", group, RING)) as (b,):
+            acquaint(a, b)
+            before = b.drops.get(gate.REPLAYED, 0)
+            for datagram in old:
+                tap.say(datagram)
+            drive([b], lambda: b.drops.get(gate.REPLAYED, 0) >= before + 20)
+            a.transport.multicast(note(100))
+            drive([a, b], lambda: bool(b.heard))
+            assert b.heard == [("a", note(100))]
+    tap.close()
+
+
+def test_nobody_can_answer_for_another() -> None:
+    """A recorded answer to one challenge does not answer another, nor does one's own come back count."""
+    group = group_name()
+    tap = Tap(group)
+    with ears(Ear("a", group, RING), Ear("c", group, RING)) as (a, c):
+        acquaint(a, c)
+        a.transport.multicast(note(1))
+        recorded = tap.recorded()
+        a.transport.close()
+        with ears(Ear("b", group, RING)) as (b,):
+            for _ in range(3):
+                for datagram in recorded:
+                    tap.say(datagram)
+                    tap.say(datagram, b.port())
+                for ear in (b, c):
+                    ear.look()
+            drive([b, c], lambda: "c" in b.transport.addresses)
+            assert "a" not in b.transport.addresses
+            assert b.numbers("a") == []
+    tap.close()
+
+
+@KEYS
+def test_a_restarted_member_takes_its_name_over_and_the_earlier_process_is_refused(
+    keys: KeyRing | None,
+) -> None:
+    group = group_name()
+    with ears(Ear("a", group, keys), Ear("b", group, keys)) as (old, b):
+        acquaint(old, b)
+        with ears(Ear("a", group, keys)) as (new,):
+            repeat([new, b], lambda: new.transport.multicast(note(2)), lambda: 2 in b.numbers("a"))
+            assert b.transport.addresses["a"][1] == new.port()
+            b.heard.clear()
+            for _ in range(10):
+                old.transport.multicast(note(1))
+                new.transport.multicast(note(2))
+            drive([b], lambda: b.drops.get(gate.NAME_TAKEN, 0) >= 10 and len(b.heard) >= 10)
+            assert set(b.numbers("a")) == {2}
+            old.look()
+            new.look()
+            assert gate.NAME_TAKEN in new.drops
+            assert "a" not in old.transport.addresses
+            assert old.heard == []
+
+
+def test_a_name_returns_to_an_earlier_process_only_after_a_long_silence() -> None:
+    group = group_name()
+    with ears(Ear("a", group, RING), Ear("b", group, RING)) as (old, b):
+        acquaint(old, b)
+        with ears(Ear("a", group, RING)) as (new,):
+            repeat([new, b], lambda: new.transport.multicast(note(2)), lambda: bool(b.numbers("a")))
+        old.transport.multicast(note(1))
+        drive([b], lambda: b.drops.get(gate.NAME_TAKEN, 0) >= 1)
+        assert 1 not in b.numbers("a")
+        later = time.monotonic_ns() + gate.SILENCE_NS
+        b.transport.tick(later)
+
+        def say() -> None:
+            old.transport.multicast(note(1))
+            old.transport.receive(10)
+            b.transport.tick(later)
+            b.heard.extend(b.transport.receive(10))
+
+        repeat([], say, lambda: 1 in b.numbers("a"))
+
+
+def test_network_errors_are_counted_and_not_raised() -> None:
+    far = Peers((Endpoint("192.0.2.1", 9),), Endpoint("127.0.0.1", free_port()))
+    with ears(Ear("a", group_name(), None, far)) as (a,):
+        for number in range(3):
+            a.transport.multicast(note(number))
+        assert sum(a.drops.values()) == 3
+        assert all(reason.startswith("not sent") for reason in a.drops)
+    a.transport.multicast(note(9))
+    assert a.transport.receive(5) == []
+
+
+def test_a_transport_keeps_its_codes_to_itself() -> None:
+    class Intruder(Pdu, frozen=True):
+        code: ClassVar[int] = 2
+
+    with pytest.raises(UsageError, match="the transport's own"):
+        Transport(
+            site="a",
+            group="g",
+            codec=Codec([Intruder]),
+            network=Loopback(),
+            keys=None,
+            counters=Counters(),
+        )
+    with pytest.raises(UsageError, match="does not fit a PDU"):
+        Transport(site="", group="g", codec=CODEC, network=Loopback(), keys=None, counters=Counters())
+
+
+def test_counters_never_repeat_under_a_boot() -> None:
+    group = group_name()
+    tap = Tap(group)
+    with ears(*(Ear(site, group, RING) for site in "ab")) as (a, b):
+        acquaint(a, b)
+        for number in range(50):
+            a.transport.multicast(note(number, 10 if number % 10 else 100_000))
+        seen: dict[tuple[int, int], bytes] = {}
+        for datagram in tap.recorded():
+            if datagram[3] != FRAGMENT:
+                boot, counter = PREFIX.unpack_from(datagram)[-2:]
+                assert seen.setdefault((boot, counter), datagram) == datagram
+        assert len(seen) >= 45
+    tap.close()
+
+
+def test_the_kernel_grants_what_it_says() -> None:
+    with ears(Ear("a", group_name())) as (a,):
+        granted = [
+            sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for sock in a.transport._sockets.receiving
+        ]
+        assert a.transport.receive_buffer_bytes == min(granted) > 100_000
+        assert a.transport.datagram_bytes == 65_507
+
+
+# The gate under fire
+
+
+class Target:
+    """A member with a friend, and samples of what the friend really says."""
+
+    def __init__(self, keys: KeyRing | None) -> None:
+        group = group_name()
+        self.tap = Tap(group)
+        self.ear, self.friend = Ear("a", group, keys), Ear("b", group, keys)
+        acquaint(self.ear, self.friend)
+        self.tap.recorded()
+        self.friend.transport.multicast(note(1, 200))
+        self.friend.transport.multicast(note(2, 80_000))
+        drive([self.ear], lambda: len(self.ear.heard) == 2)
+        self.samples = [one for one in self.tap.recorded() if len(one) > HEADER.size]
+        self.ear.heard.clear()
+
+    def refuses(self, datagrams: list[bytes]) -> None:
+        for datagram in datagrams:
+            self.tap.say(datagram)
+            self.tap.say(datagram, self.ear.port())
+        read = self.ear.counters.datagrams_received
+        self.ear.look()
+        assert self.ear.heard == []
+        assert self.ear.counters.datagrams_received == read + 2 * len(datagrams)
+        self.bounded()
+
+    def bounded(self) -> None:
+        known, newcomers, retired = self.ear.transport._gate.sizes()
+        assert known <= gate.MOST_MEMBERS
+        assert newcomers <= gate.MOST_NEWCOMERS
+        assert retired <= gate.MOST_RETIRED
+        strangers = self.ear.transport._reassembly.strangers
+        assert strangers.held_bytes <= strangers.quota.total_bytes
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return Target(RING)
+
+
+@given(st.lists(st.binary(max_size=120), min_size=1, max_size=5))
+@settings(max_examples=100)
+def test_random_bytes_are_refused(target: Target, datagrams: list[bytes]) -> None:
+    target.refuses(datagrams)
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_altered_datagrams_are_refused(target: Target, data: st.DataObject) -> None:
+    """Flipped bits, cuts, and what is put together from different datagrams: nothing sealed comes through."""
+    sample = bytearray(data.draw(st.sampled_from(target.samples)))
+    change = data.draw(st.sampled_from(["flip", "cut", "longer", "splice", "as it is"]))
+    if change == "flip":
+        bit = data.draw(st.integers(0, min(len(sample), 400) * 8 - 1))
+        sample[bit // 8] ^= 1 << bit % 8
+    elif change == "cut":
+        del sample[data.draw(st.integers(0, min(len(sample) - 1, 300))) :]
+    elif change == "longer":
+        sample += data.draw(st.binary(min_size=1, max_size=40))
+    elif change == "splice":
+        other = data.draw(st.sampled_from(target.samples))
+        place = data.draw(st.integers(0, PREFIX.size + 8))
+        sample = bytearray(other[:place] + bytes(sample[place:]))
+    target.refuses([bytes(sample[:65_000])])
+
+
+HEADS = st.builds(
+    PREFIX.pack,
+    st.sampled_from([b"An", b"AN"]),
+    st.sampled_from([0x01, 0x81, 0x02, 0xFF]),
+    st.integers(0, 255) | st.just(FRAGMENT),
+    st.integers(0, 2**32 - 1) | st.integers(0, 300).map(lambda n: n << 16 | 300 - n),
+    st.sampled_from([0, 1]),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**64 - 1),
+)
+
+
+@given(HEADS, st.binary(max_size=80), st.booleans())
+@settings(max_examples=300)
+def test_forged_headers_and_fragments_are_refused(
+    target: Target, head: bytes, rest: bytes, right: bool
+) -> None:
+    """Also with the group and the boot copied from honest traffic."""
+    if right:
+        head = head[:8] + target.samples[0][8:24] + head[24:]
+    target.refuses([head + rest])
+
+
+def test_an_open_group_never_raises_and_stays_within_bounds() -> None:
+    """Without a key anyone may speak, so all that is asked is that tables stay bounded and names truthful."""
+    target = Target(None)
+    for number in range(3 * gate.MOST_MEMBERS):
+        pdu = CODEC.encode(note(number), target.ear.transport._group, number, 1, f"site{number}")
+        target.tap.say(pdu, target.ear.port())
+        if number % 50 == 0:
+            target.ear.look()
+    target.ear.look()
+    target.bounded()
+    assert all(site.startswith("site") for site, _ in target.ear.heard)
+    assert len(target.ear.transport.addresses) <= gate.MOST_MEMBERS
+    for number in range(200):
+        target.tap.say(CODEC.encode(note(1), target.ear.transport._group, 5000 + number, 1, "b"))
+    target.ear.look()
+    target.bounded()
