@@ -5,7 +5,7 @@ INSTALLED := $(VENV)/.installed
 OUT ?= out
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint swarm reproduce bench-sim bench-audit pins clean
+.PHONY: help install demo test lint swarm reproduce bench-sim bench-audit bench-live soak pins clean
 
 help: ## list every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,12 @@ bench-sim: $(INSTALLED) ## hops per second of our simulator beside SimPy's
 
 bench-audit: $(INSTALLED) ## deliveries audited per second beside DuckDB
 	@$(BIN)/python bench/audit.py
+
+bench-live: $(INSTALLED) ## live throughput and latency beside raw UDP and Corosync (a quarter of an hour)
+	@$(BIN)/python bench/live.py
+
+soak: $(INSTALLED) ## ten minutes at full speed for each order: memory, losses, promises (SECONDS=600)
+	@$(BIN)/python bench/soak.py --seconds $(or $(SECONDS),600)
 
 pins: $(INSTALLED) ## write the versions now installed to constraints.txt
 	@{ head -n 1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable; } > constraints.new

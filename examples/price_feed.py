@@ -39,7 +39,9 @@ async def read(name: str) -> list[dict[str, int]]:
 
 
 async def main() -> None:
-    *pictures, _ = await asyncio.gather(*map(read, READERS), feed())
+    feeding = asyncio.create_task(feed())
+    pictures = await asyncio.gather(*map(read, READERS))
+    await feeding
     assert pictures[0] == pictures[1]
     assert all(sum(prices.values()) == sum(PRICES.values()) for prices in pictures[0])
     print(f"{UPDATES} updates, the last: {pictures[0][-1]}; every reader saw the same")

@@ -23,7 +23,8 @@ async def take_part(name: str, folder: str) -> None:
         async for batch in group.batches():
             seen += len(batch)
             if seen == len(MEMBERS) * MESSAGES:
-                return
+                break
+        await group.finish()  # no leave: the audit is to hold every member to every message
 
 
 async def main() -> None:

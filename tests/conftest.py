@@ -18,9 +18,12 @@ settings.load_profile("antiphon")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep everything that starts Spark, or Chromium, in one process each: one session serves all."""
+    """Keep everything that starts Spark, or Chromium, in one process each: one session serves all.
+
+    Tests that start a live group of processes follow one another, so that two groups never share the machine.
+    """
     for item in items:
-        for name in ("spark", "browser"):
+        for name in ("spark", "browser", "live"):
             if item.get_closest_marker(name):
                 item.add_marker(pytest.mark.xdist_group(name))
 

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -88,6 +88,7 @@ class Hand:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.ready = asyncio.Event()
+        self.quiet = asyncio.Event()
         self.report: Report | None = None
         self.error: AntiphonError | None = None
         self.reading: asyncio.Task[None] | None = None
@@ -103,9 +104,12 @@ class Hand:
                     self.error = AntiphonError(words["error"], words["hint"])
                 elif "ready" in words:
                     self.ready.set()
+                elif "quiet" in words:
+                    self.quiet.set()
                 elif tell is not None:
                     tell(words)
         self.ready.set()
+        self.quiet.set()
 
     def order(self, line: str) -> None:
         assert self.process.stdin is not None
@@ -212,9 +216,11 @@ class Crew:
         for hand in self._hands.values():
             hand.signal(signal.SIGCONT)
             hand.order("halt")
-        finishing = [hand.finish() for hand in self._hands.values()]
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*finishing), GRACE_S)
+        # Nobody may end while another still lacks something that only he can send again.
+        await _in_time(hand.quiet.wait() for hand in self._hands.values())
+        for hand in self._hands.values():
+            hand.order("end")
+        await _in_time(hand.finish() for hand in self._hands.values())
         reports: dict[Site, Report] = {}
         for index, hand in self._hands.items():
             if hand.error is not None:
@@ -234,6 +240,11 @@ class Crew:
                 await hand.process.wait()
             if hand.reading is not None:
                 hand.reading.cancel()
+
+
+async def _in_time(work: Iterable[Awaitable[Any]]) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.gather(*work), GRACE_S)
 
 
 # What came of it

@@ -212,11 +212,25 @@ class Group:
         if self._left or self._member is None:
             return
         if linger:
-            with contextlib.suppress(TimeoutError, AntiphonError):
-                await asyncio.wait_for(self._settle(), self._limits.linger_s)
+            await self.settle()
         if not self._left:
             self._member.depart()
             self._close(LeftError(f"'{self.name}' has left '{self.group}'."))
+
+    async def finish(self) -> None:
+        """End the membership because the whole run is over, and nobody will send any more.
+
+        A leave is an absence in the trace, after which nothing is expected of this member. This end is none,
+        so the audit holds the member to every message of the run.
+        """
+        if not self._left and self._member is not None:
+            await self.settle()
+            self._close(LeftError(f"The run of '{self.group}' is over."))
+
+    async def settle(self) -> None:
+        """Wait, at most `linger_s`, until everyone holds what this member sent."""
+        with contextlib.suppress(TimeoutError, AntiphonError):
+            await asyncio.wait_for(self._settle(), self._limits.linger_s)
 
     async def _settle(self) -> None:
         """Until all that was handed in is stable."""
@@ -331,26 +345,29 @@ class Group:
 
     async def send(self, body: bytes | bytearray | memoryview) -> Message:
         """Multicast a message; waits while the group cannot take more."""
+        await self.send_many((body,))
         data = body if type(body) is bytes else bytes(body)
-        if len(data) > LARGEST_MESSAGE_BYTES:
-            raise UsageError(
-                f"A message of {len(data)} bytes is too long.",
-                hint=f"The longest has {LARGEST_MESSAGE_BYTES} bytes; send it in parts.",
-            )
-        self._require_in()
-        while self._outgoing.size >= self._limits.outgoing_bytes:
-            await self._wait_for_room()
-            self._require_in()
-        self._next_number += self._outgoing.add(data)
-        if not self._pumping:
-            self._pumping = True
-            asyncio.get_running_loop().call_soon(self._pump)
         return Message(self.name, self._next_number - 1, data, self._stability.wait)
 
-    async def send_many(self, bodies: Iterable[bytes]) -> None:
-        """Multicast several messages, one after another."""
+    async def send_many(self, bodies: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Multicast several messages, one after another; waits while the group cannot take more."""
+        outgoing, limit = self._outgoing, self._limits.outgoing_bytes
         for body in bodies:
-            await self.send(body)
+            data = body if type(body) is bytes else bytes(body)
+            if len(data) > LARGEST_MESSAGE_BYTES:
+                raise UsageError(
+                    f"A message of {len(data)} bytes is too long.",
+                    hint=f"The longest has {LARGEST_MESSAGE_BYTES} bytes; send it in parts.",
+                )
+            if self._left or self._member is None:
+                self._require_in()
+            while outgoing.size >= limit:
+                await self._wait_for_room()
+                self._require_in()
+            self._next_number += outgoing.add(data)
+            if not self._pumping:
+                self._pumping = True
+                asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
         """Hand in what waits, batch by batch, until one is refused."""

@@ -3,9 +3,10 @@
     python -m antiphon.live.load '{"group": "perf", "name": "m0", ...}'
 
 It joins, says `{"ready": true}` once everyone is there, waits for a line `go T` (the monotonic clock's second
-at which to begin), sends as fast as the group takes it or at a rate, reads and checks every message, and on
-`halt` stops sending, waits until nothing more comes, leaves, and prints what it saw as one JSON object. On
-`leave` it does so at once.
+at which to begin), sends as fast as the group takes it or at a rate, and reads and checks every message. On
+`halt` it stops sending and says `{"quiet": true}` once nothing more comes; on `end`, which follows when all
+are quiet, it ends its membership as one does at the end of a run, and prints what it saw as one JSON object.
+On `leave` it leaves at once.
 A message's body begins with its count and the moment at which it was handed in; the clock is the machine's,
 so latencies between processes of one machine are true.
 """
@@ -24,11 +25,13 @@ import msgspec
 
 from antiphon.core.errors import AntiphonError
 from antiphon.core.ids import Site
-from antiphon.core.time import SECOND_NS
+from antiphon.core.time import SECOND_NS, Nanoseconds
 from antiphon.live.group import Group, join
 
 STAMP: Final = struct.Struct("<QQ")
 """How many messages this process has sent before, and the monotonic clock's nanoseconds."""
+BURST: Final = 32
+"""Messages handed in at once where there is no rate to keep."""
 BUCKET_NS: Final = 100_000_000
 MOST_LATENCIES: Final = 200_000
 """Latencies kept; beyond that every further one is left out."""
@@ -67,9 +70,11 @@ class Load:
         self._group = group
         self._begun = asyncio.Event()
         self._halted = asyncio.Event()
-        self._patient = True
+        self._ended = asyncio.Event()
+        self._leaves = False
         self._begin_ns = 0
         self._sent = 0
+        self._rest = bytes(task.size - STAMP.size)
         self._buckets: dict[int, int] = {}
         self._latencies_ns: list[int] = []
         self._delivered: dict[Site, int] = {}
@@ -82,14 +87,18 @@ class Load:
         self._begin_ns = int(begin_s * SECOND_NS)
         self._begun.set()
 
-    def halt(self, *, patient: bool) -> None:
-        """Send no more; who is patient reads on until nothing more comes."""
-        self._patient = patient
+    def halt(self) -> None:
+        """Send no more."""
         self._begun.set()
         self._halted.set()
 
+    def end(self, *, leaves: bool) -> None:
+        self._leaves = leaves
+        self.halt()
+        self._ended.set()
+
     async def run(self) -> None:
-        """Send and read from `begin` until `halt`, and then until nothing more comes."""
+        """Send and read from `begin` until `halt`, then read until `end`."""
         reading = asyncio.create_task(self._read())
         sending = asyncio.create_task(self._send())
         telling = asyncio.create_task(self._tell())
@@ -98,9 +107,9 @@ class Load:
         if not sending.cancel():
             sending.result()
         if not reading.done():
-            if self._patient:
-                await self._until_quiet()
-            await self._group.leave()
+            await self._until_quiet()
+            await self._ended.wait()
+            await (self._group.leave() if self._leaves else self._group.finish())
         await reading
 
     async def _send(self) -> None:
@@ -109,31 +118,32 @@ class Load:
         if not self._task.sends:
             await self._halted.wait()
             return
-        send, rest, pack = self._group.send, bytes(self._task.size - STAMP.size), STAMP.pack
         clock, rate = time.monotonic_ns, self._task.rate
         while not self._halted.is_set():
             if rate:
                 due_ns = self._begin_ns + int(self._sent * SECOND_NS / rate)
                 await asyncio.sleep(max(0.0, (due_ns - clock()) / SECOND_NS))
-            await send(pack(self._sent, clock()) + rest)
-            self._sent += 1
+            await self._group.send_many(self._bodies(1 if rate else BURST, clock()))
+
+    def _bodies(self, count: int, now: Nanoseconds) -> list[bytes]:
+        """The next messages; those of one burst share a moment."""
+        first, self._sent = self._sent, self._sent + count
+        rest, pack = self._rest, STAMP.pack
+        return [pack(number, now) + rest for number in range(first, first + count)]
 
     async def _read(self) -> None:
         """Every message is opened and its count checked, as the raw benchmark does with its datagrams."""
         unpack = STAMP.unpack_from
         async for batch in self._group.batches():
-            sender = batch.sender
-            expected = self._expected.get(sender)
-            stamped_ns = 0
-            for body in batch.bodies:
-                number, stamped_ns = unpack(body)
-                # A process that starts again counts from zero; what a restart may skip the audit judges.
-                if number != expected and number and expected is not None:
-                    self._holes += 1
-                expected = number + 1
-            assert expected is not None
-            self._expected[sender] = expected
-            self._note(sender, batch.number + len(batch), len(batch), stamped_ns)
+            sender, count = batch.sender, len(batch)
+            stamps = list(map(unpack, batch.bodies))
+            first, last_ns = stamps[0][0], stamps[-1][1]
+            whole = [stamp[0] for stamp in stamps] == list(range(first, first + count))
+            # A process that starts again counts from zero; what a restart may skip the audit judges.
+            if not whole or first not in (0, self._expected.get(sender, first)):
+                self._holes += 1
+            self._expected[sender] = first + count
+            self._note(sender, batch.number + count, count, last_ns)
 
     def _note(self, sender: Site, end: int, count: int, stamped_ns: int) -> None:
         now = time.monotonic_ns()
@@ -152,9 +162,15 @@ class Load:
             say({"delivered": sum(self._delivered.values()), "members": len(self._group.members)})
 
     async def _until_quiet(self) -> None:
+        """Until everyone holds what this member sent and nothing has come for a while."""
+        if not self._ended.is_set():
+            await self._group.settle()
         self._heard_ns = max(self._heard_ns, time.monotonic_ns())
         while time.monotonic_ns() - self._heard_ns < self._task.quiet_s * SECOND_NS:
+            if self._ended.is_set():
+                return
             await asyncio.sleep(0.05)
+        say({"quiet": True})
 
     def report(self) -> dict[str, Any]:
         return {
@@ -185,16 +201,19 @@ def say(value: object) -> None:
 
 
 async def obey(load: Load) -> None:
-    """Lines from whoever started us: `go T`, `halt`, `leave`; the end of input means leave too."""
+    """Lines from whoever started us: `go T`, `halt`, `end`, `leave`; the end of input means leave too."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
     while words := (await reader.readline()).decode().split():
-        if words[0] != "go":
+        if words[0] == "go":
+            load.begin(float(words[1]))
+        elif words[0] == "halt":
+            load.halt()
+        else:
             break
-        load.begin(float(words[1]))
-    load.halt(patient=words == ["halt"])
+    load.end(leaves=words != ["end"])
 
 
 async def work(task: Task) -> None:

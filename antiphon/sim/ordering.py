@@ -14,6 +14,7 @@ from typing import Annotated, Final
 from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, MessageId, Site, site_names
+from antiphon.core.packing import Packed
 from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Kind, Recorder
 from antiphon.core.seeds import Seeds
@@ -116,7 +117,8 @@ class Subject:
 def wire_size(pdu: Pdu) -> int:
     """A PDU's size on the wire, near enough."""
     bodies: Iterable[bytes] = getattr(pdu, "bodies", ())
-    return HEADER.size + ASSUMED_FIELD_BYTES + sum(map(len, bodies))
+    size = bodies.size if isinstance(bodies, Packed) else sum(map(len, bodies))
+    return HEADER.size + ASSUMED_FIELD_BYTES + size
 
 
 def simulate(

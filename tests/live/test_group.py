@@ -210,6 +210,27 @@ def test_a_late_comer_and_a_member_that_returns_leave_a_trace_that_holds(order: 
     assert sends == [(0, None), (1, None)], "numbers go on where the earlier membership ended"
 
 
+def test_a_run_that_is_over_leaves_no_absence_so_that_everything_is_expected_of_everyone(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        async with joined("a", "b", trace=tmp_path) as groups:
+            for group in groups:
+                await group.send(b"x")
+            await asyncio.gather(*(read(group, 2) for group in groups))
+            await asyncio.gather(*(group.finish() for group in groups))
+            with pytest.raises(LeftError):
+                await groups[0].send(b"too late")
+
+    within(body())
+    trace = read_trace(tmp_path)
+    assert not [event for event in trace.events if event.kind == "absent"]
+    assert check_trace(trace.events, trace.runs[0], trace.runs[0].promises) == []
+    lacking = [event for event in trace.events if (event.site, event.kind) != ("b", "deliver")]
+    found = check_trace(lacking, trace.runs[0], ["atomicity"])
+    assert {violation.property for violation in found} == {"atomicity"}
+
+
 def test_a_slow_reader_steps_aside_and_returns_and_knows() -> None:
     async def body() -> None:
         small = Limits(queue_bytes=300_000, patience_s=0.1)

@@ -7,12 +7,14 @@ from typing import Any
 from antiphon.core.effects import (
     Absent,
     Admitted,
+    Appeared,
     CancelTimer,
     Deliver,
     Effect,
     Multicast,
     Send,
     SetTimer,
+    Vanished,
 )
 from antiphon.core.inputs import (
     Admit,
@@ -28,10 +30,15 @@ from antiphon.core.wire import Pdu
 from antiphon.protocols.sequencer import Sequencer, SequencerConfiguration
 
 KNOBS = SequencerConfiguration()
+BOOT = 1_700_000_000_000
+"""Live incarnations are milliseconds of a wall clock."""
 
 
 class Group:
-    """A group whose network is a queue: nothing travels until `settle`, and `cut` sites hear nothing."""
+    """A group whose network is a queue: nothing travels until `settle`.
+
+    Sites that are `cut` neither hear nor are heard, and those that are `deaf` to a kind of PDU miss it.
+    """
 
     def __init__(self, size: int = 3, knobs: SequencerConfiguration = KNOBS) -> None:
         self.names = tuple("abcdefg"[:size])
@@ -41,6 +48,7 @@ class Group:
         self.effects: dict[str, list[Effect]] = {name: [] for name in self.names}
         self.timers: dict[tuple[str, str], int] = {}
         self.cut: set[str] = set()
+        self.deaf: set[tuple[str, type[Pdu]]] = set()
         self.travelling: deque[tuple[str, str, Pdu]] = deque()
         self.admitted = dict.fromkeys(self.names, 0)
         self.incarnations = dict.fromkeys(self.names, 0)
@@ -69,7 +77,11 @@ class Group:
     def settle(self) -> None:
         while self.travelling:
             source, target, pdu = self.travelling.popleft()
-            if not self.cut & {source, target}:
+            if (
+                target in self.members
+                and not self.cut & {source, target}
+                and (target, type(pdu)) not in self.deaf
+            ):
                 self.give(target, Received(source, pdu))
 
     def pass_time(self, span_ms: float) -> None:
@@ -96,7 +108,7 @@ class Group:
         self.cut.discard(name)
         self.members[name] = Sequencer(name, self.names, self.knobs)
         self.incarnations[name] += 1
-        self.give(name, Start(self.incarnations[name], self.admitted[name]))
+        self.give(name, Start(self.incarnations[name], self.admitted[name], returning=True))
 
     def depart(self, name: str) -> None:
         self.give(name, Departed())
@@ -117,6 +129,42 @@ class Group:
 
     def kinds(self, name: str, *kinds: type) -> list[type]:
         return [type(effect) for effect in self.effects[name] if isinstance(effect, kinds)]
+
+
+class OpenGroup(Group):
+    """A group as live ones are: a member knows the sequencer's name and its own, and begins when it likes."""
+
+    def __init__(self, knobs: SequencerConfiguration = KNOBS) -> None:
+        super().__init__(0, knobs)
+
+    def begin(
+        self, name: str, *, incarnation: int | None = None, number: int | None = None, returning: bool = False
+    ) -> None:
+        """A new process: its incarnation is its wall clock unless told, its numbers go on unless told."""
+        clock = BOOT + self.now // MILLISECOND_NS
+        self.cut.discard(name)
+        self.names = tuple(dict.fromkeys((*self.names, name)))
+        self.members[name] = Sequencer(name, tuple(dict.fromkeys(("a", name))), self.knobs)
+        self.effects.setdefault(name, [])
+        self.admitted.setdefault(name, 0)
+        self.incarnations[name] = clock if incarnation is None else incarnation
+        first = self.admitted[name] if number is None else number
+        self.give(name, Start(self.incarnations[name], first, returning))
+
+    def leave(self, name: str) -> None:
+        """A clean leave: what it says on going still travels."""
+        self.give(name, Departed())
+        self.settle()
+        self.cut.add(name)
+        self.timers = {key: time for key, time in self.timers.items() if key[0] != name}
+
+    def presence(self, name: str) -> list[str]:
+        """Who came (+) and went (-) in this member's eyes."""
+        return [
+            f"{'+' if isinstance(effect, Appeared) else '-'}{effect.site}"
+            for effect in self.effects[name]
+            if isinstance(effect, Appeared | Vanished)
+        ]
 
 
 def pdus(effects: Iterable[Effect], kind: type[Any]) -> list[Any]:

@@ -211,6 +211,39 @@ def test_many_answers_are_folded_into_the_minimum() -> None:
     assert coordinator.stable == (300 - 198, 10)
 
 
+# Views
+
+
+def test_what_belongs_to_another_view_is_passed_over_but_is_not_garbage() -> None:
+    a = member("a", [5, 3], Configuration(repetition=None, view=7))
+    start = start_of(trigger(a))
+    assert start.view == 7
+    strangers: list[tuple[str, Pdu]] = [
+        ("b", Acknowledgement(start.round, counts(5, 3), 8)),
+        ("c", Acknowledgement(start.round, counts(5, 3))),
+        ("b", StartRound(4, 8)),
+        ("b", Information(4, counts(5, 3), 8)),
+    ]
+    for sender, pdu in strangers:
+        assert receive(a, sender, pdu) == []
+    assert (a.ignored, a.rounds_finished, a.under_way) == (0, 0, True)
+    for sender in ("b", "c"):
+        end = receive(a, sender, Acknowledgement(start.round, counts(4, 2), 7))
+    assert Multicast(Information(start.round, counts(4, 2), 7)) in end
+    assert not a.under_way
+
+
+def test_answers_and_results_name_their_view() -> None:
+    b = member("b", [1, 1], Configuration(repetition=None, view=7))
+    assert receive(b, "a", StartRound(0, 7)) == [Send("a", Acknowledgement(0, counts(1, 1), 7))]
+
+
+def test_a_new_view_begins_with_what_is_held_and_stable() -> None:
+    a = CoordP("a", ("a",), ("a", "b"), QUIET)
+    a.begin([5, 4], [3, 4])
+    assert of_kind(trigger(a), Stable) == [Stable("a", 3, 2)]
+
+
 # Crashes
 
 
@@ -343,6 +376,8 @@ def test_pdus_cross_the_wire() -> None:
         lambda: member("a", [1, 1]).hold("a", 0),
         lambda: member("a", [1, 1]).hold_all([1]),
         lambda: member("a", [1, 1]).hold_all([1, 0]),
+        lambda: member("a", [1, 1]).begin([1, 1], [1, 2]),
+        lambda: member("a", [1, 1]).begin([1, 1], [1]),
     ],
 )
 def test_misuse_is_refused(misuse: Callable[[], object]) -> None:

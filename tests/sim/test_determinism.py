@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from antiphon.sim.scenario import Scenario
-from antiphon.sim.scenarios import sequencer, template
+from antiphon.sim.scenarios import fifo, sequencer, template
 from antiphon.trace.recorder import MemoryRecorder
 
 FAULTS: dict[str, Any] = {
@@ -28,6 +28,8 @@ CASES: dict[str, tuple[Scenario, dict[str, Any]]] = {
     "sequencer, calm": (sequencer.SCENARIO, {"members": 4, "messages": 100}),
     "sequencer, medium": (sequencer.SCENARIO, FAULTS | {"network": "medium"}),
     "sequencer, sabotage": (sequencer.SCENARIO, {"messages": 150, "sabotage": "hold"}),
+    "fifo": (fifo.SCENARIO, FAULTS | {"crashes": 3}),
+    "fifo, any": (fifo.SCENARIO, FAULTS | {"crashes": 3, "repair": "any", "apart_ms": 100.0}),
     "template": (template.SCENARIO, FAULTS),
 }
 

@@ -6,28 +6,46 @@ place up to which they hold everything, the least of them is stable); Jia and So
 central mechanism, two steps to everyone).
 
 Assumes: the network may lose, delay, duplicate and reorder, and may be partitioned; members may go absent
-(and keep their memory) or crash (and lose it), the sequencer too. The first member is the sequencer, and
-stays it: order stops while it is away.
+(and keep their memory) or crash (and lose it), the sequencer too. Everyone knows who the sequencer is: the
+first member named. It stays it: order stops while it is away. Members need not be known beforehand. Those
+named to the sequencer begin together with it (incarnation 0) or are waited for after its crash; all others
+are met when they ask to join, up to `MOST_MEMBERS`, and forgotten when they have long been silent. Of two
+incarnations of a member the greater is the later one; should the sequencer's clock have gone back, it finds
+that out from the others and takes an epoch beyond all that they know, so that no two orders share one.
 
 Guarantees, each proved by the checker of that name: *integrity*, *duplicate*, *atomicity*, *fifo*,
 *causal*, *total* and *stability*.
-- A member that is silent for `suspect_after_ns`, or suspected, no longer counts for stability. When it is
-  heard of again and still holds all that is stable, it goes on without a gap. Otherwise it says that its
-  presence spell is over (`Absent`) and goes on at the end of the order (`Present`). It finds that out by
-  itself: whoever is told of a stable position beyond his own was left out.
-- A member that restarts joins at the end of the order. What it had admitted and nobody ordered is lost with
-  it.
+- A member that is silent for `suspect_after_ns`, suspected, without progress for `lag_ns`, or that has said
+  that it leaves, no longer counts for stability. When it is heard of again and still holds all that is
+  stable, it goes on without a gap. Otherwise it says that its presence spell is over (`Absent`) and goes on
+  at the end of the order (`Present`). It finds that out by itself: whoever is told of a stable position
+  beyond his own was left out.
+- A member that begins late joins at the end of the order and says that it missed something, unless all of
+  the order since its beginning is still kept: then it gets all of it. One that restarts joins at the end.
+  What it had admitted and nobody ordered is lost with it.
 - A sequencer that restarts begins a new epoch and recovers the order from what the members reached. What
   was delivered survives that unless everyone who holds it is away at the same time: the sequencer delivers
   only what one more member that counts is known to hold, so one crash at a time is safe. If the sequencer
   crashes while the only other members that hold a message are absent, down or cut off from it, that message
   may be lost or get a second place. Fault schedules therefore let a sequencer crash only while the others
-  are there.
+  are there. If nobody answers a sequencer that knows no members, it begins an order from nothing; whoever
+  turns up later with memories of another is let in anew.
+- `Appeared` and `Vanished` tell who counts: at the sequencer at once, at the others when its roster says so.
 
 Deviations: Amoeba's senders have one message under way, ours a window, as PA's. PA's and Amoeba's sequencer
-delivers at once; ours waits for one member's word (the second member acknowledges each message at once for
-its sake), since a crash in between would break atomicity; that costs one unicast per message and one round
-trip at the sequencer alone. The sources leave the crash of a sequencer open.
+delivers at once; ours waits for one member's word (one that counts, the witness, acknowledges each message
+at once for its sake), since a crash in between would break atomicity; that costs one unicast per message and
+one round trip at the sequencer alone. Amoeba repeats a request that got no place in time; so do we, but
+where places come late because everyone sends, we ask for what is lacking first. The sources leave the crash
+of a sequencer and members that come and go open.
+
+Why bodies go through the sequencer: a sender could multicast its batch itself and the sequencer only the
+place, so that bodies travel once. Measured on loopback with seven receivers and batches of 60,000 bytes, a
+request costs the kernel 8.3 microseconds (5.6 to send, 2.7 to receive), but a multicast of places 11.5 (5.2
+to send, 0.9 at each of seven to receive), and a PDU more at every member costs Python more than that. The
+latency is two steps either way, and one source for every place makes loss and recovery simple. A batch costs
+`handle` about 6 microseconds at the sequencer, acknowledgements of six others included, and 4 at each other
+member.
 """
 
 from typing import Final
@@ -47,11 +65,12 @@ from antiphon.core.inputs import (
     Suspected,
     TimerFired,
 )
+from antiphon.core.packing import Packed, pack
 from antiphon.core.recording import Property
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sequencer.follower import Follower
 from antiphon.protocols.sequencer.orderer import Orderer
-from antiphon.protocols.sequencer.pdus import PDUS, SequencerConfiguration
+from antiphon.protocols.sequencer.pdus import LARGEST_BATCH_BYTES, PDUS, SequencerConfiguration
 
 __all__ = ["PDUS", "PROMISES", "Sequencer", "SequencerConfiguration"]
 
@@ -81,16 +100,20 @@ class Sequencer:
         """How many PDUs made no sense and were dropped."""
         return self._role.ignored
 
+    def figures(self) -> dict[str, int]:
+        """What a user may want to watch: PDUs ignored, copies sent again, what is kept for others."""
+        return self._role.figures()
+
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
         role = self._role
+        if type(event) is Received:
+            role.receive(now, event.sender, event.pdu)
+            return role.effects()
         match event:
-            case Received(sender=sender, pdu=pdu):
-                role.receive(now, sender, pdu)
             case TimerFired(name=name):
                 role.fire(now, name)
             case Admit():
-                self._check_admission(event)
-                role.admit(now, tuple(event.bodies))
+                role.admit(now, self._check_admission(event))
             case Start():
                 if self._started:
                     raise UsageError("This member has started already.")
@@ -108,10 +131,18 @@ class Sequencer:
                 pass  # stability is found all the time
         return role.effects()
 
-    def _check_admission(self, event: Admit) -> None:
+    def _check_admission(self, event: Admit) -> Packed:
+        """The batch that is to be ordered, if it makes sense."""
         if not self._started:
             raise UsageError("A member takes messages only after its start.")
         if not event.bodies:
             raise UsageError("There is nothing to multicast: no body was handed in.")
         if event.destinations is not None or event.group is not None:
             raise UsageError("The sequencer orders messages to its whole group only.")
+        batch = pack(event.bodies)
+        if len(batch.data) > LARGEST_BATCH_BYTES:
+            raise UsageError(
+                f"A batch of {len(batch.data)} bytes does not fit a PDU.",
+                hint=f"At most {LARGEST_BATCH_BYTES} bytes do, lengths included; hand in less at once.",
+            )
+        return batch

@@ -1,40 +1,62 @@
 """A member that is not the sequencer: asks for places, delivers in order, finds gaps, comes back."""
 
+from collections.abc import Callable
+from typing import Any, ClassVar
+
 from antiphon.core.effects import (
     Absent,
     Admitted,
+    Appeared,
     Arrived,
     CancelTimer,
     Effect,
+    Multicast,
     Present,
     Rejected,
     Send,
     SetTimer,
+    Vanished,
 )
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Start
+from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.sequencer.log import Entry, Log, Outbox, Outstanding
 from antiphon.protocols.sequencer.pdus import (
+    LARGEST,
+    LONGEST_NAME,
+    MOST_MEMBERS,
     MOST_MISSING,
     NO_POSITION,
     Acknowledge,
+    Enquire,
     Fetch,
     Heartbeat,
     Join,
+    Lacking,
+    Leave,
     Ordered,
     Recover,
     Report,
     Request,
     Resume,
+    Roster,
     SequencerConfiguration,
 )
 
 REPEATS_AT_ONCE = 16
-"""Requests that one timer repeats at most: the oldest, since the sequencer takes them in order."""
+"""Requests that one timer sends again at most: the oldest, since the sequencer takes them in order."""
+MOST_DOUBLINGS = 3
+"""The pause before a request is sent again doubles this often."""
+ASK_BEFORE_SENDING = 4
+"""Where places come late, a request is asked after this often before it is sent again unasked."""
 LONGEST_PAUSE = 8
-"""Pauses between repetitions double up to this multiple of the first."""
+"""Pauses between questions about a gap double up to this multiple of the first."""
+UNKNOWN = -1
+"""The version of a roster that was not heard yet."""
+LONGEST_REASON = 200
+"""Characters of a reason that are passed on."""
 
 
 class Follower:
@@ -44,22 +66,28 @@ class Follower:
         self.ignored = 0
         self._site = site
         self._sequencer = members[0]
-        # The sequencer delivers what one more member holds; this one tells it without delay.
-        self._witness = site == members[1]
         self._configuration = configuration
-        self._log = Log(members)
-        self._outbox = Outbox(configuration.window)
+        self._log = Log()
+        self._outbox = Outbox(configuration.window, configuration.repeat_ns)
         self._incarnation = 0
         self._epoch = 0
         self._promised = 0
         self._attempt = 0
         self._taking_part = False
         self._remembers = True
+        self._newcomer = False
         self._absent = False
         self._seen = 0
         self._told = 0
+        self._told_ns: Nanoseconds = 0
         self._telling_soon = False
-        self._gap_pause_ns = 0
+        self._reminding = False
+        self._gap_pause_ns = configuration.gap_ns
+        self._asked = self._copies = 0
+        self._roster = 0
+        self._others = set(members) - {site}
+        self._heard_ns: Nanoseconds = 0
+        self._due_ns: Nanoseconds = 0
         self._effects: list[Effect] = []
 
     # Inputs
@@ -67,199 +95,314 @@ class Follower:
     def start(self, now: Nanoseconds, event: Start) -> None:
         self._incarnation = event.incarnation
         self._outbox.begin(event.next_number)
+        self._heard_ns = now
         if event.incarnation:
-            self._absent = True
+            self._others.clear()
+            self._absent = event.returning
+            self._newcomer = not event.returning
             self._remembers = False
-            self._join()
+            self._roster = UNKNOWN
+            self._join(now)
         else:
             self._take_part(now)
 
-    def admit(self, now: Nanoseconds, bodies: tuple[bytes, ...]) -> None:
+    def admit(self, now: Nanoseconds, bodies: Packed) -> None:
         if self._outbox.full():
             self._effects.append(Rejected("As many messages as the window holds wait for their place."))
             return
-        if not self._outbox.waiting and self._taking_part:
+        if self._taking_part and not self._reminding:
+            self._reminding = True
             self._effects.append(SetTimer("request", self._configuration.repeat_ns))
-        request = self._outbox.take(bodies, self._configuration.repeat_ns)
-        self._effects.append(Admitted(request.number, len(bodies), sum(map(len, bodies))))
+        request = self._outbox.take(bodies)
+        self._effects.append(Admitted(request.number, len(bodies), bodies.size))
         if self._taking_part:
             self._request(now, request)
 
     def receive(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
-        if sender != self._sequencer:
+        act = self._words.get(type(pdu))
+        if sender == self._sequencer and act is not None:
+            act(self, now, pdu)
+        elif type(pdu) is not Join:
+            # Joins are multicast while their sender does not know where the sequencer is.
             self.ignored += 1
-            return
-        match pdu:
-            case Ordered():
-                self._ordered(pdu)
-            case Heartbeat():
-                self._heartbeat(pdu)
-            case Resume():
-                self._resume(now, pdu)
-            case Recover():
-                self._recover(pdu)
-            case Fetch():
-                self._fetch(pdu)
-            case _:
-                self.ignored += 1
 
     def fire(self, now: Nanoseconds, name: str) -> None:
-        if not self._taking_part:
-            if name == "join":
-                self._send_join()
-        elif name == "request":
-            self._repeat(now)
-        elif name == "acknowledge":
-            self._tell()
-        elif name == "gap":
-            self._ask()
+        if name == "join" and not self._taking_part:
+            self._watch(now)
+            self._send_join(now)
+        elif name == "request" and self._taking_part:
+            self._remind(now)
+        elif name == "acknowledge" and self._taking_part:
+            self._watch(now)
+            self._tell(now)
+        elif name == "gap" and self._taking_part:
+            self._ask(now)
 
     def depart(self) -> None:
-        if not self._absent:
-            self._absent = True
-            self._effects.append(Absent())
+        self._be_absent()
+        self._effects.append(Send(self._sequencer, Leave(self._incarnation, self._attempt)))
 
-    def come_back(self, now: Nanoseconds) -> None:  # noqa: ARG002
-        self._join()
+    def come_back(self, now: Nanoseconds) -> None:
+        self._heard_ns = now
+        self._join(now)
 
-    def suspect(self, now: Nanoseconds, site: Site) -> None:
-        """Only the sequencer keeps count of who is there."""
+    def suspect(self, now: Nanoseconds, site: Site) -> None:  # noqa: ARG002
+        """The sequencer keeps count of who is there; only of itself it can't."""
+        if site == self._sequencer:
+            self._miss_sequencer("The failure detector suspects it.")
 
     def restore(self, now: Nanoseconds, site: Site) -> None:
-        """Only the sequencer keeps count of who is there."""
+        """The sequencer is there again when it speaks."""
 
     def effects(self) -> list[Effect]:
         effects, self._effects = self._effects, []
         return effects
 
+    def figures(self) -> dict[str, int]:
+        return {
+            "ignored": self.ignored,
+            "copies": self._copies,
+            "asked": self._asked,
+            "rejoined": self._attempt,
+            **self._log.figures(),
+        }
+
     # Requests
 
     def _request(self, now: Nanoseconds, request: Outstanding) -> None:
+        """Send a request; each time it is sent again, the next time is twice as far."""
         request.sent_ns = now
-        pdu = Request(self._incarnation, self._outbox.first, request.number, request.bodies)
+        request.due_ns = now + (self._configuration.repeat_ns << min(request.asked, MOST_DOUBLINGS))
+        position = self._log.position
+        self._told, self._told_ns = position, now
+        pdu = Request(
+            self._epoch, self._incarnation, position, self._outbox.first, request.number, request.bodies
+        )
         self._effects.append(Send(self._sequencer, pdu))
 
-    def _repeat(self, now: Nanoseconds) -> None:
-        longest_ns = LONGEST_PAUSE * self._configuration.repeat_ns
-        repeated = 0
-        for request in self._outbox.waiting.values():
-            if repeated < REPEATS_AT_ONCE and request.sent_ns + request.pause_ns <= now:
-                request.pause_ns = min(2 * request.pause_ns, longest_ns)
-                self._request(now, request)
-                repeated += 1
-        if self._outbox.waiting:
+    def _remind(self, now: Nanoseconds) -> None:
+        """See to requests whose places are overdue, as long as any wait."""
+        overdue = self._outbox.overdue(now, MOST_MISSING)
+        for request in overdue:
+            request.asked += 1
+        if overdue and self._outbox.crowded:
+            self._enquire(now, overdue)
+        else:
+            for request in overdue[:REPEATS_AT_ONCE]:
+                self._send_again(now, request)
+        self._reminding = bool(self._outbox.waiting)
+        if self._reminding:
             self._effects.append(SetTimer("request", self._configuration.repeat_ns))
+
+    def _enquire(self, now: Nanoseconds, overdue: list[Outstanding]) -> None:
+        """Ask after them; bodies are sent again only where they are lacking, or where no answer comes."""
+        for request in overdue:
+            request.due_ns = now + self._configuration.repeat_ns
+        numbers = tuple(request.number for request in overdue)
+        pdu = Enquire(self._epoch, self._incarnation, self._log.position, numbers)
+        self._effects.append(Send(self._sequencer, pdu))
+        if overdue[0].asked % ASK_BEFORE_SENDING == 0:
+            self._send_again(now, overdue[0])
+
+    def _send_again(self, now: Nanoseconds, request: Outstanding) -> None:
+        self._copies += 1
+        self._request(now, request)
+
+    def _lacking(self, now: Nanoseconds, pdu: Lacking) -> None:
+        """Send again what the sequencer has not got, unless that was done a moment ago."""
+        if not self._follows(now, pdu.epoch) or pdu.incarnation != self._incarnation:
+            return
+        for number in pdu.numbers[:MOST_MISSING]:
+            request = self._outbox.waiting.get(number)
+            if request is not None and now - request.sent_ns >= self._configuration.repeat_ns:
+                self._send_again(now, request)
 
     # The order
 
-    def _follows(self, epoch: int) -> bool:
+    def _follows(self, now: Nanoseconds, epoch: int) -> bool:
         """Whether a PDU of this epoch concerns the order that we follow."""
         if self._taking_part and epoch == self._epoch:
+            self._heard_ns = now
+            if self._sequencer not in self._others:
+                self._meet_sequencer()
             return True
-        if self._taking_part and epoch > self._epoch:
+        if self._taking_part and self._epoch < epoch < LARGEST:
             # The sequencer recovered without us: only it can tell whether we may go on.
             self._promised = epoch
-            self._join()
+            self._miss_sequencer("It began anew.")
+            self._join(now)
         return False
 
-    def _ordered(self, pdu: Ordered) -> None:
-        if pdu.position < 0 or pdu.number < 0 or not pdu.bodies or pdu.sender not in self._log.streams:
+    def _ordered(self, now: Nanoseconds, pdu: Ordered) -> None:
+        place, stable, sender, number = pdu.position, pdu.stable, pdu.sender, pdu.number
+        if place < 0 or not 0 <= number < LARGEST or len(sender) > LONGEST_NAME:
             self.ignored += 1
             return
-        if not self._follows(pdu.epoch):
+        if not self._follows(now, pdu.epoch):
+            return
+        log = self._log
+        position = log.position
+        if stable > position:
+            self._fall_out(now)
+            return
+        # A lying sequencer could name a position without end; what we keep beyond a gap is bounded.
+        within = position <= place < position + 2 * self._configuration.order_window
+        if within and place not in log.entries:
+            bodies = pdu.bodies
+            if sender != self._site:
+                self._effects.append(Arrived(sender, number, len(bodies)))
+            if place == position:
+                log.append(Entry(sender, number, bodies))
+                self._advance(now, at_once=pdu.witness == self._site)
+            else:
+                log.entries[place] = Entry(sender, number, bodies)
+        if place >= log.position:
+            self._see(place + 1)
+        if stable > log.stable:
+            log.release(stable, self._effects)
+
+    def _advance(self, now: Nanoseconds, *, at_once: bool) -> None:
+        """Deliver up to the first gap; the witness says so at once: the sequencer waits for it."""
+        log = self._log
+        if log.position in log.entries:
+            log.advance()
+        log.deliver(log.position, self._effects)
+        self._gap_pause_ns = self._configuration.gap_ns
+        if self._outbox.waiting:
+            self._outbox.settle(now, log.streams.get(self._site, 0))
+        if at_once or log.position - self._told >= self._configuration.tell_every:
+            self._acknowledge(now)
+        elif not self._telling_soon:
+            self._tell_soon(now)
+
+    def _heartbeat(self, now: Nanoseconds, pdu: Heartbeat) -> None:
+        if pdu.next_position >= LARGEST:
+            self.ignored += 1
+            return
+        if not self._follows(now, pdu.epoch):
             return
         log = self._log
         if pdu.stable > log.position:
-            self._fall_out()
-            return
-        # A lying sequencer could name a position without end; what we keep beyond a gap is bounded.
-        within = pdu.position < log.position + 2 * self._configuration.order_window
-        if within and pdu.position >= log.position and pdu.position not in log.entries:
-            log.entries[pdu.position] = Entry(pdu.sender, pdu.number, pdu.bodies)
-            if pdu.sender != self._site:
-                self._effects.append(Arrived(pdu.sender, pdu.number, len(pdu.bodies)))
-        self._advance()
-        self._see(pdu.position + 1)
-        self._effects += log.release(max(log.stable, pdu.stable))
-
-    def _advance(self) -> None:
-        log = self._log
-        before = log.position
-        log.advance()
-        if log.position == before:
-            return
-        self._effects += log.deliver(log.position)
-        self._outbox.settle(log.streams[self._site])
-        self._gap_pause_ns = self._configuration.gap_ns
-        untold = log.position - self._told
-        if self._witness or untold >= self._configuration.acknowledge_every:
-            self._acknowledge()
-        else:
-            self._tell_soon()
-
-    def _heartbeat(self, pdu: Heartbeat) -> None:
-        if not self._follows(pdu.epoch):
-            return
-        if pdu.stable > self._log.position:
-            self._fall_out()
+            self._fall_out(now)
             return
         self._see(pdu.next_position)
-        self._effects += self._log.release(max(self._log.stable, pdu.stable))
-        if pdu.stable < self._log.position:
-            self._tell_soon()  # our acknowledgement may be lost
+        log.release(pdu.stable, self._effects)
+        if pdu.stable < log.position:
+            # Our acknowledgement may be lost, and the sequencer waits for the witness.
+            if pdu.witness == self._site and self._told < log.position:
+                self._acknowledge(now)
+            elif not self._telling_soon:
+                self._tell_soon(now)
 
     # Gaps and acknowledgements
 
     def _see(self, next_position: int) -> None:
         """The order is known to go this far; what is missing is asked for unless it comes by itself."""
         if next_position > self._log.position and self._seen <= self._log.position:
-            self._effects.append(SetTimer("gap", self._configuration.gap_ns))
+            self._gap_pause_ns = self._configuration.gap_ns
+            self._effects.append(SetTimer("gap", self._gap_pause_ns))
         self._seen = max(self._seen, next_position)
 
-    def _ask(self) -> None:
-        missing = self._log.missing(self._seen, MOST_MISSING)
+    def _ask(self, now: Nanoseconds) -> None:
+        """Ask for what is missing; for less, and later, as long as no answer gets us on."""
+        gap_ns, pause_ns = self._configuration.gap_ns, self._gap_pause_ns
+        missing = self._log.missing(self._seen, MOST_MISSING * gap_ns // pause_ns)
         if not missing:
             return
-        self._acknowledge(missing)
-        self._effects.append(SetTimer("gap", self._gap_pause_ns))
-        self._gap_pause_ns = min(2 * self._gap_pause_ns, LONGEST_PAUSE * self._configuration.gap_ns)
+        self._asked += len(missing)
+        self._acknowledge(now, missing)
+        self._effects.append(SetTimer("gap", pause_ns))
+        self._gap_pause_ns = min(2 * pause_ns, LONGEST_PAUSE * gap_ns)
 
-    def _acknowledge(self, missing: tuple[int, ...] = ()) -> None:
-        self._told = self._log.position
-        pdu = Acknowledge(self._epoch, self._incarnation, self._told, missing)
+    def _acknowledge(self, now: Nanoseconds, missing: tuple[int, ...] = ()) -> None:
+        self._told, self._told_ns = self._log.position, now
+        pdu = Acknowledge(self._epoch, self._incarnation, self._told, self._roster, missing)
         self._effects.append(Send(self._sequencer, pdu))
 
-    def _tell_soon(self) -> None:
-        if not self._telling_soon:
-            self._telling_soon = True
-            self._effects.append(SetTimer("acknowledge", self._configuration.acknowledge_ns))
+    def _tell_soon(self, now: Nanoseconds) -> None:
+        self._telling_soon = True
+        self._tell_after(now, self._configuration.acknowledge_ns)
 
-    def _tell(self) -> None:
-        self._acknowledge()
-        self._telling_soon = False
-        self._effects.append(SetTimer("acknowledge", self._configuration.keepalive_ns))
+    def _tell(self, now: Nanoseconds) -> None:
+        """Acknowledge, unless a request or another acknowledgement has just told where we are."""
+        knobs = self._configuration
+        quiet_ns = now - self._told_ns
+        if quiet_ns >= knobs.acknowledge_ns:
+            self._acknowledge(now)
+        self._telling_soon = self._told < self._log.position
+        self._tell_after(now, knobs.acknowledge_ns - quiet_ns if self._telling_soon else knobs.keepalive_ns)
+
+    def _tell_after(self, now: Nanoseconds, pause_ns: Nanoseconds) -> None:
+        self._due_ns = now + pause_ns
+        self._effects.append(SetTimer("acknowledge", pause_ns))
+
+    # Who is there
+
+    def _watch(self, now: Nanoseconds) -> None:
+        """See whether the sequencer is silent; our own sleep does not count against it."""
+        knobs = self._configuration
+        if now - self._due_ns > knobs.suspect_after_ns // 2:
+            self._heard_ns = now
+        elif now - self._heard_ns >= knobs.suspect_after_ns:
+            self._miss_sequencer("It has been silent for too long.")
+
+    def _meet_sequencer(self) -> None:
+        if self._sequencer not in self._others:
+            self._others.add(self._sequencer)
+            self._effects.append(Appeared(self._sequencer))
+
+    def _miss_sequencer(self, reason: str) -> None:
+        if self._sequencer in self._others:
+            self._others.discard(self._sequencer)
+            self._effects.append(Vanished(self._sequencer, reason))
+
+    def _left(self, _now: Nanoseconds, pdu: Leave) -> None:
+        if pdu.incarnation == self._epoch:
+            self._miss_sequencer("It left.")
+
+    def _enrol(self, now: Nanoseconds, pdu: Roster) -> None:
+        if len(pdu.members) > MOST_MEMBERS or not 0 <= pdu.version < LARGEST:
+            self.ignored += 1
+            return
+        if not self._follows(now, pdu.epoch) or pdu.version <= self._roster:
+            return
+        self._roster = pdu.version
+        there = {*pdu.members, self._sequencer} - {self._site}
+        for site in sorted(there - self._others):
+            self._effects.append(Appeared(site))
+        for site in sorted(self._others - there):
+            reason = pdu.gone.get(site, "The sequencer no longer counts it.")
+            self._effects.append(Vanished(site, reason[:LONGEST_REASON]))
+        self._others = there
 
     # Coming back
 
-    def _fall_out(self) -> None:
+    def _fall_out(self, now: Nanoseconds) -> None:
         """What we lack was called stable: we were left out, and this presence spell is over."""
+        self._be_absent()
+        self._log.forget()
+        self._join(now)
+
+    def _be_absent(self) -> None:
         if not self._absent:
             self._absent = True
             self._effects.append(Absent())
-        self._log.jump(self._log.position, self._log.stable, {})
-        self._join()
 
-    def _join(self) -> None:
+    def _join(self, now: Nanoseconds) -> None:
         self._attempt += 1
-        self._taking_part = False
+        self._taking_part = self._telling_soon = self._reminding = False
         self._effects += (CancelTimer("request"), CancelTimer("acknowledge"), CancelTimer("gap"))
-        self._send_join()
+        self._send_join(now)
 
-    def _send_join(self) -> None:
+    def _send_join(self, now: Nanoseconds) -> None:
         pdu = Join(
-            self._incarnation, self._outbox.first, self._attempt, self._epoch, self._position_to_tell()
-        )
-        self._effects.append(Send(self._sequencer, pdu))
+            self._incarnation, self._attempt, self._outbox.first, self._promised, self._epoch,
+            self._position_to_tell(), self._newcomer,
+        )  # fmt: skip
+        # A sequencer that we have not heard lately may be at an address that we do not know.
+        known = self._sequencer in self._others
+        self._effects.append(Send(self._sequencer, pdu) if known else Multicast(pdu))
+        self._due_ns = now + self._configuration.repeat_ns
         self._effects.append(SetTimer("join", self._configuration.repeat_ns))
 
     def _position_to_tell(self) -> int:
@@ -267,11 +410,15 @@ class Follower:
 
     def _resume(self, now: Nanoseconds, pdu: Resume) -> None:
         ours = (pdu.incarnation, pdu.attempt) == (self._incarnation, self._attempt)
-        if self._taking_part or not ours or pdu.epoch < self._promised or pdu.position < 0:
+        if self._taking_part or not ours or not self._promised <= pdu.epoch < LARGEST:
             return
         log = self._log
+        if not 0 <= pdu.position < LARGEST:
+            self.ignored += 1
+            return
         if not pdu.kept:
-            self.depart()
+            if not pdu.whole or not self._newcomer:
+                self._be_absent()
             log.jump(pdu.position, pdu.stable, pdu.streams)
         elif pdu.position != self._position_to_tell() or pdu.stable > log.position:
             self.ignored += 1
@@ -279,46 +426,70 @@ class Follower:
         elif pdu.epoch != self._epoch:
             # What lies beyond a gap may have another place in the recovered order.
             log.drop_ahead()
+        if pdu.epoch != self._epoch:
+            self._roster = UNKNOWN
         self._epoch = self._promised = pdu.epoch
         self._remembers = True
-        self._outbox.settle(log.streams[self._site])
+        self._outbox.settle(now, log.streams.get(self._site, 0))
         self._effects.append(CancelTimer("join"))
+        self._heard_ns = now
         self._take_part(now)
+        self._meet_sequencer()
 
     def _take_part(self, now: Nanoseconds) -> None:
         self._taking_part = True
-        if self._absent:
-            self._absent = False
+        if self._absent or self._newcomer:
+            self._absent = self._newcomer = False
             self._effects.append(Present())
         self._seen = self._told = self._log.position
-        self._telling_soon = False
-        self._gap_pause_ns = self._configuration.gap_ns
-        self._effects.append(SetTimer("acknowledge", self._configuration.keepalive_ns))
+        self._tell_after(now, self._configuration.keepalive_ns)
         for request in self._outbox.waiting.values():
-            request.pause_ns = self._configuration.repeat_ns
+            request.asked = 0
             self._request(now, request)
         if self._outbox.waiting:
+            self._reminding = True
             self._effects.append(SetTimer("request", self._configuration.repeat_ns))
 
     # A sequencer that lost its memory
 
-    def _recover(self, pdu: Recover) -> None:
-        if pdu.epoch < self._promised or pdu.epoch <= self._epoch:
+    def _recover(self, now: Nanoseconds, pdu: Recover) -> None:
+        """Tell what we hold, and from now on be deaf to earlier epochs.
+
+        A question in an epoch that is over gets an answer too: should a clock have gone back, the sequencer
+        learns from it that it needs a later epoch; otherwise nobody is waiting for the answer.
+        """
+        if not 0 <= pdu.epoch < LARGEST:
+            self.ignored += 1
             return
-        self._promised = pdu.epoch
-        if self._taking_part:
-            self._join()
+        if pdu.epoch > max(self._promised, self._epoch):
+            self._promised = pdu.epoch
+            self._miss_sequencer("It began anew.")
+            if self._taking_part:
+                self._join(now)
         report = Report(
-            pdu.epoch, self._incarnation, self._attempt, self._epoch, self._position_to_tell(),
-            self._log.kept_from, self._log.stable, dict(self._log.streams),
+            pdu.epoch, self._incarnation, self._attempt, self._outbox.first, self._promised, self._epoch,
+            self._position_to_tell(), self._newcomer, self._log.kept_from, self._log.stable,
+            dict(self._log.streams),
         )  # fmt: skip
         self._effects.append(Send(self._sequencer, report))
 
-    def _fetch(self, pdu: Fetch) -> None:
+    def _fetch(self, _now: Nanoseconds, pdu: Fetch) -> None:
         if pdu.epoch != self._promised or self._taking_part:
             return
         for place in pdu.missing[:MOST_MISSING]:
             entry = self._log.entries.get(place)
-            if entry is not None:
-                answer = Ordered(pdu.epoch, place, self._log.stable, *entry)
+            if entry is not None and place < self._log.position:
+                answer = Ordered(pdu.epoch, place, self._log.stable, self._site, *entry)
                 self._effects.append(Send(self._sequencer, answer))
+
+    # Functions, not bound methods: a member that refers to itself would outlive its use.
+    _words: ClassVar[dict[type, Callable[["Follower", Nanoseconds, Any], None]]] = {
+        Ordered: _ordered,
+        Heartbeat: _heartbeat,
+        Resume: _resume,
+        Recover: _recover,
+        Fetch: _fetch,
+        Leave: _left,
+        Roster: _enrol,
+        Lacking: _lacking,
+    }

@@ -1,11 +1,17 @@
 """What a member holds of the agreed order, and its own messages that have no place in it yet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from antiphon.core.effects import Deliver, Discard, Effect, Stable
 from antiphon.core.ids import Site
+from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.sequencer.pdus import LARGEST, LONGEST_NAME, MOST_NAME_BYTES, name_bytes
+
+MOST_STREAM_BYTES = 2 * MOST_NAME_BYTES
+"""What the table of streams may take on the wire: all members, and as many that are gone."""
 
 
 class Entry(NamedTuple):
@@ -13,47 +19,83 @@ class Entry(NamedTuple):
 
     sender: Site
     number: int
-    bodies: tuple[bytes, ...]
+    bodies: Packed
+
+
+class Streams(dict[Site, int]):
+    """For each sender the number of its first message without a place; the longest silent are forgotten."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bytes = 0
+
+    def note(self, sender: Site, number: int) -> None:
+        if self.pop(sender, None) is None:
+            self._bytes += name_bytes(sender)
+            while self._bytes > MOST_STREAM_BYTES and self:
+                oldest = next(iter(self))
+                del self[oldest]
+                self._bytes -= name_bytes(oldest)
+        self[sender] = number
+
+    def replace(self, others: Mapping[Site, int]) -> None:
+        """Take over what somebody else knows, as far as it makes sense."""
+        self.clear()
+        self._bytes = 0
+        for sender, number in others.items():
+            if 0 <= number < LARGEST and len(sender) <= LONGEST_NAME:
+                self.note(sender, number)
 
 
 class Log:
     """A stretch of the order: from `kept_from` to `position` without gaps, and single entries beyond."""
 
-    def __init__(self, members: Sequence[Site]) -> None:
+    __slots__ = ("delivered", "entries", "kept_from", "position", "stable", "streams")
+
+    def __init__(self) -> None:
         self.entries: dict[int, Entry] = {}
         self.kept_from = 0
         self.delivered = 0
         self.position = 0
         self.stable = 0
-        self.streams = dict.fromkeys(members, 0)
-        """For each sender the number of its first message that has no place below `position`."""
+        self.streams = Streams()
+
+    def append(self, entry: Entry) -> None:
+        """Put this at `position`."""
+        self.entries[self.position] = entry
+        self.position += 1
+        self.streams.note(entry.sender, entry.number + len(entry.bodies))
 
     def advance(self) -> None:
         """Move `position` to the first gap."""
-        while self.position in self.entries:
-            entry = self.entries[self.position]
-            self.streams[entry.sender] = entry.number + len(entry.bodies)
-            self.position += 1
+        entries = self.entries
+        while (entry := entries.get(self.position)) is not None:
+            self.append(entry)
 
-    def deliver(self, limit: int) -> list[Effect]:
+    def deliver(self, limit: int, effects: list[Effect]) -> None:
         """Deliver what lies below `limit` and has not been delivered."""
-        effects: list[Effect] = []
         for place in range(self.delivered, min(limit, self.position)):
-            entry = self.entries[place]
-            effects.append(Deliver(entry.sender, entry.number, entry.bodies))
-        self.delivered += len(effects)
-        return effects
+            effects.append(Deliver(*self.entries[place]))
+            self.delivered = place + 1
 
-    def release(self, stable: int) -> list[Effect]:
+    def release(self, stable: int, effects: list[Effect]) -> None:
         """Everything below `stable` is held by all who count: say so, and keep it no longer."""
         assert stable <= self.delivered, "a member would call stable what it has not delivered"
-        effects: list[Effect] = []
+        if stable <= self.stable:
+            return
         for place in range(self.kept_from, stable):
             sender, number, bodies = self.entries.pop(place)
-            effects += (Stable(sender, number, len(bodies)), Discard(sender, number, len(bodies)))
+            count = len(bodies)
+            effects += (Stable(sender, number, count), Discard(sender, number, count))
         self.kept_from = max(self.kept_from, stable)
-        self.stable = max(self.stable, stable)
-        return effects
+        self.stable = stable
+
+    def figures(self) -> dict[str, int]:
+        """What is held for others, or beyond a gap."""
+        kept = [entry.bodies for entry in self.entries.values()]
+        return {"kept_messages": sum(map(len, kept)), "kept_bytes": sum(bodies.size for bodies in kept)}
 
     def missing(self, limit: int, most: int) -> tuple[int, ...]:
         """The first positions below `limit` that are not held."""
@@ -70,51 +112,79 @@ class Log:
         for place in [place for place in self.entries if place >= self.position]:
             del self.entries[place]
 
+    def forget(self) -> None:
+        """Keep nothing for others any more, and what lies beyond a gap neither."""
+        self.entries.clear()
+        self.kept_from = self.position
+
     def jump(self, position: int, stable: int, streams: Mapping[Site, int]) -> None:
         """Forget everything and go on at a position of the sequencer's choice."""
         self.entries.clear()
         self.kept_from = self.delivered = self.position = position
-        self.stable = min(stable, position)
-        self.streams.update((sender, streams[sender]) for sender in self.streams if sender in streams)
+        self.stable = max(0, min(stable, position))
+        self.streams.replace(streams)
 
 
 class Outstanding:
     """A request of one's own that has no place in the order yet."""
 
-    __slots__ = ("bodies", "number", "pause_ns", "sent_ns")
+    __slots__ = ("asked", "bodies", "due_ns", "number", "sent_ns")
 
-    def __init__(self, number: int, bodies: tuple[bytes, ...], pause_ns: Nanoseconds) -> None:
+    def __init__(self, number: int, bodies: Packed) -> None:
         self.number = number
         self.bodies = bodies
         self.sent_ns: Nanoseconds = 0
-        self.pause_ns = pause_ns
+        self.due_ns: Nanoseconds = 0
+        """When it is to be sent again, or asked after."""
+        self.asked = 0
+        """How often either was done."""
 
 
 class Outbox:
     """A member's own messages, numbered, until it sees them in the order."""
 
-    def __init__(self, window: int) -> None:
-        self.first = 0
+    __slots__ = ("_latency_ns", "_next_number", "_repeat_ns", "_window", "waiting")
+
+    def __init__(self, window: int, repeat_ns: Nanoseconds) -> None:
         self.waiting: dict[int, Outstanding] = {}
         self._window = window
+        self._repeat_ns = repeat_ns
+        self._latency_ns: Nanoseconds = 0
         self._next_number = 0
 
     def begin(self, next_number: int) -> None:
-        self.first = self._next_number = next_number
+        self._next_number = next_number
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest message without a place."""
+        return next(iter(self.waiting), self._next_number)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether places come so late that a request without one is more likely waiting than lost."""
+        return 2 * self._latency_ns > self._repeat_ns
 
     def full(self) -> bool:
         return len(self.waiting) >= self._window
 
-    def take(self, bodies: tuple[bytes, ...], pause_ns: Nanoseconds) -> Outstanding:
-        request = Outstanding(self._next_number, bodies, pause_ns)
+    def take(self, bodies: Packed) -> Outstanding:
+        request = Outstanding(self._next_number, bodies)
         self.waiting[request.number] = request
         self._next_number += len(bodies)
         return request
 
-    def settle(self, number: int) -> None:
+    def settle(self, now: Nanoseconds, number: int) -> None:
         """Everything below `number` has its place."""
         while self.waiting:
             oldest = next(iter(self.waiting))
             if oldest >= number:
                 return
-            del self.waiting[oldest]
+            request = self.waiting.pop(oldest)
+            if request.sent_ns:
+                # From its last sending: so a request that was lost at first does not look like a crowd.
+                self._latency_ns += (now - request.sent_ns - self._latency_ns) // 8
+
+    def overdue(self, now: Nanoseconds, most: int) -> list[Outstanding]:
+        """The oldest requests whose time has come."""
+        return list(islice((request for request in self.waiting.values() if request.due_ns <= now), most))

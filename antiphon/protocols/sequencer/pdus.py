@@ -5,27 +5,47 @@ from typing import ClassVar, Final
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
-from antiphon.core.time import MILLISECOND_NS, Nanoseconds
-from antiphon.core.wire import Pdu
+from antiphon.core.packing import Packed
+from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
+from antiphon.core.wire import MAXIMUM_BODY_BYTES, Pdu
 
 NO_POSITION: Final = -1
 """The position of a member that holds nothing of the order."""
+NOBODY: Final[Site] = ""
+"""The witness while nobody counts."""
 MOST_MISSING: Final = 32
 """Positions that one PDU asks for at most, so that one answer cannot flood the network."""
+MOST_MEMBERS: Final = 1024
+"""Members that the sequencer knows at most."""
+MOST_NAME_BYTES: Final = 24_000
+"""What the names of all members may take together, so that a list of them fits a datagram."""
+LONGEST_NAME: Final = 255
+"""Characters of a name that is believed."""
+LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 4096
+"""What a batch may take on the wire, so that it also fits with its place and two names around it."""
+LARGEST: Final = 1 << 62
+"""No number that a peer tells may be as large: there is always room to count on, here and on the wire."""
+
+
+def name_bytes(site: Site) -> int:
+    """What a name takes in a table on the wire, with a number beside it."""
+    return len(site.encode(errors="replace")) + 12
 
 
 class Request(Pdu, frozen=True, gc=False):
     """A member asks for a place in the order for messages number, number+1, … of its own.
 
-    `first` is the number with which this incarnation of the member began: whatever lies below it and has no
-    place yet died with an earlier one and is not waited for.
+    `first` is the number of its oldest message without a place: whatever lies below it has one or died with
+    an earlier incarnation, and is not waited for. `position` is an acknowledgement that costs no datagram.
     """
 
     code: ClassVar[int] = 32
+    epoch: int
     incarnation: int
+    position: int
     first: int
     number: int
-    bodies: tuple[bytes, ...]
+    bodies: Packed
 
 
 class Ordered(Pdu, frozen=True, gc=False):
@@ -35,9 +55,10 @@ class Ordered(Pdu, frozen=True, gc=False):
     epoch: int
     position: int
     stable: int
+    witness: Site
     sender: Site
     number: int
-    bodies: tuple[bytes, ...]
+    bodies: Packed
 
 
 class Heartbeat(Pdu, frozen=True, gc=False):
@@ -47,34 +68,46 @@ class Heartbeat(Pdu, frozen=True, gc=False):
     epoch: int
     next_position: int
     stable: int
+    witness: Site
 
 
 class Acknowledge(Pdu, frozen=True, gc=False):
-    """A member holds everything below `position`, and asks for what it misses beyond."""
+    """A member holds everything below `position`, and asks for what it misses beyond.
+
+    `roster` is the version of the roster that it knows.
+    """
 
     code: ClassVar[int] = 35
     epoch: int
     incarnation: int
     position: int
+    roster: int
     missing: tuple[int, ...] = ()
 
 
 class Join(Pdu, frozen=True, gc=False):
-    """A member wants to take part again; it reached `position` in the order of `epoch`."""
+    """A member wants to take part; it reached `position` in the order of `epoch`.
+
+    `promised` is the latest epoch it has heard of. A `newcomer` has never taken part before, in no
+    incarnation: it can be let in where the order begins without seeing anything twice.
+    """
 
     code: ClassVar[int] = 36
     incarnation: int
-    first: int
     attempt: int
+    first: int
+    promised: int
     epoch: int
     position: int
+    newcomer: bool
 
 
 class Resume(Pdu, frozen=True, gc=False):
     """The sequencer lets a member take part from `position` on.
 
-    `kept` says that the member goes on without a gap. Otherwise `streams` tells for each sender the number
-    of its first message that has no place below `position`.
+    `kept` says that the member goes on without a gap, `whole` that the order begins at `position`: nothing
+    came before it. If not kept, `streams` tells for each sender the number of its first message that has no
+    place below `position`; a sender that is not named begins with whatever it sends.
     """
 
     code: ClassVar[int] = 37
@@ -84,6 +117,7 @@ class Resume(Pdu, frozen=True, gc=False):
     position: int
     stable: int
     kept: bool
+    whole: bool
     streams: dict[Site, int]
 
 
@@ -95,14 +129,20 @@ class Recover(Pdu, frozen=True, gc=False):
 
 
 class Report(Pdu, frozen=True, gc=False):
-    """The answer: what the member holds of the order of `order_epoch`, and how to let it go on."""
+    """The answer: what the member holds of the order of `order_epoch`, and how to let it go on.
+
+    The other fields are those of its `Join`.
+    """
 
     code: ClassVar[int] = 39
     epoch: int
     incarnation: int
     attempt: int
+    first: int
+    promised: int
     order_epoch: int
     position: int
+    newcomer: bool
     kept_from: int
     stable: int
     streams: dict[Site, int]
@@ -116,6 +156,47 @@ class Fetch(Pdu, frozen=True, gc=False):
     missing: tuple[int, ...]
 
 
+class Leave(Pdu, frozen=True, gc=False):
+    """A member goes, and says so: nobody need wait for it. The sequencer's incarnation here is its epoch."""
+
+    code: ClassVar[int] = 41
+    incarnation: int
+    attempt: int
+
+
+class Roster(Pdu, frozen=True, gc=False):
+    """Who counts beside the sequencer, and why others lately ceased to."""
+
+    code: ClassVar[int] = 42
+    epoch: int
+    version: int
+    members: tuple[Site, ...]
+    gone: dict[Site, str]
+
+
+class Enquire(Pdu, frozen=True, gc=False):
+    """A member asks after requests that have waited for their places for longer than usual.
+
+    Bodies are sent again only where they are lacking: when everyone sends, places come late, and copies
+    would make them come later.
+    """
+
+    code: ClassVar[int] = 43
+    epoch: int
+    incarnation: int
+    position: int
+    numbers: tuple[int, ...]
+
+
+class Lacking(Pdu, frozen=True, gc=False):
+    """The answer: requests that the sequencer does not have and would take now."""
+
+    code: ClassVar[int] = 44
+    epoch: int
+    incarnation: int
+    numbers: tuple[int, ...]
+
+
 PDUS: Final[tuple[type[Pdu], ...]] = (
     Request,
     Ordered,
@@ -126,6 +207,10 @@ PDUS: Final[tuple[type[Pdu], ...]] = (
     Recover,
     Report,
     Fetch,
+    Leave,
+    Roster,
+    Enquire,
+    Lacking,
 )
 
 
@@ -138,7 +223,7 @@ class SequencerConfiguration:
     order_window: int = 256
     """How far the order may run ahead of the slowest member that counts. Raising it costs memory at all."""
     repeat_ns: Nanoseconds = 20 * MILLISECOND_NS
-    """Pause before a request or a join is repeated. Raising it costs latency when one is lost."""
+    """Pause before a request is asked after or a join repeated. Raising it costs latency when one is lost."""
     heartbeat_ns: Nanoseconds = 10 * MILLISECOND_NS
     """Pause between announcements. Raising it costs latency when the last message of a burst is lost."""
     acknowledge_ns: Nanoseconds = 5 * MILLISECOND_NS
@@ -149,6 +234,8 @@ class SequencerConfiguration:
     """How long a gap may be mere reordering. Raising it costs latency when something is lost."""
     suspect_after_ns: Nanoseconds = 200 * MILLISECOND_NS
     """Silence after which a member no longer counts. Raising it costs a longer halt when one is gone."""
+    lag_ns: Nanoseconds = 2 * SECOND_NS
+    """How long a member may speak without getting on. Raising it costs a longer halt when one is stuck."""
     recovery_ns: Nanoseconds = 300 * MILLISECOND_NS
     """How long a sequencer without memory waits for answers. Raising it costs a longer halt then."""
 
@@ -156,10 +243,15 @@ class SequencerConfiguration:
         if self.window < 1 or self.order_window < 1 or self.acknowledge_every < 1:
             raise UsageError("The sequencer's windows hold at least one message.")
         spans = (self.repeat_ns, self.heartbeat_ns, self.acknowledge_ns, self.gap_ns, self.suspect_after_ns)
-        if min(*spans, self.recovery_ns) <= 0:
+        if min(*spans, self.lag_ns, self.recovery_ns) <= 0:
             raise UsageError("The sequencer's times are positive.")
 
     @property
     def keepalive_ns(self) -> Nanoseconds:
-        """A member speaks eight times before its silence counts, so that loss alone seldom leaves one out."""
+        """Everyone speaks eight times before silence counts, so that loss alone seldom leaves one out."""
         return max(1, self.suspect_after_ns // 8)
+
+    @property
+    def tell_every(self) -> int:
+        """Positions after which a member tells: often enough that the order need not wait for the word."""
+        return max(1, min(self.acknowledge_every, self.order_window // 4))

@@ -3,6 +3,10 @@
 What the most advanced member has reached is the order. Whatever a member holds beyond a gap has been
 delivered nowhere, and its sender will ask for a place again; so nothing is lost by leaving it out, and the
 order never depends on which of two members buffered what.
+
+A sequencer that knows its group waits until everyone has answered or the time is over, and then for someone.
+One that knows nobody, as in a live group, waits for the time to be over; if nobody has answered by then,
+there is no order, and it begins one.
 """
 
 from collections.abc import Iterable
@@ -13,6 +17,8 @@ from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sequencer.log import Entry
 from antiphon.protocols.sequencer.pdus import (
+    LARGEST,
+    MOST_MEMBERS,
     MOST_MISSING,
     Fetch,
     Ordered,
@@ -26,6 +32,7 @@ class Recovered(NamedTuple):
     """The order up to `position`, with what is not stable yet, as the members of `epoch` knew it."""
 
     epoch: int
+    """-1 if nobody knew any order."""
     position: int
     stable: int
     streams: dict[Site, int]
@@ -53,11 +60,21 @@ class Recovery:
         self._plan = None
         return self._ask()
 
+    def makes_sense(self, report: Report) -> bool:
+        """The order never runs more than two windows ahead of what is stable; twice that is nonsense."""
+        numbers = (
+            report.incarnation, report.attempt, report.first, report.promised, report.order_epoch,
+            report.position + 1, report.kept_from, report.stable,
+        )  # fmt: skip
+        if min(numbers) < 0 or max(numbers) >= LARGEST:
+            return False
+        return report.position - report.stable <= 4 * self._configuration.order_window
+
     def receive(self, now: Nanoseconds, sender: Site, pdu: Report | Ordered) -> list[Effect]:
-        if pdu.epoch != self._epoch:
-            return []
+        """Take an answer, one that makes sense."""
         if isinstance(pdu, Report):
-            if self._plan is None and self._makes_sense(pdu):
+            room = sender in self._reports or len(self._reports) < MOST_MEMBERS
+            if self._plan is None and room:
                 self._reports[sender] = pdu
                 self._waiting.discard(sender)
             return self._fetch() if self._make_plan(now) else []
@@ -77,27 +94,17 @@ class Recovery:
 
     def outcome(self) -> Recovered | None:
         """The order, once it is complete."""
-        if not self._others:
-            return Recovered(-1, 0, 0, {}, {}, {})
         return self._plan if self._plan is not None and not self._lacking() else None
 
     def _ask(self) -> list[Effect]:
-        if not self._others:
-            return []
         return [
             Multicast(Recover(self._epoch)),
             SetTimer("recover", self._configuration.repeat_ns),
         ]
 
-    def _makes_sense(self, report: Report) -> bool:
-        """The order never runs more than two windows ahead of what is stable; twice that is nonsense."""
-        return report.position - report.stable <= 4 * self._configuration.order_window
-
     def _make_plan(self, now: Nanoseconds) -> bool:
-        """Decide what the order is, once everyone who may answer has, or the time is over and someone has."""
-        if self._plan is not None or not self._reports:
-            return False
-        if self._waiting and now < self._deadline_ns:
+        """Decide what the order is, if all who must be heard have been."""
+        if self._plan is not None or not self._heard_enough(now):
             return False
         useful = [report for report in self._reports.values() if report.position >= 0]
         epoch = max((report.order_epoch for report in useful), default=-1)
@@ -113,6 +120,11 @@ class Recovery:
         self._deadline_ns = now + self._configuration.recovery_ns
         self._plan = Recovered(epoch, position, stable, dict(streams), {}, dict(self._reports))
         return True
+
+    def _heard_enough(self, now: Nanoseconds) -> bool:
+        if now < self._deadline_ns and (self._waiting or not self._others):
+            return False
+        return bool(self._reports) or not self._others
 
     def _lacking(self) -> list[int]:
         assert self._plan is not None

@@ -20,6 +20,8 @@ Deviations from the text, and why:
 - The text repeats ACKs for ever; here a member repeats until it knows the result, ever more rarely, and the
   coordinator asks those again who have not answered. A member that missed the result gets it when it
   repeats. Without repetition a round sends what the text counts and nothing else.
+- The text's membership does not change while a round lasts. Here an owner whose membership changes makes a
+  new object for each view of it, and PDUs name the view that they belong to.
 - The text has no word on the coordinator's crash: the next member in order that is not suspected takes
   over, and members that wait for a result turn to it.
 """
@@ -62,6 +64,7 @@ class StartRound(Pdu, frozen=True, gc=False):
 
     code: ClassVar[int] = 16
     round: int
+    view: int = 0
 
 
 class Acknowledgement(Pdu, frozen=True, gc=False):
@@ -70,6 +73,7 @@ class Acknowledgement(Pdu, frozen=True, gc=False):
     code: ClassVar[int] = 17
     round: int
     held: bytes
+    view: int = 0
 
 
 class Information(Pdu, frozen=True, gc=False):
@@ -78,6 +82,7 @@ class Information(Pdu, frozen=True, gc=False):
     code: ClassVar[int] = 18
     round: int
     stable: bytes
+    view: int = 0
 
 
 PDUS: Final = (StartRound, Acknowledgement, Information)
@@ -112,6 +117,8 @@ class Configuration:
     """Who coordinates while it is not suspected; the first member unless told otherwise."""
     repetition: Repetition | None = Repetition()
     """None where nothing is ever lost: then no PDU is sent twice."""
+    view: int = 0
+    """Which of a changing group's member lists this is; what is said in another one does not concern us."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +148,8 @@ class CoordP:
 
     __slots__ = (
         "_again", "_answers", "_array_bytes", "_awaiting", "_finished", "_held", "_least", "_missing",
-        "_order", "_place", "_random", "_rank", "_repetition", "_round", "_stable", "_suspected", "_wait_ns",
-        "ignored", "rounds_finished", "senders", "site",
+        "_order", "_place", "_random", "_rank", "_repetition", "_round", "_stable", "_suspected", "_view",
+        "_wait_ns", "ignored", "rounds_finished", "senders", "site",
     )  # fmt: skip
 
     def __init__(
@@ -166,6 +173,7 @@ class CoordP:
         self._order, self._rank, self._place = roster.order, roster.rank, roster.place
         self._array_bytes = COUNT_BYTES * len(self.senders)
         self._repetition = configuration.repetition
+        self._view = configuration.view
         self._random = random
         self._held: Counts = np.zeros(len(self.senders), WIRE_COUNTS)
         self._stable: Counts = np.zeros(len(self.senders), WIRE_COUNTS)
@@ -193,6 +201,11 @@ class CoordP:
         return next(member for member in self._order if member not in self._suspected)
 
     @property
+    def under_way(self) -> bool:
+        """Whether a round that this member coordinates has not ended yet."""
+        return self._missing is not None
+
+    @property
     def held(self) -> tuple[int, ...]:
         return tuple(self._held.tolist())
 
@@ -216,9 +229,19 @@ class CoordP:
             raise UsageError("What is held needs one count for each sender, none going back.")
         self._held = given
 
+    def begin(self, held: Sequence[int], stable: Sequence[int]) -> None:
+        """What is held and stable when a new view begins: nothing of it is declared again."""
+        self.hold_all(held)
+        given = np.array(stable, WIRE_COUNTS)
+        if given.shape != self._stable.shape or (given < self._stable).any() or (given > self._held).any():
+            raise UsageError("What is stable needs one count for each sender, none beyond what is held.")
+        self._stable = given
+
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:  # noqa: ARG002
         if type(event) is Received:
             sender, pdu = event.sender, event.pdu
+            if getattr(pdu, "view", self._view) != self._view:
+                return []  # not garbage: the group's members are seen differently for a moment
             if type(pdu) is Acknowledgement:
                 return self._on_acknowledgement(sender, pdu)
             if type(pdu) is StartRound:
@@ -258,7 +281,7 @@ class CoordP:
         self._answers.clear()
         if not self._missing:
             return self._finish()
-        effects: list[Effect] = [CancelTimer(ACKNOWLEDGE), Multicast(StartRound(self._round))]
+        effects: list[Effect] = [CancelTimer(ACKNOWLEDGE), Multicast(StartRound(self._round, self._view))]
         return effects + self._first_wait(ASK)
 
     # Step 2: the members answer
@@ -269,7 +292,7 @@ class CoordP:
             return self._ignore()
         if number < self._round:
             # Its sender does not know that the group is further, say after a restart; our answer tells it.
-            return [Send(sender, Acknowledgement(self._round, self._held.tobytes()))]
+            return [Send(sender, Acknowledgement(self._round, self._held.tobytes(), self._view))]
         known = number == self._round
         if known and not self._awaiting:
             # We have the result already, so the coordinator has it too and this START is a late one.
@@ -278,7 +301,7 @@ class CoordP:
             self._give_way()
         self._round = number
         self._awaiting = True
-        answer: list[Effect] = [Send(sender, Acknowledgement(number, self._held.tobytes()))]
+        answer: list[Effect] = [Send(sender, Acknowledgement(number, self._held.tobytes(), self._view))]
         if self._repetition is not None:
             answer += self._next_wait(ACKNOWLEDGE) if known else self._first_wait(ACKNOWLEDGE)
         return answer
@@ -331,7 +354,7 @@ class CoordP:
         self._fold()
         result = np.maximum(self._stable, self._least)
         self._missing = None
-        self._finished = Information(self._round, result.tobytes())
+        self._finished = Information(self._round, result.tobytes(), self._view)
         self.rounds_finished += 1
         effects: list[Effect] = [CancelTimer(ASK), Multicast(self._finished), *self._declare(result)]
         return effects + self._begin() if self._again else effects
@@ -382,7 +405,7 @@ class CoordP:
     def _on_timer(self, name: str) -> list[Effect]:
         if name == ASK and self._missing:
             asked = tuple(sorted(self._missing, key=self._rank.__getitem__))
-            return [Multicast(StartRound(self._round), asked), *self._next_wait(ASK)]
+            return [Multicast(StartRound(self._round, self._view), asked), *self._next_wait(ASK)]
         if name == ACKNOWLEDGE and self._awaiting:
             return self._repeat_answer() + self._next_wait(ACKNOWLEDGE)
         return []
@@ -393,7 +416,7 @@ class CoordP:
         to = self.coordinator if asker in self._suspected else asker
         if to == self.site:
             return self._begin()
-        return [Send(to, Acknowledgement(self._round, self._held.tobytes()))]
+        return [Send(to, Acknowledgement(self._round, self._held.tobytes(), self._view))]
 
     # Crashes
 
@@ -416,7 +439,7 @@ class CoordP:
         if self._missing is None:
             return []
         self._missing.add(site)
-        return [Send(site, StartRound(self._round))]
+        return [Send(site, StartRound(self._round, self._view))]
 
     # Numbers
 

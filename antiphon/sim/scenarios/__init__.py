@@ -9,6 +9,7 @@ from antiphon.sim.scenario import Scenario
 
 MODULES: Final = {
     "coordp": "antiphon.sim.scenarios.coordp",
+    "fifo": "antiphon.sim.scenarios.fifo",
     "sequencer": "antiphon.sim.scenarios.sequencer",
     "template": "antiphon.sim.scenarios.template",
 }

@@ -1,0 +1,103 @@
+"""Who counts: whoever was heard of lately, hears us, has not left and was not left out."""
+
+from antiphon.core.effects import Appeared, Vanished
+from antiphon.core.ids import Site
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.fifo.presence import Herald
+from antiphon.protocols.fifo.release import Release
+from antiphon.protocols.fifo.sending import Sending
+from antiphon.protocols.fifo.state import Peer, State, View
+
+
+class Census:
+    """Keeps the view."""
+
+    def __init__(self, state: State, herald: Herald, release: Release, sending: Sending) -> None:
+        self._state = state
+        self._herald = herald
+        self._release = release
+        self._sending = sending
+        self._looked_ns: Nanoseconds = 0
+
+    def begin(self, now: Nanoseconds) -> None:
+        """Silence before now counts against nobody."""
+        self._looked_ns = now
+        for peer in self._state.peers.values():
+            peer.heard_ns = peer.listed_ns = peer.progress_ns = now
+        self.see(now)
+
+    def recount(self, now: Nanoseconds) -> None:
+        """Find out who counts; if that has changed, a new view begins."""
+        state = self._state
+        self.excuse_standstill(now)
+        since_ns = now - state.configuration.suspect_after_ns
+        for peer in state.peers.values():
+            reason = _why_not(peer, since_ns)
+            if (reason is None) == peer.counted:
+                continue
+            peer.counted = reason is None
+            peer.progress_ns = now
+            state.effects.append(Appeared(peer.site) if reason is None else Vanished(peer.site, reason))
+        if self._pairs() != state.view.pairs:
+            self.see(now)
+
+    def see(self, now: Nanoseconds) -> None:
+        """Begin a new view of those who count."""
+        state, pairs = self._state, self._pairs()
+        state.uncounted = [peer for peer in state.peers.values() if not peer.counted]
+        streams = [state.own if site == state.site else state.peers[site].newest for site, _ in pairs]
+        state.view = View(pairs, streams, state.site)
+        self._release.new_view(now)
+        self._sending.new_view(now)
+        self._herald.soon(now)
+
+    def _pairs(self) -> tuple[tuple[Site, int], ...]:
+        state = self._state
+        others = ((peer.site, peer.incarnation) for peer in state.counted())
+        return tuple(sorted([(state.site, state.incarnation), *others]))
+
+    def excuse_standstill(self, now: Nanoseconds) -> None:
+        """If we stood still ourselves, nobody's silence meanwhile counts against him."""
+        configuration = self._state.configuration
+        late_ns = now - self._looked_ns - configuration.heartbeat_ns
+        self._looked_ns = now
+        if late_ns > configuration.suspect_after_ns // 4:
+            for peer in self._state.peers.values():
+                peer.heard_ns += late_ns
+                peer.listed_ns += late_ns
+                peer.progress_ns += late_ns
+
+    def leave_laggards(self, now: Nanoseconds) -> None:
+        """Whoever is heard of, but has not moved on in our messages for long, is left behind."""
+        state = self._state
+        for peer in state.counted():
+            if peer.acked >= state.own.expected or not state.own.kept:
+                peer.progress_ns = now
+            elif now - peer.progress_ns > state.configuration.lag_ns:
+                peer.left_out = peer.spell
+
+    def forget(self, now: Nanoseconds) -> None:
+        """Of those who are long gone nothing is remembered but that we do not remember."""
+        state = self._state
+        since_ns = now - state.configuration.forget_after_ns
+        for peer in list(state.uncounted):
+            if peer.heard_ns < since_ns and not peer.stream.kept and peer.successor is None:
+                del state.peers[peer.site]
+                state.uncounted.remove(peer)
+                state.note_ghost(peer.site, peer.incarnation)
+                state.forgetful = True
+
+
+def _why_not(peer: Peer, since_ns: Nanoseconds) -> str | None:
+    """Why a member does not count; None if it does."""
+    if peer.left:
+        return "It has left."
+    if peer.suspected:
+        return "The failure detector suspects it."
+    if peer.heard_ns <= since_ns:
+        return "It has not been heard of for too long."
+    if peer.listed_ns <= since_ns:
+        return "It does not hear us."
+    if peer.spell <= peer.left_out:
+        return "It was left behind."
+    return None

@@ -1,0 +1,124 @@
+"""What a member says of itself: its statuses to the others, and its spells of presence to the trace."""
+
+from typing import Final
+
+from antiphon.core.effects import Absent, Multicast, Present, Send
+from antiphon.core.ids import Site
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.fifo.pdus import NOT_FOLLOWED, Extent, Leaving, Mark, Status
+from antiphon.protocols.fifo.state import Peer, State
+
+HEARTBEAT: Final = "heartbeat"
+SOON: Final = 16
+"""A status that is wanted at once comes after this part of a heartbeat, so that one answers for several."""
+
+
+class Herald:
+    """Multicasts statuses."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._serial = 0
+        self._told_ns: Nanoseconds = 0
+        self._due = False
+
+    def due(self, now: Nanoseconds) -> bool:
+        """Whether a status is wanted, or was not sent for a heartbeat."""
+        return self._due or now - self._told_ns >= self._state.configuration.heartbeat_ns
+
+    def soon(self, now: Nanoseconds) -> None:
+        """Someone had better know how things stand."""
+        self._due = True
+        self._state.arm(now, HEARTBEAT, max(1, self._state.configuration.heartbeat_ns // SOON))
+
+    def tell(self, now: Nanoseconds, to: Site | None = None) -> None:
+        """Say what we hold and whom we count: to all, or to one who had better know at once."""
+        state, own = self._state, self._state.own
+        since_ns = now - state.configuration.suspect_after_ns
+        mine = (own.first, own.expected, own.stable, own.kept_from)
+        extents = [Extent(state.site, state.incarnation, True, True, *mine)]
+        extents += [_extent(peer, since_ns) for peer in state.peers.values()]
+        marks = tuple(
+            Mark(peer.site, peer.incarnation, peer.left_out)
+            for peer in state.uncounted
+            if peer.spell <= peer.left_out and peer.heard_ns > since_ns
+        )
+        self._serial += 1
+        pdu = Status(state.incarnation, state.spell, self._serial, state.view.number, tuple(extents), marks)
+        if to is not None:
+            state.effects.append(Send(to, pdu))
+            return
+        self._told_ns = now
+        self._due = False
+        state.effects.append(Multicast(pdu))
+
+    def take_leave(self) -> None:
+        self._serial += 1
+        self._state.effects.append(Multicast(Leaving(self._state.incarnation, self._serial)))
+
+
+def _extent(peer: Peer, since_ns: Nanoseconds) -> Extent:
+    stream, successor, past = peer.stream, peer.successor, peer.past
+    return Extent(
+        peer.site,
+        stream.incarnation,
+        peer.heard_ns > since_ns and not peer.left,
+        peer.counted,
+        stream.first,
+        stream.expected if stream.begun else NOT_FOLLOWED,
+        stream.stable,
+        stream.kept_from,
+        -1 if successor is None else successor.incarnation,
+        0 if successor is None else successor.first,
+        -1 if past is None else past.incarnation,
+        0 if past is None else past.expected,
+    )
+
+
+class Spells:
+    """Begins and ends spells of presence, so that none has a hole in it."""
+
+    def __init__(self, state: State, herald: Herald) -> None:
+        self._state = state
+        self._herald = herald
+        self.missed = False
+        """Whether something has been missed since this member was last present."""
+        self.blemished = False
+        """Whether this member has ever been absent: only one that never was must have everything."""
+        self._absent = False
+        """Whether the trace knows that this member is absent."""
+
+    def begin(self, *, returning: bool) -> None:
+        """A log that ends in an absence may exist."""
+        self._absent = self.blemished = returning
+
+    def be_absent(self) -> None:
+        self._state.taking_part = False
+        if not self._absent:
+            self._absent = self.blemished = True
+            self._state.effects.append(Absent())
+
+    def be_present(self) -> None:
+        """Take part, and tell what has come meanwhile."""
+        state = self._state
+        if self.missed:
+            self.be_absent()
+        if state.incarnation or self._absent:
+            state.effects.append(Present())
+        state.taking_part = True
+        self._absent = self.missed = False
+        state.effects += state.withheld
+        state.withheld = []
+        state.withheld_bytes = 0
+
+    def note_gap(self, now: Nanoseconds, site: Site) -> None:
+        """Something of a site is lost for good: one spell ends before it, the next begins behind it."""
+        state = self._state
+        if not state.taking_part:
+            self.missed = True
+            state.withheld = [effect for effect in state.withheld if effect.sender != site]
+            return
+        self.blemished = True
+        state.spell += 1
+        state.effects += (Absent(), Present())
+        self._herald.soon(now)

@@ -1,0 +1,144 @@
+"""Whatever a peer says, a FIFO member does not raise, keeps within its bounds, and serves the honest."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon.core.effects import Admitted, Multicast, Send
+from antiphon.core.inputs import Admit, Departed, Input, Received, Returned, Start, TimerFired
+from antiphon.core.packing import pack
+from antiphon.core.time import MILLISECOND_NS
+from antiphon.core.wire import Codec, Pdu
+from antiphon.protocols.fifo import PDUS, REPAIRS, Fifo, FifoConfiguration
+from antiphon.protocols.fifo.pdus import (
+    Ask,
+    Copy,
+    Data,
+    Extent,
+    Leaving,
+    Mark,
+    Position,
+    Status,
+)
+from antiphon.protocols.fifo.state import view_number
+from antiphon.protocols.fifo.streams import MOST_AHEAD
+from antiphon.protocols.stability.coordp import Acknowledgement, Information, StartRound
+from tests.protocols.fifo_group import Group
+
+SITES = ("a", "b", "c")
+VIEW = view_number([("a", 0), ("b", 0), ("c", 0)])
+TIMERS = ("acknowledge", "answer", "heartbeat", "repair", "repeat", "round", "settle", "stability/ask", "x")
+
+integers = st.one_of(st.integers(-2, 6), st.sampled_from([-(1 << 63), (1 << 62) - 1, 1 << 62, (1 << 64) - 1]))
+sites = st.sampled_from([*SITES, "d", "", "e" * 300, "é"])
+views = st.one_of(st.just(VIEW), integers)
+packed = st.lists(st.binary(max_size=4), min_size=1, max_size=3).map(pack)
+counts = st.one_of(
+    st.binary(max_size=40), st.lists(st.integers(-2, 4), min_size=3, max_size=3).map(lambda some: b"".join(
+        number.to_bytes(8, "little", signed=True) for number in some
+    ))
+)  # fmt: skip
+extents = st.builds(
+    Extent, sites, integers, st.booleans(), st.booleans(), integers, integers, integers, integers,
+    integers, integers, integers, integers,
+)  # fmt: skip
+marks = st.builds(Mark, sites, integers, integers)
+
+
+@st.composite
+def statuses(draw: st.DrawFn) -> Status:
+    """Most of them say something of their own sender, so that they get past the first look."""
+    incarnation = draw(integers)
+    own = st.builds(
+        Extent, st.sampled_from(["b", "c", "d"]), st.just(incarnation), st.booleans(), st.booleans(),
+        st.integers(0, 6), st.integers(-1, 6), st.integers(0, 6), st.integers(0, 6), st.integers(-1, 3),
+        st.integers(0, 6), st.integers(-1, 3), st.integers(0, 6),
+    )  # fmt: skip
+    some = (*draw(st.lists(own, max_size=3)), *draw(st.lists(extents, max_size=1)))
+    said = draw(st.lists(marks, max_size=2))
+    return Status(incarnation, draw(integers), draw(st.integers(0, 50)), draw(views), some, tuple(said))
+
+
+pdus: st.SearchStrategy[Pdu] = st.one_of(
+    st.builds(Data, integers, integers, views, counts, packed),
+    st.builds(Copy, sites, integers, integers, packed),
+    st.builds(Ask, sites, integers, st.lists(integers, max_size=6).map(tuple)),
+    st.builds(Position, integers, integers, integers),
+    statuses(),
+    st.builds(Leaving, integers, integers),
+    st.builds(StartRound, integers, views),
+    st.builds(Acknowledgement, integers, counts, views),
+    st.builds(Information, integers, counts, views),
+    st.just(Pdu()),
+)
+inputs: st.SearchStrategy[Input] = st.one_of(
+    st.tuples(st.sampled_from(["a", "b", "c", "d"]), pdus).map(lambda pair: Received(*pair)),
+    st.tuples(st.sampled_from(["b", "c"]), pdus).map(lambda pair: Received(*pair)),
+    st.sampled_from([TimerFired(name) for name in TIMERS]),
+    packed.map(Admit),
+    st.sampled_from([Departed(), Returned()]),
+)
+
+
+@given(
+    st.sampled_from(REPAIRS),
+    st.sampled_from([Start(), Start(1), Start(2, 3, True)]),
+    st.lists(st.tuples(st.integers(0, 200), inputs), max_size=40),
+)
+@settings(deadline=None, max_examples=400, derandomize=True)
+def test_no_pdu_whatever_it_says_raises(repair: str, start: Start, events: list[tuple[int, Input]]) -> None:
+    configuration = FifoConfiguration(repair=repair, window_bytes=8, retain_bytes=16, largest_group=3)
+    member = Fifo("a", SITES, configuration, Random(1))
+    codec = Codec(PDUS)
+    now = 0
+    known = {"a", *SITES}
+    for span_ms, event in [(0, start), *events]:
+        now += span_ms * MILLISECOND_NS
+        if isinstance(event, Received):
+            known.add(event.sender)
+        for effect in member.handle(now, event):
+            if isinstance(effect, Send | Multicast):
+                codec.encode(effect.pdu)
+            if isinstance(effect, Send):
+                assert effect.to in known - {"a"}
+
+
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_a_flood_beyond_a_gap_is_bounded(repair: str) -> None:
+    configuration = FifoConfiguration(repair=repair, window_bytes=1_000)
+    members = Group(3, configuration)
+    for number in range(1, 5 * MOST_AHEAD):
+        members.members["a"].handle(0, Received("b", Data(0, number, 0, b"", pack([b""]))))
+    for number in range(1, 1_000):
+        members.members["a"].handle(0, Received("c", Data(0, number, 0, b"", pack([bytes(100)]))))
+    streams: dict[str, Any] = {stream.site: stream for stream in members.members["a"]._state.streams()}
+    assert len(streams["b"].ahead) == MOST_AHEAD
+    assert streams["c"].ahead_bytes <= 2_000
+
+
+def test_a_sender_that_never_stops_is_not_kept_without_limit() -> None:
+    configuration = FifoConfiguration(retain_bytes=1_000)
+    members = Group(3, configuration)
+    for number in range(1_000):
+        members.members["a"].handle(0, Received("b", Data(0, number, 0, b"", pack([bytes(100)]))))
+    assert members.members["a"].figures()["kept_bytes"] <= 2_200
+
+
+def test_a_liar_with_two_members_of_good_will_does_not_stop_them() -> None:
+    members = Group(3)
+    liar = Random(7)
+    for step in range(200):
+        numbers = [liar.choice([-1, 0, 1, 5, 1 << 61]) for _ in range(4)]
+        extent = Extent("c", 0, True, True, 0, abs(numbers[0]), abs(numbers[1]), abs(numbers[2]))
+        for target in "ab":
+            members.give(target, Received("c", Status(0, 0, step + 1_000, 0, (extent,))))
+            members.give(target, Received("c", Position(0, 0, numbers[3])))
+            members.give(target, Received("c", Ask("a", 0, tuple(numbers))))
+        members.pass_time(1)
+    for _ in range(5):
+        assert isinstance(members.admit("a")[0], Admitted)
+    members.pass_time(200)
+    assert members.delivered("a", "a") == members.delivered("b", "a") == [f"a{number}" for number in range(5)]
