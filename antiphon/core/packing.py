@@ -19,6 +19,7 @@ COUNT: Final = struct.Struct("<I")
 LENGTH_BYTES: Final = 4
 UNFINISHED: Final = 1 << 31
 CONTINUING: Final = 1 << 30
+COUNT_MASK: Final = CONTINUING - 1
 
 
 def overhead_bytes(count: int) -> int:
@@ -27,35 +28,55 @@ def overhead_bytes(count: int) -> int:
 
 
 class Packed(Sequence[bytes]):
-    """A batch of at least one body. Reads as a sequence of bytes; equal to any sequence of equal bodies."""
+    """A batch of at least one body. Reads as a sequence of bytes; equal to any sequence of equal bodies.
 
-    __slots__ = ("_count", "_lengths", "continuing", "data", "size", "unfinished")
+    It may stand at the end of something longer, such as the datagram that brought it: then that is kept, and
+    nothing is copied.
+    """
 
-    def __init__(self, data: bytes) -> None:
-        """Takes a batch as it travels; raises ValueError if it makes no sense."""
-        if len(data) < COUNT.size:
+    __slots__ = ("_begin", "_count", "_lengths", "continuing", "data", "size", "unfinished")
+
+    def __init__(self, data: bytes, begin: int = 0, lengths: "array[int] | None" = None) -> None:
+        """Takes a batch as it travels, from `begin` to the end; raises ValueError if it makes no sense.
+
+        Whoever has just made it may say what the lengths are; then they need not be read and checked.
+        """
+        if len(data) - begin < COUNT.size:
             raise ValueError("a batch without a count")
-        (head,) = COUNT.unpack_from(data)
+        (head,) = COUNT.unpack_from(data, begin)
         self.data: Final = data
-        self._count: Final[int] = head & ~(UNFINISHED | CONTINUING)
-        self.unfinished: Final = bool(head & UNFINISHED)
+        self._begin: Final = begin
+        self._count: Final[int] = head & COUNT_MASK
+        self.unfinished: Final = head >= UNFINISHED
         self.continuing: Final = bool(head & CONTINUING)
-        self.size: Final = len(data) - overhead_bytes(self._count)
+        self.size: Final[int] = len(data) - begin - COUNT.size - LENGTH_BYTES * self._count
+        self._lengths: Final = self._read_lengths() if lengths is None else lengths
+
+    def _read_lengths(self) -> "array[int]":
         if self._count < 1 or self.size < 0:
             raise ValueError("a batch whose count does not fit it")
-        self._lengths = array("I", data[COUNT.size : -self.size or None])
+        lengths = array("I", self.data[self._begin + COUNT.size : len(self.data) - self.size])
         if sys.byteorder == "big":
-            self._lengths.byteswap()
-        if sum(self._lengths) != self.size:
+            lengths.byteswap()
+        if sum(lengths) != self.size:
             raise ValueError("a batch whose lengths do not fit it")
+        return lengths
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[bytes]:
         # All of it in C: a generator would cost more a body than cutting it out does.
-        offsets = list(accumulate(self._lengths, initial=overhead_bytes(self._count)))
+        offsets = self.offsets()
         return map(self.data.__getitem__, map(slice, offsets, offsets[1:]))
+
+    def offsets(self) -> list[int]:
+        """Where in `data` each body begins, and where the last one ends: to read bodies in place."""
+        return list(accumulate(self._lengths, initial=len(self.data) - self.size))
+
+    def wire(self) -> bytes | memoryview:
+        """The batch as it travels."""
+        return memoryview(self.data)[self._begin :] if self._begin else self.data
 
     @overload
     def __getitem__(self, index: int) -> bytes: ...
@@ -65,16 +86,16 @@ class Packed(Sequence[bytes]):
         if isinstance(index, slice):
             return list(self)[index]
         place = range(self._count)[index]
-        begin = overhead_bytes(self._count) + sum(self._lengths[:place])
+        begin = len(self.data) - self.size + sum(self._lengths[:place])
         return self.data[begin : begin + self._lengths[place]]
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Packed):
-            return self.data == other.data
+            return self.wire() == other.wire()
         return isinstance(other, Sequence) and len(other) == self._count and list(other) == list(self)
 
     def __hash__(self) -> int:
-        return hash(self.data)
+        return hash(bytes(self.wire()))
 
     def __repr__(self) -> str:
         return f"Packed({self._count} bodies, {self.size} bytes)"
@@ -90,8 +111,23 @@ def pack(bodies: Iterable[bytes], *, unfinished: bool = False, continuing: bool 
         return bodies
     pieces = list(bodies)
     lengths = array("I", map(len, pieces))
-    if sys.byteorder == "big":
-        lengths.byteswap()
     flags = (UNFINISHED if unfinished else 0) | (CONTINUING if continuing else 0)
     head = COUNT.pack(len(pieces) | flags)
-    return Packed(b"".join([head, lengths.tobytes(), *pieces]))
+    return Packed(b"".join([head, _little_endian(lengths), *pieces]), 0, lengths)
+
+
+def pack_records(records: memoryview, size: int) -> Packed:
+    """One batch of bodies of one size that lie one after another.
+
+    >>> list(pack_records(memoryview(b"abcd"), 2))
+    [b'ab', b'cd']
+    """
+    lengths = array("I", [size]) * (len(records) // size)
+    return Packed(b"".join([COUNT.pack(len(lengths)), _little_endian(lengths), records]), 0, lengths)
+
+
+def _little_endian(lengths: "array[int]") -> bytes:
+    if sys.byteorder == "big":
+        lengths = array("I", lengths)
+        lengths.byteswap()
+    return lengths.tobytes()

@@ -27,6 +27,8 @@ from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
 from antiphon.core.packing import Packed
 
+PACKED: Final = 1
+"""The MessagePack extension type of packed bodies."""
 MAGIC: Final = b"An"
 VERSION: Final = 1
 SEALED: Final = 0x80
@@ -136,16 +138,27 @@ def _checksum(view: memoryview) -> int:
     return zlib.crc32(view[HEADER.size : CHECKED_BYTES], zlib.crc32(view[: PREFIX.size]))
 
 
-def _data(value: object) -> bytes:
+def _extension(value: object) -> msgspec.msgpack.Ext:
     """What msgspec cannot encode by itself: packed bodies."""
     if isinstance(value, Packed):
-        return value.data
+        return msgspec.msgpack.Ext(PACKED, value.wire())
     raise NotImplementedError(f"{type(value).__name__} has no form on the wire")
 
 
-def _unpack(kind: type, value: object) -> Packed:
-    if kind is Packed and isinstance(value, bytes):
-        return Packed(value)
+def _packed(code: int, view: memoryview) -> Packed:
+    """Packed bodies, not copied: as the last field of their PDU they end where all of it ends."""
+    if code != PACKED:
+        raise ValueError("an extension that is not ours")
+    whole = view.obj
+    if type(whole) is bytes:
+        return Packed(whole, len(whole) - len(view))
+    return Packed(bytes(view))
+
+
+def _no_packed(kind: type, value: object) -> Packed:
+    """Packed bodies are an extension; anything else in their place is not."""
+    if kind is Packed and isinstance(value, Packed):
+        return value
     raise ValueError("not packed bodies")
 
 
@@ -160,8 +173,8 @@ class Codec:
                 raise UsageError(f"{kind.__name__} has the PDU code {kind.code}, which is not from 1 to 255.")
             if kind.code in self._decoders:
                 raise UsageError(f"{kind.__name__} has the PDU code {kind.code}, but so has another PDU.")
-            self._decoders[kind.code] = msgspec.msgpack.Decoder(kind, dec_hook=_unpack)
-        self._encoder = msgspec.msgpack.Encoder(enc_hook=_data)
+            self._decoders[kind.code] = msgspec.msgpack.Decoder(kind, dec_hook=_no_packed, ext_hook=_packed)
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_extension)
 
     def encode(
         self, pdu: Pdu, group: int = 0, boot: int = 0, counter: int = 0, sender: Site = "someone"

@@ -8,12 +8,14 @@ at which to begin), sends as fast as the group takes it or at a rate, and reads 
 are quiet, it ends its membership as one does at the end of a run, and prints what it saw as one JSON object.
 On `leave` it leaves at once.
 A message's body begins with its count and the moment at which it was handed in; the clock is the machine's,
-so latencies between processes of one machine are true.
+so latencies between processes of one machine are true. Where there is no rate to keep, messages are handed in
+by the batch.
 """
 
 import asyncio
 import contextlib
 import json
+import os
 import struct
 import sys
 import time
@@ -22,16 +24,18 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from antiphon.core.errors import AntiphonError
 from antiphon.core.ids import Site
-from antiphon.core.time import SECOND_NS, Nanoseconds
+from antiphon.core.time import SECOND_NS
 from antiphon.live.group import Group, join
+from antiphon.live.pieces import BATCH_BYTES, records_per_batch
 
 STAMP: Final = struct.Struct("<QQ")
 """How many messages this process has sent before, and the monotonic clock's nanoseconds."""
-BURST: Final = 32
-"""Messages handed in at once where there is no rate to keep."""
+COUNT_BYTES: Final = 8
 BUCKET_NS: Final = 100_000_000
 MOST_LATENCIES: Final = 200_000
 """Latencies kept; beyond that every further one is left out."""
@@ -73,8 +77,8 @@ class Load:
         self._ended = asyncio.Event()
         self._leaves = False
         self._begin_ns = 0
+        self._times = (0.0, 0.0)
         self._sent = 0
-        self._rest = bytes(task.size - STAMP.size)
         self._buckets: dict[int, int] = {}
         self._latencies_ns: list[int] = []
         self._delivered: dict[Site, int] = {}
@@ -85,6 +89,7 @@ class Load:
 
     def begin(self, begin_s: float) -> None:
         self._begin_ns = int(begin_s * SECOND_NS)
+        self._times = os.times()[:2]
         self._begun.set()
 
     def halt(self) -> None:
@@ -118,32 +123,43 @@ class Load:
         if not self._task.sends:
             await self._halted.wait()
             return
-        clock, rate = time.monotonic_ns, self._task.rate
+        rate = self._task.rate
+        burst = 1 if rate else records_per_batch(self._task.size)
+        records, counts, stamps = self._records(burst)
         while not self._halted.is_set():
             if rate:
                 due_ns = self._begin_ns + int(self._sent * SECOND_NS / rate)
-                await asyncio.sleep(max(0.0, (due_ns - clock()) / SECOND_NS))
-            await self._group.send_many(self._bodies(1 if rate else BURST, clock()))
+                await asyncio.sleep(max(0.0, (due_ns - time.monotonic_ns()) / SECOND_NS))
+            counts[:] = np.arange(self._sent, self._sent + burst)
+            stamps[:] = time.monotonic_ns()
+            self._sent += burst
+            await self._group.send_records(records, self._task.size)
 
-    def _bodies(self, count: int, now: Nanoseconds) -> list[bytes]:
-        """The next messages; those of one burst share a moment."""
-        first, self._sent = self._sent, self._sent + count
-        rest, pack = self._rest, STAMP.pack
-        return [pack(number, now) + rest for number in range(first, first + count)]
+    def _records(self, count: int) -> tuple[bytearray, NDArray[np.uint64], NDArray[np.uint64]]:
+        """Room for messages, and where in it their counts and moments stand."""
+        size = self._task.size
+        records = bytearray(count * size)
+        counts, stamps = (np.ndarray(count, "<u8", records, at, (size,)) for at in (0, COUNT_BYTES))
+        return records, counts, stamps
 
     async def _read(self) -> None:
-        """Every message is opened and its count checked, as the raw benchmark does with its datagrams."""
-        unpack = STAMP.unpack_from
+        """Every message's count is read, in place, and checked: as the raw benchmark does."""
+        size = self._task.size
+        steps = np.arange(BATCH_BYTES, dtype=np.uint64).tobytes()
         async for batch in self._group.batches():
-            sender, count = batch.sender, len(batch)
-            stamps = list(map(unpack, batch.bodies))
-            first, last_ns = stamps[0][0], stamps[-1][1]
-            whole = [stamp[0] for stamp in stamps] == list(range(first, first + count))
-            # A process that starts again counts from zero; what a restart may skip the audit judges.
-            if not whole or first not in (0, self._expected.get(sender, first)):
-                self._holes += 1
-            self._expected[sender] = first + count
-            self._note(sender, batch.number + count, count, last_ns)
+            sender, count, data = batch.sender, len(batch), batch.bodies.data
+            begin = len(data) - batch.size
+            whole = batch.size == count * size
+            if whole:
+                counts: NDArray[np.uint64] = np.ndarray(count, "<u8", data, begin, (size,))
+                first = int(counts[0])
+                whole = (counts - counts[0]).tobytes() == steps[: COUNT_BYTES * count]
+                # A process that starts again counts from zero; what a restart may skip the audit judges.
+                whole = whole and first in (0, self._expected.get(sender, first))
+                self._expected[sender] = first + count
+            self._holes += not whole
+            _, stamped_ns = STAMP.unpack_from(data, len(data) - size)
+            self._note(sender, batch.number + count, count, stamped_ns)
 
     def _note(self, sender: Site, end: int, count: int, stamped_ns: int) -> None:
         now = time.monotonic_ns()
@@ -183,6 +199,7 @@ class Load:
             "latencies_us": sorted(latency // 1000 for latency in self._latencies_ns),
             "counters": self._group.counters,
             "memory_kb": memory_kb(),
+            "processor_s": [now - then for now, then in zip(os.times()[:2], self._times, strict=True)],
         }
 
 

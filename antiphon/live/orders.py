@@ -33,11 +33,8 @@ class Settings:
 
     @property
     def window_batches(self) -> int:
-        """How many batches each sender may have under way so that together they fit a receiver's buffer.
-
-        The kernel counts what a datagram takes in its memory, about twice its bytes.
-        """
-        fits = self.receive_buffer_bytes // (2 * BATCH_BYTES) // ASSUMED_SENDERS
+        """How many batches each sender may have under way so that together they fit a receiver's buffer."""
+        fits = self.receive_buffer_bytes // BATCH_BYTES // ASSUMED_SENDERS
         return max(2, min(LARGEST_WINDOW, fits))
 
 

@@ -1,18 +1,23 @@
 """Messages longer than a PDU: cut into pieces on the way out, put together again on the way in, bounded."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from antiphon.core.ids import Site
-from antiphon.core.packing import LENGTH_BYTES, Packed, overhead_bytes, pack
+from antiphon.core.packing import LENGTH_BYTES, Packed, overhead_bytes, pack, pack_records
 
-BATCH_BYTES: Final = 60_000
-"""A packed batch has at most this many bytes, so that with its headers it fits one datagram of 64 KB."""
+BATCH_BYTES: Final = 64_000
+"""A packed batch has at most this many bytes, so that with its headers it fits one datagram of 65,507."""
 LARGEST_PIECE_BYTES: Final = BATCH_BYTES - overhead_bytes(1)
 LARGEST_MESSAGE_BYTES: Final = 16 << 20
 MOST_ORPHANS: Final = 4
 """Unfinished messages of senders that have vanished, kept in case they come back. Raising it costs memory."""
+
+
+def records_per_batch(size: int) -> int:
+    """How many bodies of this size fit one batch."""
+    return (BATCH_BYTES - overhead_bytes(0)) // (size + LENGTH_BYTES)
 
 
 def cut(body: bytes) -> Iterator[Packed]:
@@ -33,21 +38,34 @@ class Outgoing:
         self._room = BATCH_BYTES - overhead_bytes(0)
         self._batches: deque[Packed] = deque()
 
-    def add(self, body: bytes) -> int:
-        """Take a body; how many numbers it uses."""
-        length = len(body)
-        self.size += length
-        if length > LARGEST_PIECE_BYTES:
-            self._close()
-            pieces = list(cut(body))
-            self._batches += pieces
-            return len(pieces)
-        self._room -= length + LENGTH_BYTES
-        if self._room < 0:
-            self._close()
+    def add(self, bodies: Iterable[bytes]) -> int:
+        """Take bodies; how many numbers they use."""
+        numbers = 0
+        for body in bodies:
+            length = len(body)
+            self.size += length
+            numbers += 1
             self._room -= length + LENGTH_BYTES
-        self._bodies.append(body)
-        return 1
+            if self._room < 0:
+                self._close()
+                if length > LARGEST_PIECE_BYTES:
+                    pieces = list(cut(body))
+                    self._batches += pieces
+                    numbers += len(pieces) - 1
+                    continue
+                self._room -= length + LENGTH_BYTES
+            self._bodies.append(body)
+        return numbers
+
+    def add_records(self, records: memoryview, size: int) -> int:
+        """Take bodies of one size that lie one after another; how many numbers they use."""
+        self._close()
+        share = records_per_batch(size) * size
+        self._batches += (
+            pack_records(records[begin : begin + share], size) for begin in range(0, len(records), share)
+        )
+        self.size += len(records)
+        return len(records) // size
 
     def __bool__(self) -> bool:
         return bool(self._batches or self._bodies)

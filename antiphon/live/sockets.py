@@ -18,7 +18,7 @@ import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from antiphon.core.errors import MissingRequirementError, UsageError
 from antiphon.core.ids import Group
@@ -36,6 +36,8 @@ from antiphon.live.networks import (
     Peers,
     literal,
 )
+
+Found: TypeAlias = tuple[memoryview, int, Address]
 
 SOL_UDP: Final = 17
 UDP_SEGMENT: Final = 103
@@ -96,9 +98,6 @@ class Sockets:
         self._sending = opened.sending
         self._counters = counters
         self._own: dict[Address, bool] = {}
-        self._buffer = bytearray(READ_BYTES)
-        self.view: Final = memoryview(self._buffer)
-        """What was read last."""
         for each in {self._sending, *self.receiving}:
             each.setblocking(False)
             enlarge_buffers(each, network.buffer_bytes)
@@ -111,31 +110,35 @@ class Sockets:
         joined = [wanted and turn_on(each, UDP_GRO) for each in self.receiving]
         self.read = self._read_joined if any(joined) else self._read_one
 
-    def _read_one(self, sock: socket.socket) -> tuple[int, int, Address] | None:
-        """Read into `view`: how many bytes, of how many each datagram (0: it is one), from where."""
+    def _read_one(self, sock: socket.socket) -> Found | None:
+        """What was read, of how many bytes each datagram in it is (0: it is one), and where it is from.
+
+        Each read has memory of its own: bodies stay where the kernel has put them until the last one who
+        needs them lets go.
+        """
         try:
-            size, address = sock.recvfrom_into(self._buffer)
+            data, address = sock.recvfrom(READ_BYTES)
         except BlockingIOError:
             return None
         except OSError:
             self._counters.drop(UNREAD)
             return None
-        return size, 0, address
+        return memoryview(data), 0, address
 
-    def _read_joined(self, sock: socket.socket) -> tuple[int, int, Address] | None:
+    def _read_joined(self, sock: socket.socket) -> Found | None:
         """The same where the kernel may join datagrams of one sender."""
         try:
-            size, ancillary, _, address = sock.recvmsg_into([self._buffer], ANCILLARY_BYTES)
+            data, ancillary, _, address = sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
         except BlockingIOError:
             return None
         except OSError:
             self._counters.drop(UNREAD)
             return None
-        for level, kind, data in ancillary:
-            if level == SOL_UDP and kind == UDP_GRO and len(data) >= 4:
-                each = int.from_bytes(data[:4], sys.byteorder)
-                return size, each if each < size else 0, address
-        return size, 0, address
+        for level, kind, option in ancillary:
+            if level == SOL_UDP and kind == UDP_GRO and len(option) >= 4:
+                each = int.from_bytes(option[:4], sys.byteorder)
+                return memoryview(data), each if each < len(data) else 0, address
+        return memoryview(data), 0, address
 
     def send(self, data: Bytes, address: Address) -> None:
         """Send one datagram."""

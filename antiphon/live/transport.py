@@ -230,10 +230,10 @@ class Transport:
                 self._take(found[0], found[1], found[2], arrived)
         return arrived
 
-    def _take(self, size: int, each: int, address: Address, arrived: list[tuple[Site, Pdu]]) -> None:
+    def _take(self, view: memoryview, each: int, address: Address, arrived: list[tuple[Site, Pdu]]) -> None:
         """Take in what was read: one datagram, or several of one size that the kernel joined."""
+        size = len(view)
         self._counters.bytes_received += size
-        view = self._sockets.view[:size]
         if not each:
             self._counters.datagrams_received += 1
             self._take_datagram(view, address, arrived)

@@ -141,7 +141,7 @@ class SimulatedStage(Stage):
     def finish(self) -> Path:
         for site in self.present():
             self._world.depart(site)
-        promises = self._order.promises(self._settings(self.sites[0]))
+        promises = self._order.promises(self._settings(self.sites[0]).repair)
         write_trace(self._folder, [self._recorder], [Run(RUN, self.order, promises)])
         return self._folder
 

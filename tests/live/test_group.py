@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import antiphon
 from antiphon.check.checkers import check_trace
@@ -18,7 +20,7 @@ from antiphon.live.boards import LeftError, MissedError, StabilityBoard
 from antiphon.live.group import Group, Limits, join
 from antiphon.live.metrics import serve_metrics
 from antiphon.live.orders import find_order
-from antiphon.live.pieces import LARGEST_MESSAGE_BYTES
+from antiphon.live.pieces import BATCH_BYTES, LARGEST_MESSAGE_BYTES, Outgoing
 from antiphon.trace.files import read_trace
 
 ORDERS = ("fifo", "sequencer")
@@ -111,6 +113,37 @@ def test_batches_show_how_messages_travelled() -> None:
                     break
             assert batches < 1000
             await batch.stable()
+
+    within(body())
+
+
+@given(st.integers(1, 40), st.integers(1, 5000))
+def test_records_are_messages_like_any_others(size: int, count: int) -> None:
+    outgoing = Outgoing()
+    records = bytes(place % 251 for place in range(size * count))
+    assert outgoing.add_records(memoryview(records), size) == count
+    assert outgoing.size == len(records)
+    bodies: list[bytes] = []
+    while outgoing:
+        assert len(outgoing.first().data) <= BATCH_BYTES
+        bodies += outgoing.first()
+        outgoing.take()
+    assert bodies == [records[begin : begin + size] for begin in range(0, len(records), size)]
+
+
+def test_records_travel_between_other_messages_in_order() -> None:
+    async def body() -> None:
+        async with joined("a", "b") as (a, b):
+            await a.send(b"before")
+            await a.send_records(bytearray(b"aabbcc"), 2)
+            await a.send(b"after")
+            heard = await read(b, 5)
+            assert heard == [
+                ("a", place, text) for place, text in enumerate([b"before", b"aa", b"bb", b"cc", b"after"])
+            ]
+            for records, size in ((b"abc", 2), (b"abc", 0), (b"", -1)):
+                with pytest.raises(UsageError, match="records"):
+                    await a.send_records(records, size)
 
     within(body())
 

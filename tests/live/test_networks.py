@@ -225,10 +225,10 @@ def count_reads(ear: Ear) -> list[int]:
     reads: list[int] = []
     inner = ear.transport._sockets.read
 
-    def counting(sock: socket.socket) -> tuple[int, int, Address] | None:
+    def counting(sock: socket.socket) -> sockets.Found | None:
         found = inner(sock)
         if found is not None:
-            reads.append(found[0])
+            reads.append(len(found[0]))
         return found
 
     ear.transport._sockets.read = counting

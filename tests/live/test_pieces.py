@@ -33,7 +33,7 @@ def drain(outgoing: Outgoing) -> list[Packed]:
 def test_what_goes_out_comes_in_again_in_order_and_no_batch_is_too_long(sizes: list[int]) -> None:
     bodies = [bytes([place]) * size for place, size in enumerate(sizes)]
     outgoing, incoming = Outgoing(), Incoming()
-    numbers = sum(outgoing.add(body) for body in bodies)
+    numbers = outgoing.add(bodies)
     assert outgoing.size == sum(sizes)
     batches = drain(outgoing)
     assert outgoing.size == 0
@@ -53,8 +53,7 @@ def test_what_goes_out_comes_in_again_in_order_and_no_batch_is_too_long(sizes: l
 
 def test_short_bodies_share_batches() -> None:
     outgoing = Outgoing()
-    for _ in range(1000):
-        outgoing.add(bytes(1000))
+    outgoing.add([bytes(1000)] * 1000)
     assert len(drain(outgoing)) == -(-1000 // (BATCH_BYTES // 1004))
 
 

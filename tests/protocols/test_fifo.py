@@ -30,9 +30,15 @@ from antiphon.protocols.fifo import PDUS, PROMISES, REPAIRS, Fifo, FifoConfigura
 from antiphon.protocols.fifo.pdus import Copy, Data, Extent, Mark, Position, Status
 from antiphon.protocols.fifo.state import view_number
 from antiphon.protocols.fifo.streams import OwnStream, Stream
+from antiphon.protocols.stability.coordp import Information
 from tests.protocols.fifo_group import Group
 
 X = pack([b"x"])
+
+
+def status_of(name: str, members: Group) -> Status:
+    """The latest status of a member."""
+    return next(pdu for source, _, pdu in reversed(members.said(Status)) if source == name)  # type: ignore[no-any-return]
 
 
 # Admission
@@ -420,6 +426,47 @@ def test_who_was_cut_off_finds_out_that_it_was_left_out() -> None:
     assert members.delivered("c") == ["a1"]
 
 
+def test_whoever_calls_something_stable_without_a_member_says_so_to_it() -> None:
+    """It may get the message in time from another, and must begin a new spell all the same."""
+    members = Group(3)
+    members.cut.add("c")
+    members.pass_time(600)
+    members.admit("a")
+    members.pass_time(100)
+    members.give("a", Received("c", status_of("c", members)))
+    members.pass_time(60)
+    told = status_of("a", members)
+    assert told.left_out == (Mark("c", 0, 0),)
+    mark_alone = Status(0, 0, told.serial, 0, (Extent("a", 0, True, True, 0, 0, 0, 0),), told.left_out)
+    assert Absent() in members.give("c", Received("a", mark_alone))
+
+
+def test_whoever_hears_that_what_it_lacks_is_stable_begins_a_new_spell() -> None:
+    members = Group(3)
+    extents = (Extent("a", 0, True, True, 0, 1, 1, 0),)
+    assert Absent() in members.give("c", Received("a", Status(0, 0, 1, 0, extents)))
+    assert Absent() not in members.give("c", Received("a", Status(0, 0, 2, 0, extents)))
+
+
+def test_a_status_that_was_overtaken_brings_nobody_back() -> None:
+    members = Group(3)
+    members.pass_time(100)
+    old = status_of("c", members)
+    members.pass_time(100)
+    members.depart("c")
+    members.give("a", Received("c", old))
+    assert members.of("a", Appeared, Vanished)[-1] == Vanished("c", "It has left.")
+
+
+def test_a_batch_of_an_incarnation_that_was_not_met_waits_until_it_is() -> None:
+    members = Group(2)
+    members.pass_time(120)
+    assert members.give("a", Received("b", Data(1, 0, 0, b"", X))) == [
+        SetTimer("heartbeat", members.knobs.heartbeat_ns // 16)
+    ]
+    assert members.delivered("a") == []
+
+
 def test_a_separation_in_which_nothing_was_sent_ends_no_spell() -> None:
     members = Group(3)
     members.cut.add("c")
@@ -546,6 +593,24 @@ def test_a_newcomer_has_missed_what_those_said_who_are_gone() -> None:
     members.pass_time(1_000)
     members.start("c")
     members.pass_time(300)
+    assert members.of("c", Present, Absent) == [Absent(), Present()]
+
+
+def test_a_newcomer_learns_that_something_was_stable_before_it_came() -> None:
+    """Whoever called it stable did not wait for the newcomer, even if its sender still keeps it all."""
+    members = Group(3, apart=True)
+    members.start("a")
+    members.start("b")
+    members.pass_time(300)
+    members.drop = lambda _source, target, pdu: target == "b" and isinstance(pdu, Information | Status)
+    members.admit("b")
+    members.pass_time(60)
+    assert (len(members.of("a", Stable)), len(members.of("b", Stable))) == (1, 0)
+    members.drop = lambda source, target, pdu: (
+        (source, target) == ("a", "b") and isinstance(pdu, Information | Status)
+    )
+    members.start("c")
+    members.pass_time(400)
     assert members.of("c", Present, Absent) == [Absent(), Present()]
 
 

@@ -82,6 +82,20 @@ def test_figure_2_4_one_request_to_all_spares_the_others_theirs() -> None:
     assert members.delivered("b") == members.delivered("c") == ["a0", "a1", "a2"]
 
 
+def test_figure_2_4_who_hears_a_request_for_what_it_misses_waits_as_if_it_had_asked_itself() -> None:
+    members = group("request-all")
+    lost = LoseOnce({"b", "c"}, 1)
+    members.drop = lambda source, target, pdu: (
+        lost(source, target, pdu) or (isinstance(pdu, Ask) and target == "a")
+    )
+    for _ in range(3):
+        members.admit("a")
+    members.pass_time(8)
+    assert len(asks(members)) == 1
+    members.pass_time(100)
+    assert len(asks(members)) > 1
+
+
 def test_figure_2_5_anyone_who_holds_it_answers_and_the_others_do_not() -> None:
     members = group("any")
     members.drop = lose("c", 1)

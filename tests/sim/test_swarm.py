@@ -165,6 +165,12 @@ FOUND: dict[str, tuple[int, dict[str, Any]]] = {
          "loss": 0.3, "duplication": 0.1, "churn": 2, "crashes": 4, "partitions": 1, "detector_ms": 20.0,
          "repair": "request", "window": 4, "retain": 4, "apart_ms": 50.0},
     ),
+    "did not know that something was stable before it came": (
+        52571,
+        {"members": 4, "messages": 70, "size": 10, "rate": 17.5, "network": "medium", "delay_ms": 5.0,
+         "loss": 0.05, "duplication": 0.3, "reordering": 0.3, "partitions": 1, "detector_ms": 20.0,
+         "repair": "request", "window": 1, "retain": 4, "apart_ms": 400.0},
+    ),
 }  # fmt: skip
 """Runs of reliable FIFO multicast that once went wrong."""
 

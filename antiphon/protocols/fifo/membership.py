@@ -49,6 +49,7 @@ class Membership:
         state.own.start(event.incarnation, event.next_number)
         if event.incarnation:
             state.forgetful = event.returning
+            state.spell = int(event.returning)
             self._spells.begin(returning=event.returning)
             self._census.begin(now)
             self._settle(now)
@@ -176,7 +177,7 @@ class Membership:
         if own is None:
             state.ignore()
             return
-        peer = self._meet(now, sender, own)
+        peer = self._meet(now, sender, own, status.spell)
         if peer is None or status.serial <= peer.serial:
             return
         peer.serial, peer.view = status.serial, status.view
@@ -214,7 +215,7 @@ class Membership:
             peer.suspected = False
             self._evaluate(now)
 
-    def _meet(self, now: Nanoseconds, sender: Site, own: Extent) -> Peer | None:
+    def _meet(self, now: Nanoseconds, sender: Site, own: Extent, spell: int) -> Peer | None:
         """The member that speaks, known or new; None if it is an earlier incarnation, or one too many."""
         state = self._state
         peer = state.peers.get(sender)
@@ -223,6 +224,10 @@ class Membership:
                 state.ignore()
                 return None
             peer = state.peers[sender] = Peer(sender, own.incarnation, now)
+            state.uncounted.append(peer)
+            if state.declared and spell == 0:
+                # It thinks that it has missed nothing, but something was stable before we knew of it.
+                peer.left_out = 0
             self.herald.soon(now)
         elif own.incarnation > peer.incarnation:
             self._following.reborn(now, peer, own.incarnation, own.first)

@@ -24,6 +24,8 @@ class Reception:
         self._release = release
         self._repair = repair
         self._keeps = state.configuration.others_keep
+        # With `acknowledge` a sender repeats what is not acknowledged in time, so nothing is put off.
+        self._puts_off = state.configuration.repair != "acknowledge"
 
     def receive(self, now: Nanoseconds, stream: Stream, number: int, bodies: Packed) -> None:
         """A batch of a stream that is followed, from whomever, in whatever order."""
@@ -64,8 +66,7 @@ class Reception:
         if stream.ahead:
             # Only batches that do not fit one another, as no honest sender makes them, leave any of these.
             stream.drop_ahead(stream.expected, LARGEST)
-        if stream.attempts:
-            stream.attempts = 1
+        self._repair.moved_on(now, stream)
         self.tell_soon(now, stream)
         if self._release.wakeful:
             self._release.wake(now)
@@ -100,7 +101,7 @@ class Reception:
     def fire(self, now: Nanoseconds) -> None:
         """Tell whoever does not know our position, unless our own messages are about to tell it."""
         state = self._state
-        if now - state.own.sent_ns < RECENT * state.configuration.acknowledge_ns:
+        if self._puts_off and now - state.own.sent_ns < RECENT * state.configuration.acknowledge_ns:
             state.arm(now, ACKNOWLEDGE, state.configuration.acknowledge_ns)
             return
         for peer in state.counted():

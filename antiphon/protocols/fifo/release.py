@@ -109,8 +109,8 @@ class Release:
             self._forward(now, RoundTriggered())
 
     def receive(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
-        if getattr(pdu, "view", None) == self._state.view.number:
-            self._forward(now, Received(sender, pdu))
+        """A PDU of the layer's own; one of another view does not concern it."""
+        self._forward(now, Received(sender, pdu))
 
     def fire(self, now: Nanoseconds, name: str) -> None:
         if name != ROUND:
@@ -166,6 +166,7 @@ class Release:
         state = self._state
         if stream is state.own:
             self.deliver_own(position)
+        state.declared = True
         begin, stream.stable = max(stream.stable, stream.since), position
         if position > begin:
             state.tell(Stable(stream.site, begin, position - begin))

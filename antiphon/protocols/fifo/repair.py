@@ -15,7 +15,7 @@ MOST_COPIES: Final = 64
 """Batches that one request is answered with at most; what is still missing is asked for again."""
 MOST_COPIED_BYTES: Final = 1 << 20
 LONGEST_PAUSE: Final = 8
-"""Pauses between requests double up to this multiple of the first."""
+"""Pauses between requests double, every second time, up to this multiple of the first."""
 MOST_ANSWERS: Final = 1024
 """Answers that wait for somebody else's at most."""
 
@@ -41,11 +41,22 @@ class Repair:
     # Asking
 
     def notice(self, now: Nanoseconds, stream: Stream) -> None:
-        """Something of a stream is missing; it may yet come by itself."""
-        if self._way == "acknowledge" or stream.ask_ns is not None:
+        """Something of a stream is missing; what was not asked for before may yet come by itself."""
+        if self._way == "acknowledge":
             return
-        stream.ask_ns = now + self._spread(self._state.configuration.gap_ns)
-        stream.attempts = 0
+        if stream.ask_ns is None or (stream.attempts and stream.expected >= stream.asked_to):
+            stream.attempts = 0
+            self._schedule(now, stream, self._state.configuration.gap_ns)
+
+    def moved_on(self, now: Nanoseconds, stream: Stream) -> None:
+        """A gap was filled, so that it pays to ask for the rest before long."""
+        if stream.attempts and stream.ask_ns is not None:
+            stream.attempts = 1
+            if stream.ask_ns > now + 2 * self._state.configuration.repair_ns:
+                self._schedule(now, stream, self._state.configuration.repair_ns)
+
+    def _schedule(self, now: Nanoseconds, stream: Stream, after_ns: Nanoseconds) -> None:
+        stream.ask_ns = now + self._spread(after_ns)
         self._gaps[stream.site, stream.incarnation] = stream
         self._state.arm(now, REPAIR, stream.ask_ns - now)
 
@@ -66,7 +77,7 @@ class Repair:
             self._state.arm(now, REPAIR, max(1, next_ns - now))
 
     def _back_off(self, now: Nanoseconds, stream: Stream) -> None:
-        factor = min(1 << stream.attempts, LONGEST_PAUSE)
+        factor = min(1 << stream.attempts // 2, LONGEST_PAUSE)
         stream.attempts = min(stream.attempts + 1, LONGEST_PAUSE)
         stream.ask_ns = now + self._spread(factor * self._state.configuration.repair_ns)
 
@@ -80,6 +91,7 @@ class Repair:
         to = self._whom(stream)
         if not spans or (to is None and not self._public):
             return
+        stream.asked_to = spans[-1]
         state.counts["asked"] += 1
         ask = Ask(stream.site, stream.incarnation, spans)
         state.effects.append(Multicast(ask) if to is None else Send(to, ask))
@@ -123,6 +135,7 @@ class Repair:
     def _spare(self, now: Nanoseconds, stream: Stream, spans: tuple[int, ...]) -> None:
         """Someone asks all for what we miss too: wait as if we had asked ourselves."""
         if stream.ask_ns is not None and spans[0] <= stream.expected < spans[-1]:
+            stream.asked_to = max(stream.asked_to, min(spans[-1], stream.end))
             self._back_off(now, stream)
 
     def _give(self, now: Nanoseconds, asker: Site, stream: Stream, numbers: list[int]) -> None:

@@ -102,6 +102,9 @@ class State:
         self.own = OwnStream(site)
         self.incarnation = 0
         self.spell = 0
+        """Counts the spells of presence, from 0 while nothing was ever missed."""
+        self.declared = False
+        """Whether anything was called stable here."""
         self.peers: dict[Site, Peer] = {}
         self.uncounted: list[Peer] = []
         self.taking_part = False

@@ -15,9 +15,9 @@ class Stream:
     """The messages of one incarnation of a site. Only a stream that has begun is followed."""
 
     __slots__ = (
-        "ahead", "ahead_bytes", "ask_ns", "attempts", "begun", "end", "excused", "expected", "first",
-        "incarnation", "kept", "kept_bytes", "limit", "repaired", "since", "site", "stable", "told",
-        "told_ns", "untold_bytes",
+        "ahead", "ahead_bytes", "ask_ns", "asked_to", "attempts", "begun", "end", "excused", "expected",
+        "first", "incarnation", "kept", "kept_bytes", "limit", "repaired", "since", "site", "stable",
+        "told", "told_ns", "untold_bytes",
     )  # fmt: skip
 
     def __init__(self, site: Site, incarnation: int) -> None:
@@ -47,8 +47,9 @@ class Stream:
         self.told = 0
         self.told_ns: Nanoseconds = -NEVER_NS
         self.untold_bytes = 0
-        # When to ask for what is missing, and how often in vain.
+        # When to ask for what is missing, what was asked for, and how often in vain.
         self.ask_ns: Nanoseconds | None = None
+        self.asked_to = 0
         self.attempts = 0
 
     @property

@@ -45,14 +45,15 @@ class Configuration(OrderingConfiguration):
     def protocol_configuration(self) -> FifoConfiguration:
         """Timers that suit the network: a pause is at least the round trip that it waits for."""
         round_trip_ns = self.round_trip_ns
+        acknowledge_ns = max(2 * MILLISECOND_NS, round_trip_ns // 2)
         return FifoConfiguration(
             repair=self.repair,
             window_bytes=max(1, self.window * self.size),
             retain_bytes=max(1, self.retain * self.size),
             round_bytes=max(1, self.retain * self.size // 2),
-            acknowledge_ns=max(2 * MILLISECOND_NS, round_trip_ns // 2),
+            acknowledge_ns=acknowledge_ns,
             gap_ns=max(1, round_trip_ns // 2),
-            repair_ns=2 * round_trip_ns,
+            repair_ns=acknowledge_ns + 2 * round_trip_ns,
             answer_ns=max(1, round_trip_ns // 2),
             announce_ns=max(10 * MILLISECOND_NS, 2 * round_trip_ns),
             heartbeat_ns=max(20 * MILLISECOND_NS, 4 * round_trip_ns),
