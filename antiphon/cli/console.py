@@ -84,16 +84,16 @@ def starting_spark(master: str) -> Iterator["SparkSession"]:
 
 
 class Sparkline:
-    """A rate over time, drawn as it comes: one character for each step, the highest is full."""
+    """A rate over time, drawn as it comes: a bar for each step, the highest full, and how many are there."""
 
     LEVELS: Final = " ▁▂▃▄▅▆▇█"
     WIDTH: Final = 60
 
-    def __init__(self, label: str, step_s: float = 0.1) -> None:
-        self._label = label
+    def __init__(self, label: str, below: str, step_s: float = 0.1) -> None:
+        self._labels = (label, below.ljust(len(label)))
         self._step_s = step_s
         self._last: int | None = None
-        self._rates: list[float] = []
+        self._steps: list[tuple[float, int]] = []
         self._live = Live(console=talk, auto_refresh=False, transient=True)
 
     def __enter__(self) -> "Sparkline":
@@ -105,17 +105,18 @@ class Sparkline:
         self._live.stop()
         talk.print(self.text(), markup=False)
 
-    def add(self, total: int) -> None:
-        """Take a count that only grows; its growth since the last one is the rate."""
+    def add(self, total: int, there: int) -> None:
+        """Take a count that only grows, whose growth since the last one is the rate, and one below ten."""
         if self._last is not None:
-            self._rates.append((total - self._last) / self._step_s)
-            self._rates = self._rates[-self.WIDTH :]
+            self._steps.append(((total - self._last) / self._step_s, there))
+            self._steps = self._steps[-self.WIDTH :]
         self._last = total
         if talk.is_terminal:
             self._live.update(Text(self.text()), refresh=True)
 
     def text(self) -> str:
-        highest = max(self._rates, default=0.0)
-        steps = len(self.LEVELS) - 1
-        bars = "".join(self.LEVELS[round(steps * rate / highest)] if highest else " " for rate in self._rates)
-        return f"{self._label} {bars} up to {highest:,.0f}"
+        highest = max((rate for rate, _ in self._steps), default=0.0)
+        scale = (len(self.LEVELS) - 1) / highest if highest else 0.0
+        bars = "".join(self.LEVELS[round(scale * rate)] for rate, _ in self._steps)
+        digits = "".join(str(there % 10) for _, there in self._steps)
+        return f"{self._labels[0]} {bars} up to {highest:,.0f}\n{self._labels[1]} {digits}"

@@ -49,8 +49,9 @@ class Act:
 
 def live(folder: Path) -> None:
     """Seven processes over real UDP, their throughput drawn as it happens."""
-    with Sparkline("  messages a second at m0") as line:
-        reports = asyncio.run(Crew(LIVE, folder, lambda words: line.add(words["delivered"])).run())
+    with Sparkline("  messages a second at m0", "  members that count") as line:
+        crew = Crew(LIVE, folder, lambda words: line.add(words["delivered"], words["members"]))
+        reports = asyncio.run(crew.run())
     figures = summarise(LIVE, reports)
     talk.print(
         f"  antiphon perf --members {LIVE.members} --order {LIVE.order} --seconds {LIVE.seconds:g} "

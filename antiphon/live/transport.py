@@ -130,7 +130,7 @@ class Transport:
         self._greeted_ns: Nanoseconds = 0
         self._repair_bytes_left = REPAIR_BYTES_PER_TICK
         self._turn = 0
-        self._sockets = Sockets(network, group, self.boot, counters)
+        self._sockets = Sockets(network, group, self.boot, counters, sealed=keys is not None)
         self.datagram_bytes: Final = self._sockets.datagram_bytes
         self.receive_buffer_bytes: Final = self._sockets.receive_buffer_bytes
         self._listed = self._sockets.destinations

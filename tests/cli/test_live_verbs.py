@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import pytest
 
+from antiphon.cli.console import Sparkline
 from antiphon.cli.main import run
 from antiphon.live.crew import Plan, buckets, summarise
 
@@ -173,3 +174,11 @@ def test_the_figures_count_what_stayers_miss_and_when_they_halt() -> None:
     assert figures["group_throughput"] == 80.0
     assert figures["latency_ms"] == {"p50": 1.0, "p99": 3.0}
     assert len(buckets(plan, whole)) == 15
+
+
+def test_the_sparkline_draws_rates_and_who_is_there(capfd: pytest.CaptureFixture[str]) -> None:
+    with Sparkline("rate", "members", step_s=0.5) as line:
+        for total, there in ((100, 7), (150, 7), (150, 6), (200, 7)):
+            line.add(total, there)
+    drawn = capfd.readouterr().err.splitlines()
+    assert drawn == ["rate █ █ up to 100", "members 767"]

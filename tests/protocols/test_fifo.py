@@ -27,7 +27,7 @@ from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec, Packet, Pdu
 from antiphon.protocols.fifo import PDUS, PROMISES, REPAIRS, Fifo, FifoConfiguration, promises
-from antiphon.protocols.fifo.pdus import Copy, Data, Extent, Mark, Position, Status
+from antiphon.protocols.fifo.pdus import Ask, Copy, Data, Extent, Mark, Position, Status
 from antiphon.protocols.fifo.state import view_number
 from antiphon.protocols.fifo.streams import OwnStream, Stream
 from antiphon.protocols.stability.coordp import Information
@@ -167,6 +167,37 @@ def test_who_sends_nothing_acknowledges_after_a_while_or_a_part_of_the_window() 
     members.admit("a", bytes(100))
     members.settle()
     assert [source for source, _, _ in members.said(Position)] == ["b", "c", "b", "c"]
+
+
+def test_acknowledgements_wait_for_own_messages_to_carry_them_unless_the_sender_repeats_without() -> None:
+    for repair, told in (("hybrid", False), ("acknowledge", True)):
+        members = Group(3, FifoConfiguration(repair=repair))
+        members.admit("b")
+        members.pass_time(1)
+        members.admit("a")
+        members.pass_time(3)
+        assert ("b" in [source for source, to, _ in members.said(Position) if to == "a"]) == told, repair
+
+
+def test_a_new_gap_does_not_wait_for_the_pauses_that_an_old_one_earned() -> None:
+    members = Group(3)
+    members.drop = lambda _source, target, pdu: (
+        target == "c" and (isinstance(pdu, Copy) or (isinstance(pdu, Data) and pdu.number == 0))
+    )
+    members.admit("a")
+    members.admit("a")
+    members.pass_time(200)
+    asked = len(members.said(Ask))
+    while len(members.said(Ask)) == asked:
+        members.pass_time(1)
+    members.drop = lambda _source, target, pdu: (
+        target == "c" and isinstance(pdu, Data) and pdu.number in (0, 2)
+    )
+    members.admit("a")
+    members.admit("a")
+    members.give("c", Received("a", Copy("a", 0, 0, X)))
+    members.pass_time(3)
+    assert members.delivered("c") == ["a0", "a1", "a2", "a3"]
 
 
 def test_a_timer_that_is_set_is_not_set_again() -> None:

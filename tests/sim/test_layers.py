@@ -192,7 +192,7 @@ def test_a_schedule_reaches_the_world_and_suspicion_follows_late() -> None:
         (145, Restored("c")),
     ]
     assert seen(members["b"][-1])[:3] == [(0, Start()), (10, Departed()), (50, Returned())]
-    assert seen(members["c"][-1]) == [(140, Start(1, 0))]
+    assert seen(members["c"][-1]) == [(140, Start(1, 0, returning=True))]
 
 
 def test_a_split_is_put_on_and_taken_off() -> None:
