@@ -32,7 +32,7 @@ from antiphon.core.ids import Site
 from antiphon.core.recording import PROPERTIES, Property
 from antiphon.spark.judging import Judgement, judge
 from antiphon.spark.log import Log, build_log
-from antiphon.spark.packing import SEND, Segment, pack, read_row_groups
+from antiphon.spark.packing import Segment, pack, read_row_groups
 from antiphon.spark.session import map_in_arrow
 from antiphon.trace.files import TraceFiles, open_trace, read_runs
 from antiphon.trace.frames import ROW
@@ -390,20 +390,34 @@ def _judge_run(
     sums.runs += 1
     try:
         run, promised, segments = _gathered(name, pieces)
-        log = build_log(run, segments)
+        promises = run.promises if question.expect is None else question.expect
+        log, judgement = _judged(run, segments, _worth_telling(sums, promises, question))
     except InputError as error:
         sums.note(error.sentence)
         return
-    del segments
     hole = log.first_hole()
     if hole is not None:
         sums.note(hole)
-    promises = run.promises if question.expect is None else question.expect
-    judgement = judge(log, _worth_telling(sums, promises, question))
     if question.expect is None and not promised:
         sums.unpromised += 1
     _add(sums, log, judgement, promises, question.limit)
     file.write(question.traces[trace], judgement.violations, promises)
+
+
+def _judged(run: Run, segments: list[Segment], limits: dict[Property, int | None]) -> tuple[Log, Judgement]:
+    """Batches are judged as wholes first, which is far less work; message by message if that finds a flaw.
+
+    Cycles of batches are as many as cycles of their messages while nothing is delivered twice, so they need
+    a second look only if one is to be told.
+    """
+    log = build_log(run, segments, by_batch=True)
+    if len(log.weights):
+        judgement = judge(log, dict.fromkeys(PROPERTIES, 0))
+        flawed = {name for name, count in judgement.counts.items() if count}
+        if not flawed or (flawed == {"total"} and limits["total"] == 0):
+            return log, judgement
+        log = build_log(run, segments)
+    return log, judge(log, limits)
 
 
 def _gathered(name: str, pieces: Iterable[_Piece]) -> tuple[Run, bool, list[Segment]]:
@@ -427,8 +441,8 @@ def _gathered(name: str, pieces: Iterable[_Piece]) -> tuple[Run, bool, list[Segm
 
 def _add(sums: Sums, log: Log, judgement: Judgement, promises: Sequence[Property], limit: int) -> None:
     sums.sites.update(log.sites[: log.logged])
-    sums.sends += int((log.kinds == SEND).sum())
-    sums.deliveries += len(log.delivered)
+    sums.sends += log.sends
+    sums.deliveries += log.deliveries
     for name, count in judgement.counts.items():
         sums.counts[name] += count
     broken = [name for name in promises if judgement.counts[name]]

@@ -5,7 +5,7 @@ they overlap they are sorted. Steps must count from 0 without gaps or repeats. A
 its entry (kind and message) and its place among the deliveries.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +23,9 @@ MOST_ENTRIES: Final = (1 << 31) - 1
 HOLES_PER_ENTRY: Final = 4
 HOLES_ALLOWED: Final = 4096
 """Numbers count as dense while the holes among them cost no more memory than a few times the entries."""
+
+FEWER: Final = 4
+"""Batches are judged as wholes where that makes messages at least this many times fewer."""
 
 Array = Any
 
@@ -67,6 +70,8 @@ class Log(NamedTuple):
     """Which site is in which set of destinations."""
     steps: dict[int, Array]
     """The step of each row, for the sites whose logs have holes; elsewhere rows are steps."""
+    weights: Array
+    """How many messages each one here stands for, where batches are judged as wholes; else empty."""
 
     @property
     def logged(self) -> int:
@@ -75,6 +80,17 @@ class Log(NamedTuple):
     @property
     def message_count(self) -> int:
         return len(self.send_entry)
+
+    @property
+    def sends(self) -> int:
+        return self._weigh(self.messages[self.kinds == SEND])
+
+    @property
+    def deliveries(self) -> int:
+        return self._weigh(self.delivered)
+
+    def _weigh(self, messages: Array) -> int:
+        return int(self.weights[messages].sum()) if len(self.weights) else len(messages)
 
     def message_id(self, message: int) -> MessageId:
         sender = int(np.searchsorted(self.sender_starts, message, "right")) - 1
@@ -108,13 +124,21 @@ class _Numbering(NamedTuple):
     logs: list[list[Part]]
 
 
-def build_log(run: Run, segments: Sequence[Segment]) -> Log:
-    """InputError if the steps are not what they must be, or if the run is too large to be counted."""
+def build_log(run: Run, segments: Sequence[Segment], *, by_batch: bool = False) -> Log:
+    """InputError if the steps are not what they must be, or if the run is too large to be counted.
+
+    With `by_batch`, messages that no row tells apart are taken as one, if that makes them far fewer. Whatever
+    is wrong with a message is then wrong with the whole, and the other way round; only numbers and counts
+    are not those of single messages.
+    """
     senders = sorted({name for segment in segments for name in segment.sender_names})
     addresses: dict[Address, int] = {}
     parts = _parts(segments, {name: code for code, name in enumerate(senders)}, addresses)
     logged = sorted(parts)
     logs = [_joined(run.run, site, parts[site]) for site in logged]
+    weights = identity.empty()
+    if by_batch and any(len(part.counts) for log in logs for part in log):
+        logs, weights = _by_batch(logs, len(senders))
     starts, least, greatest = _ranges(logs, len(senders))
     if starts[-1] > MOST_ENTRIES:
         raise InputError(f"Run {run.run} cannot be judged: it has more than {MOST_ENTRIES} events.")
@@ -144,7 +168,38 @@ def build_log(run: Run, segments: Sequence[Segment]) -> Log:
         destination_set=destination_set,
         sets=sets,
         steps={site: log[0].steps for site, log in enumerate(logs) if log[0].steps is not None},
+        weights=weights,
     )
+
+
+def _by_batch(logs: list[list[Part]], senders: int) -> tuple[list[list[Part]], Array]:
+    """Number the stretches that no row divides instead of messages; and how many messages each one has."""
+    rows = [(part, part.kinds > 1) for log in logs for part in log]
+    about = np.concatenate([part.senders[named] for part, named in rows])
+    begins = np.concatenate([part.numbers[named].astype(np.int64) for part, named in rows])
+    sizes = np.concatenate([_counts_of(part)[named] for part, named in rows])
+    edges = [
+        np.unique(np.concatenate([begins[mine], begins[mine] + sizes[mine]])) for mine in _of(about, senders)
+    ]
+    if FEWER * sum(map(len, edges)) > int(sizes.sum()):
+        return logs, identity.empty()
+    numbered = [[_numbered_by_batch(part, edges) for part in log] for log in logs]
+    return numbered, np.concatenate([np.diff(found) for found in edges])
+
+
+def _of(about: Array, senders: int) -> Iterator[Array]:
+    return (about == sender for sender in range(senders))
+
+
+def _numbered_by_batch(part: Part, edges: list[Array]) -> Part:
+    numbers, counts = np.zeros(part.rows, np.int64), np.ones(part.rows, np.int64)
+    sizes = _counts_of(part)
+    for sender, found in enumerate(edges):
+        rows = np.flatnonzero((part.senders == sender) & (part.kinds > 1))
+        begins = part.numbers[rows].astype(np.int64)
+        numbers[rows] = np.searchsorted(found, begins)
+        counts[rows] = np.searchsorted(found, begins + sizes[rows]) - numbers[rows]
+    return part._replace(numbers=numbers, counts=counts)
 
 
 def _numbering(logs: list[list[Part]], least: Array, greatest: Array, entries: int) -> _Numbering:
