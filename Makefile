@@ -25,7 +25,7 @@ lint: $(INSTALLED) ## ruff and mypy --strict
 	@$(BIN)/mypy
 
 test: $(INSTALLED) lint ## the whole test suite
-	@scripts/debian-packages chromium || true
+	@scripts/debian-packages chromium iproute2 || true
 	@$(BIN)/pytest -n 2 --dist loadgroup
 
 swarm: $(INSTALLED) ## a long campaign of seeded simulations under faults (SEEDS=20000)

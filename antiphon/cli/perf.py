@@ -32,6 +32,7 @@ def perf(
     churn_by: Annotated[ChurnBy, Parameter(help="how they vanish: kill, stop or leave")] = "kill",
     away: Annotated[float, Parameter(help="seconds that each is away")] = 2.0,
     back: Annotated[float, Parameter(help="seconds that each is back")] = 3.0,
+    uvloop: Annotated[bool, Parameter(help="run the members' event loops on uvloop", negative="")] = False,
     trace: Annotated[Path | None, Parameter(help="keep the trace in this folder")] = None,
     json: Annotated[bool, Parameter(help="print one JSON object", negative="")] = False,
 ) -> int:
@@ -47,7 +48,7 @@ def perf(
     plan = Plan(
         members=members, size=size, seconds=seconds, order=order, senders=senders, rate=rate, repair=repair,
         network=network, key=None if key is None else str(key), insecure=insecure, churn=churn,
-        churn_by=churn_by, away_s=away, back_s=back,
+        churn_by=churn_by, away_s=away, back_s=back, uvloop=uvloop,
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="antiphon-perf-") as temporary:
         folder = Path(temporary) / "trace" if trace is None else trace

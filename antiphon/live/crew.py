@@ -50,6 +50,7 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     churn_by: ChurnBy = "kill"
     away_s: float = 2.0
     back_s: float = 3.0
+    uvloop: bool = False
 
     def __post_init__(self) -> None:
         if self.members < 2:
@@ -79,6 +80,7 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
             sends=index < senders, rate=self.rate / senders, order=self.order,
             sequencer=self.name(0) if self.order == "sequencer" else None, repair=self.repair,
             network=self.network, key=self.key, insecure=self.insecure, trace=str(trace), tells=tells,
+            uvloop=self.uvloop,
         )  # fmt: skip
 
 

@@ -48,6 +48,8 @@ from antiphon.trace.schema import Run
 from antiphon.trace.segments import SegmentRecorder
 
 LONGEST_NAME_BYTES: Final = 64
+LATELY_NS: Final = MILLISECOND_NS
+"""Whoever has sent something within this time is taken to go on, and what it hands in is collected."""
 AT_ONCE: Final = 16
 """Messages of `send_many` that are taken before it looks again whether there is room."""
 PROOF_S: Final = 0.03
@@ -169,6 +171,7 @@ class Group:
         self._outgoing = Outgoing()
         self._next_number = 0
         self._pumping = False
+        self._pumped_ns = 0
         self._room: deque[asyncio.Future[None]] = deque()
         self._incoming = Incoming()
         self._inbox: deque[Batch] = deque()
@@ -391,11 +394,20 @@ class Group:
             self._require_in()
 
     def _note_waiting(self, numbers: int) -> None:
-        """Something waits to be admitted: see to it, once the caller has handed in all that it has."""
+        """Something waits to be admitted: at once if nothing was lately, so that it is not late.
+
+        Otherwise once the caller has handed in all that it has at hand, so that it travels together.
+        """
         self._next_number += numbers
-        if not self._pumping:
-            self._pumping = True
+        if self._pumping:
+            return
+        self._pumping = True
+        now = time.monotonic_ns()
+        if now - self._pumped_ns > LATELY_NS:
+            self._pump()
+        else:
             asyncio.get_running_loop().call_soon(self._pump)
+        self._pumped_ns = now
 
     def _pump(self) -> None:
         """Hand in what waits, batch by batch, until one is refused."""
@@ -463,17 +475,19 @@ class Group:
             await self._news.wait()
 
     def delivered(self, effect: fx.Deliver) -> None:
-        sender, bodies = effect.sender, effect.bodies
-        if not isinstance(bodies, Packed):
+        sender, number, bodies = effect.sender, effect.number, effect.bodies
+        if type(bodies) is not Packed:
             bodies = pack(bodies)
-        self._figures.delivered_messages += len(bodies)
-        self._figures.delivered_bytes += bodies.size
+        figures = self._figures
+        figures.delivered_messages += len(bodies)
+        figures.delivered_bytes += bodies.size
         if sender == self.name:
-            self._watch.delivered(effect.number + len(bodies), time.monotonic_ns())
-        whole = self._incoming.take(sender, effect.number, bodies)
-        if whole is None:
-            return
-        number, bodies = whole
+            self._watch.delivered(number + len(bodies), time.monotonic_ns())
+        if bodies.continuing or bodies.unfinished or self._incoming.size:
+            whole = self._incoming.take(sender, number, bodies)
+            if whole is None:
+                return
+            number, bodies = whole
         self._inbox.append(Batch(sender, number, bodies, self._stability.wait))
         self._queued_bytes += bodies.size
         self._news.set()

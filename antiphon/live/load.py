@@ -13,12 +13,12 @@ by the batch.
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import struct
 import sys
 import time
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.core.errors import AntiphonError
+from antiphon.core.errors import AntiphonError, MissingRequirementError
 from antiphon.core.ids import Site
 from antiphon.core.time import SECOND_NS
 from antiphon.live.group import Group, join
@@ -83,7 +83,6 @@ class Load:
         self._latencies_ns: list[int] = []
         self._delivered: dict[Site, int] = {}
         self._expected: dict[Site, int] = {}
-        self._ends: dict[Site, int] = {}
         self._holes = 0
         self._heard_ns = 0
 
@@ -159,12 +158,11 @@ class Load:
                 self._expected[sender] = first + count
             self._holes += not whole
             _, stamped_ns = STAMP.unpack_from(data, len(data) - size)
-            self._note(sender, batch.number + count, count, stamped_ns)
+            self._note(sender, count, stamped_ns)
 
-    def _note(self, sender: Site, end: int, count: int, stamped_ns: int) -> None:
+    def _note(self, sender: Site, count: int, stamped_ns: int) -> None:
         now = time.monotonic_ns()
         self._heard_ns = now
-        self._ends[sender] = end
         self._delivered[sender] = self._delivered.get(sender, 0) + count
         bucket = (now - self._begin_ns) // BUCKET_NS
         self._buckets[bucket] = self._buckets.get(bucket, 0) + count
@@ -193,7 +191,6 @@ class Load:
             "name": self._task.name,
             "sent": self._sent,
             "delivered": self._delivered,
-            "ends": self._ends,
             "holes": self._holes,
             "buckets": sorted(self._buckets.items()),
             "latencies_us": sorted(latency // 1000 for latency in self._latencies_ns),
@@ -248,13 +245,23 @@ async def work(task: Task) -> None:
         obeying.cancel()
 
 
+def runner(*, uvloop: bool) -> Callable[[Coroutine[Any, Any, None]], None]:
+    """What runs the event loop."""
+    if not uvloop:
+        return asyncio.run
+    try:
+        found: Callable[[Coroutine[Any, Any, None]], None] = import_module("uvloop").run
+    except ImportError:
+        raise MissingRequirementError(
+            "uvloop is not installed.", hint="pip install 'antiphon[uvloop]', or do without."
+        ) from None
+    return found
+
+
 def main() -> int:
     task = msgspec.json.decode(sys.argv[1], type=Task)
-    run = asyncio.run
-    with contextlib.suppress(ImportError):
-        run = import_module("uvloop").run if task.uvloop else run
     try:
-        run(work(task))
+        runner(uvloop=task.uvloop)(work(task))
     except AntiphonError as error:
         say({"error": error.sentence, "hint": error.hint})
         return 2

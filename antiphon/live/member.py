@@ -1,8 +1,8 @@
 """The live half of the seam: drives a protocol object with sockets and clocks, as the simulator's world does.
 
 One step of work is: take in what has come or what a timer says, let the protocol answer, write the trace,
-then let the datagrams go. So a row is on file before anybody can know of it, and a member that is killed
-leaves a log that agrees with everyone else's.
+then let the datagrams go. So a row is on file before any other member can know of it, and a member that is
+killed leaves a log that agrees with everyone else's.
 """
 
 import asyncio
@@ -76,6 +76,7 @@ class Member:
         self._outgoing: list[fx.Send | fx.Multicast] = []
         self._rejected = False
         self._running = False
+        self._finishing = False
         self._away = True
         self._wall_ns: Nanoseconds = 0
 
@@ -143,9 +144,20 @@ class Member:
                 self._wall_ns = time.time_ns()
                 for sender, pdu in arrivals:
                     self._carry_out(now, Received(sender, pdu))
-            self._finish()
+            if not self._finishing:
+                # The application, which was woken by what it gets, comes first.
+                self._finishing = True
+                self._loop.call_soon(self._finish_receiving)
         except Exception as error:
             self._fail(error)
+
+    def _finish_receiving(self) -> None:
+        self._finishing = False
+        if self._running:
+            try:
+                self._finish()
+            except Exception as error:
+                self._fail(error)
 
     def _has_room_for(self, pdu: object) -> bool:
         if getattr(pdu, "bodies", None) is None:
@@ -203,14 +215,14 @@ class Member:
 
     def _schedule(self) -> None:
         """One wake-up for the earliest timer or the transport's next look."""
-        next_ns = min(self._timers.next_ns(), max(self._tick_ns, time.monotonic_ns() + TICK_NS))
+        now = time.monotonic_ns()
+        next_ns = min(self._timers.next_ns(), max(self._tick_ns, now + TICK_NS))
         if not self._running or (self._wake is not None and self._wake_ns <= next_ns):
             return
         if self._wake is not None:
             self._wake.cancel()
         self._wake_ns = next_ns
-        # The event loop's clock is the monotonic clock in seconds.
-        self._wake = self._loop.call_at(next_ns / SECOND_NS, self._awake)
+        self._wake = self._loop.call_later(max(0, next_ns - now) / SECOND_NS, self._awake)
 
     def _fail(self, error: BaseException) -> None:
         self.stop()

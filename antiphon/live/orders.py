@@ -17,7 +17,7 @@ from antiphon.protocols import fifo, sequencer
 REPAIRS: Final = fifo.REPAIRS
 ASSUMED_SENDERS: Final = 8
 """Members that may fill one's socket buffer at the same time before anyone has to wait."""
-LARGEST_WINDOW: Final = 16
+LARGEST_WINDOW: Final = 20
 """Batches under way of one sender. Raising it costs memory at every receiver."""
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from antiphon.core.ids import Site
 from antiphon.core.packing import LENGTH_BYTES, Packed, overhead_bytes, pack, pack_records
 
-BATCH_BYTES: Final = 64_000
+BATCH_BYTES: Final = 64_900
 """A packed batch has at most this many bytes, so that with its headers it fits one datagram of 65,507."""
 LARGEST_PIECE_BYTES: Final = BATCH_BYTES - overhead_bytes(1)
 LARGEST_MESSAGE_BYTES: Final = 16 << 20
@@ -93,13 +93,11 @@ class Incoming:
     def __init__(self) -> None:
         self.dropped = 0
         """Long messages that were given up: a piece was missed, or they went beyond the limit."""
+        self.size = 0
+        """Bytes of pieces that wait for the rest of their message."""
         self._partial: dict[Site, list[bytes]] = {}
         self._expected: dict[Site, int] = {}
         self._orphans: dict[Site, None] = {}
-
-    @property
-    def size(self) -> int:
-        return sum(len(piece) for pieces in self._partial.values() for piece in pieces)
 
     def take(self, sender: Site, number: int, bodies: Packed) -> tuple[int, Packed] | None:
         """What of a batch is whole now, with the number of its first message; None if nothing is.
@@ -108,7 +106,7 @@ class Incoming:
         """
         if not bodies.continuing and not bodies.unfinished and sender not in self._partial:
             return number, bodies
-        pieces = self._partial.pop(sender, None)
+        pieces = self._drop(sender)
         self._orphans.pop(sender, None)
         if pieces is not None and (not bodies.continuing or self._expected[sender] != number):
             self.dropped += 1
@@ -124,7 +122,13 @@ class Incoming:
             self.dropped += 1
             return None
         self._partial[sender], self._expected[sender] = pieces, number + len(bodies)
+        self.size += sum(map(len, pieces))
         return None
+
+    def _drop(self, sender: Site) -> list[bytes] | None:
+        pieces = self._partial.pop(sender, None)
+        self.size -= sum(map(len, pieces or ()))
+        return pieces
 
     def vanish(self, sender: Site) -> None:
         """A sender is gone. It may come back and finish, so the latest few unfinished messages are kept."""
@@ -134,4 +138,4 @@ class Incoming:
         while len(self._orphans) > MOST_ORPHANS:
             oldest = next(iter(self._orphans))
             del self._orphans[oldest]
-            self.dropped += self._partial.pop(oldest, None) is not None
+            self.dropped += self._drop(oldest) is not None

@@ -143,6 +143,11 @@ def test_perf_prints_the_contracts_figures(order: str, capfd: pytest.CaptureFixt
     assert (figures["lost"], figures["violations"]) == (0, 0)
 
 
+def test_perf_runs_on_uvloop_too(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["perf", "--members", "2", "--seconds", "1", "--rate", "200", "--uvloop", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["lost"] == 0
+
+
 @pytest.mark.parametrize("by", ["kill", "stop", "leave"])
 def test_perf_lets_members_vanish_and_return(
     by: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -87,6 +87,7 @@ class LiveStage(Stage):
         folder: Path,
         *,
         key: Path,
+        repair: str = "hybrid",
         queue_mb: int = 64,
         disk_bytes: Mapping[Site, int] | None = None,
     ) -> None:
@@ -94,6 +95,7 @@ class LiveStage(Stage):
         super().__init__(members, order, self._hosts.weather)
         self._folder = folder
         self._key = key
+        self._repair = repair
         self._queue_mb = queue_mb
         self._disk_bytes = dict(disk_bytes or {})
         self._disks: dict[Site, int] = {}
@@ -194,7 +196,7 @@ class LiveStage(Stage):
         command = [
             str(ANTIPHON), "node", GROUP, "--name", site, "--order", self.order, "--json",
             "--network", "multicast:eth0", "--key", str(self._key), "--trace", str(self._folder),
-            "--queue", str(self._queue_mb),
+            "--queue", str(self._queue_mb), "--repair", self._repair,
         ]  # fmt: skip
         if self.order == "sequencer":
             command += ["--sequencer", self.sites[0]]

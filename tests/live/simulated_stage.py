@@ -54,8 +54,18 @@ class Idle:
 class SimulatedStage(Stage):
     """A world whose members start as live ones do: each finds a group that may have gone on without it."""
 
-    def __init__(self, members: int, order: str, folder: Path, seed: int, *, sabotage: str = NONE) -> None:
+    def __init__(
+        self,
+        members: int,
+        order: str,
+        folder: Path,
+        seed: int,
+        *,
+        repair: str = "hybrid",
+        sabotage: str = NONE,
+    ) -> None:
         super().__init__(members, order, Weather(members, seed))
+        self._repair = repair
         self._sabotage = sabotage
         self._folder = folder
         self._seeds = Seeds(seed)
@@ -151,7 +161,7 @@ class SimulatedStage(Stage):
         return Settings(
             site=site,
             sequencer=self.sites[0],
-            repair="hybrid",
+            repair=self._repair,
             receive_buffer_bytes=RECEIVE_BUFFER_BYTES,
             random=self._seeds.stream(f"member/{site}"),
         )

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from antiphon.check.checkers import check_trace
 from antiphon.core.ids import Site, site_names
 from antiphon.trace.files import read_trace
 from antiphon.trace.schema import Event
 from tests.live.weather import Weather
+from tests.promises import broken_promises
 
 DEADLINE_S: Final = 30.0
 """How long a stage may take to do what is awaited; far more than it ever should."""
@@ -175,7 +175,7 @@ def conclude(stage: Stage, before: dict[Site, int]) -> None:
     assert run.promises, "the trace does not say what was promised"
     assert {event.site for event in trace.events} == set(stage.sites)
     for events in (trace.events, without_farewells(trace.events, stayed)):
-        broken = check_trace(events, run, run.promises)
+        broken = broken_promises(run.promises, events, run)
         assert not broken, f"{len(broken)} promises were broken, first: {broken[0].explanation}"
 
 

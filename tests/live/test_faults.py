@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from antiphon.core.ids import Site
+from antiphon.live.orders import REPAIRS
 from tests.live.hosts import skip_unless_allowed
 from tests.live.live_stage import ANTIPHON, LiveStage
 from tests.live.simulated_stage import SimulatedStage
@@ -50,7 +51,8 @@ def open_stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[OpenS
 
         def open_one(kind: str, order: str, seed: int, **options: Any) -> Stage:
             if kind == "simulated":
-                return SimulatedStage(MEMBERS, order, tmp_path / "trace", seed)
+                repair = options.get("repair", "hybrid")
+                return SimulatedStage(MEMBERS, order, tmp_path / "trace", seed, repair=repair)
             skip_unless_allowed()
             key = request.getfixturevalue("key")
             return stack.enter_context(LiveStage(MEMBERS, order, tmp_path / "trace", key=key, **options))
@@ -87,6 +89,20 @@ def test_a_bad_network(
     for _ in range(4):
         labels = stage.send_all(10)
         stage.until_delivered(labels)
+    assert stage.weather.meddled
+    conclude(stage, before)
+
+
+@pytest.mark.parametrize("kind", ["simulated", pytest.param("live", marks=pytest.mark.live)])
+@pytest.mark.parametrize("repair", [way for way in REPAIRS if way != "hybrid"])
+def test_every_way_of_repair_makes_up_for_losses(open_stage: OpenStage, kind: str, repair: str) -> None:
+    stage = open_stage(kind, "fifo", 1, repair=repair)
+    before = stage.memory()
+    stage.trouble(loss=0.1)
+    for _ in range(3):
+        stage.until_delivered(stage.send_all(10))
+    # The last message of a burst has none behind it that would show the gap.
+    stage.until_delivered(stage.send_all(1))
     assert stage.weather.meddled
     conclude(stage, before)
 

@@ -3,11 +3,10 @@
 import asyncio
 import contextlib
 import os
+import socket
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable
-from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,45 +21,10 @@ from antiphon.live.metrics import serve_metrics
 from antiphon.live.orders import find_order
 from antiphon.live.pieces import BATCH_BYTES, LARGEST_MESSAGE_BYTES, Outgoing
 from antiphon.trace.files import read_trace
+from tests.live.members import a_group_name, joined, read, within
+from tests.live.pairs import RING
 
 ORDERS = ("fifo", "sequencer")
-DEADLINE_S = 30.0
-
-T = TypeVar("T")
-_groups = count()
-
-
-def a_group_name() -> str:
-    """A name of its own for each test and process, so that tests side by side do not meet."""
-    return f"test-{os.getpid()}-{next(_groups)}"
-
-
-def within(work: Awaitable[T]) -> T:
-    async def bounded() -> T:
-        return await asyncio.wait_for(work, DEADLINE_S)
-
-    return asyncio.run(bounded())
-
-
-@contextlib.asynccontextmanager
-async def joined(*names: str, order: str = "fifo", **options: Any) -> AsyncIterator[list[Group]]:
-    """These members of one group, all of them there."""
-    group = options.pop("group", None) or a_group_name()
-    sequencer = names[0] if order == "sequencer" else None
-    members = [join(group, name=name, order=order, sequencer=sequencer, **options) for name in names]
-    async with contextlib.AsyncExitStack() as stack:
-        groups = await asyncio.gather(*(stack.enter_async_context(member) for member in members))
-        await asyncio.gather(*(each.wait_for_members(len(names)) for each in groups))
-        yield list(groups)
-
-
-async def read(group: Group, wanted: int) -> list[tuple[str, int, bytes]]:
-    found = []
-    async for message in group:
-        found.append((message.sender, message.number, message.body))
-        if len(found) == wanted:
-            break
-    return found
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -283,6 +247,38 @@ def test_a_slow_reader_steps_aside_and_returns_and_knows() -> None:
             drained.cancel()
 
     within(body())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
+def test_members_meet_by_unicast_where_there_is_no_multicast(host: str) -> None:
+    address = "[::1]" if host == "[::1]" else "127.0.0.1"
+
+    async def body() -> None:
+        family = socket.AF_INET6 if address == "[::1]" else socket.AF_INET
+        ports = free_ports(family, address.strip("[]"), 3)
+        peers = ",".join(f"{host}:{port}" for port in ports)
+        group, long = a_group_name(), os.urandom(1_000_000)
+        members = [
+            join(group, name=name, network=f"peers:{peers},listen={address}:{port}", key=RING)
+            for name, port in zip("abc", ports, strict=True)
+        ]
+        async with members[0] as a, members[1] as b, members[2] as c:
+            await asyncio.gather(*(each.wait_for_members(3) for each in (a, b, c)))
+            await a.send(long)
+            await c.send(b"short")
+            for each in (a, b, c):
+                assert {text for _, _, text in await read(each, 2)} == {long, b"short"}
+
+    within(body())
+
+
+def free_ports(family: int, host: str, count: int) -> list[int]:
+    """Ports that nobody uses at this moment."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket(family, socket.SOCK_DGRAM)) for _ in range(count)]
+        for each in sockets:
+            each.bind((host, 0))
+        return [each.getsockname()[1] for each in sockets]
 
 
 def test_waiting_for_stability_ends_with_the_membership() -> None:

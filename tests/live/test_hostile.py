@@ -1,5 +1,6 @@
 """A hostile process floods a sealed group at full speed: nothing gets in, and the group goes on."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -13,7 +14,9 @@ import pytest
 from antiphon.core.ids import Site
 from antiphon.core.wire import Pdu, Reason
 from antiphon.live import fragments, gate
+from antiphon.live.group import Group
 from antiphon.live.transport import Transport
+from tests.live.members import joined, within
 from tests.live.pairs import RING, Ear, Note, acquaint, ears, group_name, note
 
 FLOOD_S = 2.0
@@ -126,3 +129,57 @@ def test_memory_is_measured() -> None:
     hoard = bytearray(os.urandom(1 << 20)) * (MOST_GROWTH_BYTES >> 20)
     assert resident_bytes() - before > MOST_GROWTH_BYTES // 2
     assert hoard
+
+
+@pytest.mark.parametrize("order", ["fifo", "sequencer"])
+def test_a_group_under_attack_delivers_what_its_members_sent_and_nothing_else(order: str) -> None:
+    async def body() -> None:
+        name = group_name()
+        async with joined("a", "b", group=name, order=order, key=RING) as groups:
+            before = resident_bytes()
+            heard: list[list[tuple[Site, int, bytes]]] = [[], []]
+            reading = [asyncio.create_task(listen(*pair)) for pair in zip(groups, heard, strict=True)]
+            process = await attack(name, groups)
+            while process.returncode is None:
+                await groups[0].send(b"from a")
+                await asyncio.sleep(0.002)
+            last = [await group.send(b"the last") for group in groups]
+            ends = {message.id for message in last}
+            while not all(ends <= {(sender, number) for sender, number, _ in log} for log in heard):
+                await asyncio.sleep(0.01)
+            assert resident_bytes() - before < MOST_GROWTH_BYTES
+            assert sum(groups[1].counters["drops"].values()) > 1000
+            for task in reading:
+                task.cancel()
+        for log in heard:
+            assert {(sender, text) for sender, _, text in log} <= {
+                ("a", b"from a"), ("a", b"the last"), ("b", b"the last"),
+            }  # fmt: skip
+            numbers = [number for sender, number, _ in log if sender == "a"]
+            assert numbers == sorted(set(numbers))
+
+    within(body())
+
+
+async def attack(group: str, listeners: list[Group]) -> asyncio.subprocess.Process:
+    """A hostile process that floods the group's meeting place and everyone's own port."""
+    ports = [str(port) for member in listeners for port in ports_of(member)]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.live.hostile", group, "1", str(FLOOD_S), *ports,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdin is not None
+    assert await process.stdout.readline() == b"ready\n"
+    process.stdin.write(b"go\n")
+    return process
+
+
+def ports_of(member: Group) -> list[int]:
+    assert member._transport is not None
+    return [sock.getsockname()[1] for sock in member._transport._sockets.receiving]
+
+
+async def listen(group: Group, heard: list[tuple[Site, int, bytes]]) -> None:
+    async for batch in group.batches():
+        heard.extend((message.sender, message.number, message.body) for message in batch)

@@ -16,14 +16,12 @@ from typing import Any
 
 import pytest
 
-from antiphon.check.checkers import check_trace
-from antiphon.check.history import History
-from antiphon.check.verdict import Violation
 from antiphon.protocols.fifo import REPAIRS
 from antiphon.sim.scenario import Scenario
 from antiphon.sim.scenarios import fifo, sequencer, template
 from antiphon.trace.recorder import MemoryRecorder
-from antiphon.trace.schema import Event, Run
+from antiphon.trace.schema import Run
+from tests.promises import broken_promises
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "240"))
 SEEDS_PER_TEST = 20
@@ -72,40 +70,6 @@ def draw_fifo(seed: int) -> dict[str, Any]:
     }
 
 
-def broken_promises(scenario: Scenario, events: list[Event], run: Run) -> list[Violation]:
-    """What breaks the scenario's promises.
-
-    A run without a promise of total order may be ordered by accident, above all a short one of two members.
-    What lies within a spell is then judged by its sender's numbers all the same: nobody promised more.
-    """
-    found = check_trace(events, run)
-    broken = [violation for violation in found if violation.property in scenario.promises]
-    if "total" in scenario.promises:
-        return broken
-    history = History(events, run)
-    return [
-        violation
-        for violation in broken
-        if violation.property != "atomicity"
-        or violation.site not in history.absentees
-        or lies_within_a_spell(history, violation)
-    ]
-
-
-def lies_within_a_spell(history: History, violation: Violation) -> bool:
-    """Whether the site delivered a lower and a higher number of that sender within one spell."""
-    assert violation.site is not None
-    numbers: list[int] = []
-    for _, kind, message in history.logs[violation.site]:
-        if kind == "absent":
-            numbers = []
-        elif kind == "deliver" and message is not None and message.sender == violation.sender:
-            numbers.append(message.number)
-            if min(numbers) < violation.number < max(numbers):
-                return True
-    return False
-
-
 def judge(scenario: Scenario, parameters: dict[str, Any], seed: int) -> None:
     configuration = scenario.configure(parameters)
     command = scenario.replay_command(configuration, seed)
@@ -116,7 +80,7 @@ def judge(scenario: Scenario, parameters: dict[str, Any], seed: int) -> None:
     except Exception as error:
         raise AssertionError(f"{error!r}\n{command}") from error
     run = Run(run=f"seed-{seed}", protocol=scenario.name, promises=scenario.promises, seed=seed)
-    broken = broken_promises(scenario, recorder.events(), run)
+    broken = broken_promises(scenario.promises, recorder.events(), run)
     if broken:
         pytest.fail(f"{len(broken)} violations, first: {broken[0].explanation}\n{command}", pytrace=False)
     if not metrics["finished"]:
