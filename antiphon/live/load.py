@@ -14,13 +14,11 @@ by the batch.
 
 import asyncio
 import json
-import os
 import struct
 import sys
 import time
 from collections.abc import Callable, Coroutine
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -77,7 +75,6 @@ class Load:
         self._ended = asyncio.Event()
         self._leaves = False
         self._begin_ns = 0
-        self._times = (0.0, 0.0)
         self._sent = 0
         self._buckets: dict[int, int] = {}
         self._latencies_ns: list[int] = []
@@ -88,7 +85,6 @@ class Load:
 
     def begin(self, begin_s: float) -> None:
         self._begin_ns = int(begin_s * SECOND_NS)
-        self._times = os.times()[:2]
         self._begun.set()
 
     def halt(self) -> None:
@@ -188,25 +184,12 @@ class Load:
 
     def report(self) -> dict[str, Any]:
         return {
-            "name": self._task.name,
             "sent": self._sent,
             "delivered": self._delivered,
             "holes": self._holes,
             "buckets": sorted(self._buckets.items()),
             "latencies_us": sorted(latency // 1000 for latency in self._latencies_ns),
-            "counters": self._group.counters,
-            "memory_kb": memory_kb(),
-            "processor_s": [now - then for now, then in zip(os.times()[:2], self._times, strict=True)],
         }
-
-
-def memory_kb() -> int:
-    """What this process occupies now, as the kernel counts it; 0 where it does not tell."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS:")), 0)
 
 
 def say(value: object) -> None:
