@@ -30,7 +30,7 @@ import numpy as np
 import simpy
 
 from antiphon.core.time import to_seconds
-from antiphon.sim.scenarios.coordp import CoordPStudy, Round
+from antiphon.sim.scenarios.coordp import CoordPRound, CoordPStudy
 from antiphon.sim.tree import IntegerArray, Tree, grow_tree
 
 MEMBERS: Final = 500
@@ -67,7 +67,7 @@ class OurRound:
     """The round as the studies run it, stopped at its end."""
 
     def __init__(self) -> None:
-        self.round = Round(CoordPStudy(members=MEMBERS, senders=SENDERS), seed=1)
+        self.round = CoordPRound(CoordPStudy(members=MEMBERS, senders=SENDERS), seed=1)
         world = self.round.world
         world.on_stable = lambda _now, _host, _effect: world.stop()
 

@@ -24,6 +24,8 @@ class Multicast(msgspec.Struct, frozen=True, gc=False):
 
     pdu: "Pdu"
     to: tuple[Site, ...] | None = None
+    hops: int | None = None
+    """Only as far as so many links away, for those who know no addresses; None sets no limit."""
 
 
 class Admitted(msgspec.Struct, frozen=True, gc=False):
@@ -67,6 +69,14 @@ class Stable(msgspec.Struct, frozen=True, gc=False):
     number: int
     count: int = 1
     group: Group | None = None
+
+
+class Missing(msgspec.Struct, frozen=True, gc=False):
+    """These messages exist, and this member has not seen them."""
+
+    sender: Site
+    number: int
+    count: int = 1
 
 
 class Discard(msgspec.Struct, frozen=True, gc=False):
@@ -120,6 +130,7 @@ Effect: TypeAlias = (
     | Arrived
     | Deliver
     | Stable
+    | Missing
     | Discard
     | SetTimer
     | CancelTimer

@@ -72,6 +72,7 @@ class World:
         self.on_deliver: Callable[[Nanoseconds, Host, fx.Deliver], None] | None = None
         self.on_admitted: Callable[[Nanoseconds, Host, fx.Admitted], None] | None = None
         self.on_stable: Callable[[Nanoseconds, Host, fx.Stable], None] | None = None
+        self.on_missing: Callable[[Nanoseconds, Host, fx.Missing], None] | None = None
         self.on_presence: Callable[[Nanoseconds, Host, fx.Appeared | fx.Vanished], None] | None = None
         self._build = build
         self._size_of = size_of
@@ -302,6 +303,10 @@ class World:
                 host.site, "stable", self.now, effect.sender, effect.number, effect.count, effect.group
             )
 
+    def _missing(self, host: Host, effect: fx.Missing) -> None:
+        if self.on_missing is not None:
+            self.on_missing(self.now, host, effect)
+
     def _discard(self, host: Host, effect: fx.Discard) -> None:
         if self._recorder is not None:
             self._recorder.record(
@@ -326,6 +331,7 @@ class World:
         fx.Arrived: _arrived,
         fx.Deliver: _deliver,
         fx.Stable: _stable,
+        fx.Missing: _missing,
         fx.Discard: _discard,
         fx.SetTimer: _set_timer,
         fx.CancelTimer: _cancel_timer,

@@ -13,16 +13,14 @@ from antiphon.core.effects import CancelTimer, Effect, Multicast, Send, SetTimer
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received, Restored, RoundTriggered, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
+from antiphon.protocols.stability.base import LARGEST_ROUND, Configuration, Repetition
 from antiphon.protocols.stability.coordp import (
     ACKNOWLEDGE,
     ASK,
-    LARGEST_ROUND,
     PDUS,
     Acknowledgement,
-    Configuration,
     CoordP,
     Information,
-    Repetition,
     StartRound,
 )
 

@@ -25,7 +25,8 @@ from antiphon.core.wire import Pdu
 from antiphon.protocols.fifo.pdus import FifoConfiguration
 from antiphon.protocols.fifo.state import Peer, State, View
 from antiphon.protocols.fifo.streams import Stream
-from antiphon.protocols.stability.coordp import Configuration, CoordP, Repetition
+from antiphon.protocols.stability.base import Configuration, Repetition
+from antiphon.protocols.stability.coordp import CoordP
 
 ROUND: Final = "round"
 LAYER: Final = "stability/"

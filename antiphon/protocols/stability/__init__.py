@@ -1,1 +1,1 @@
-"""Stability detection: learning which messages every member holds, so that buffers can be freed."""
+"""Message stability detection: who holds what, so that it can be forgotten (Guo)."""

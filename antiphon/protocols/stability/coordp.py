@@ -12,8 +12,7 @@ did not suspect holds (checker: stability); what has been declared is never take
 triggered ends once PDUs get through and the crashed are suspected.
 
 Deviations from the text, and why:
-- Counts of contiguous messages instead of 'the maximum sequence number', and everything below the count
-  is stable: the maximum is unsafe when messages overtake each other (erratum G6).
+- Those of all the protocols (`antiphon.protocols.stability.base`).
 - Completion is also tested when a member is suspected, not only when an ACK comes (erratum G8).
 - Rounds are numbered. A number belongs to one round of one coordinator, the greatest known one wins, and an
   ACK of another round than the one under way is never counted.
@@ -27,29 +26,25 @@ Deviations from the text, and why:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from random import Random
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from antiphon.core.effects import CancelTimer, Effect, Multicast, Send, SetTimer, Stable
+from antiphon.core.effects import CancelTimer, Effect, Multicast, Send, SetTimer
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Input, Received, Restored, RoundTriggered, Suspected, TimerFired
-from antiphon.core.time import SECOND_NS, Nanoseconds
+from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
+from antiphon.protocols.stability.base import (
+    LARGEST_ROUND,
+    Configuration,
+    Counts,
+    Stability,
+    read_counts,
+)
 
-Counts: TypeAlias = NDArray[np.int64]
-
-COUNT_BYTES: Final = 8
-WIRE_COUNTS: Final = np.dtype("<i8")
-LARGEST_ROUND: Final = (1 << 62) - 1
-"""No honest group gets this far; a number beyond it is garbage that would use up the numbers."""
-
-LARGEST_COUNT: Final = (1 << 63) - 1
 FOLD_ANSWERS: Final = 256
 """How many answers are folded into the minimum at once: more are faster and take more memory."""
 
@@ -88,69 +83,10 @@ class Information(Pdu, frozen=True, gc=False):
 PDUS: Final = (StartRound, Acknowledgement, Information)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repetition:
-    """When to say again what may have been lost.
-
-    A longer `first_ns` costs time after a loss and saves repetitions that were not needed; each wait is
-    `factor` times the one before, up to `longest_ns`, so that repetitions do not feed the congestion that
-    made them necessary.
-    """
-
-    first_ns: Nanoseconds = SECOND_NS
-    factor: int = 2
-    longest_ns: Nanoseconds = 60 * SECOND_NS
-
-    def __post_init__(self) -> None:
-        if self.first_ns < 1 or self.longest_ns < self.first_ns or self.factor < 1:
-            raise UsageError("A repetition needs a positive first wait, none longer than the longest.")
-
-    def after(self, wait_ns: Nanoseconds) -> Nanoseconds:
-        return min(wait_ns * self.factor, self.longest_ns)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Configuration:
-    """CoordP's knobs."""
-
-    coordinator: Site | None = None
-    """Who coordinates while it is not suspected; the first member unless told otherwise."""
-    repetition: Repetition | None = Repetition()
-    """None where nothing is ever lost: then no PDU is sent twice."""
-    view: int = 0
-    """Which of a changing group's member lists this is; what is said in another one does not concern us."""
-
-
-@dataclass(frozen=True, eq=False)
-class Roster:
-    """Who is in the group: the same for all members, so that those in one process share it."""
-
-    order: tuple[Site, ...]
-    """The members as they take over coordination from each other."""
-    rank: dict[Site, int]
-    senders: tuple[Site, ...]
-    place: dict[Site, int]
-
-
-@lru_cache(maxsize=8)
-def _roster(members: tuple[Site, ...], senders: tuple[Site, ...], first: Site) -> Roster:
-    if len(set(members)) != len(members) or len(set(senders)) != len(senders):
-        raise UsageError("A site stands twice among the members or the senders.")
-    if first not in members:
-        raise UsageError(f"The coordinator '{first}' is not among the members.")
-    order = (first, *(member for member in members if member != first))
-    ranks = {member: rank for rank, member in enumerate(order)}
-    return Roster(order, ranks, senders, {sender: place for place, sender in enumerate(senders)})
-
-
-class CoordP:
+class CoordP(Stability):
     """One member's part. The layer above says what has come with `hold` and forwards inputs and effects."""
 
-    __slots__ = (
-        "_again", "_answers", "_array_bytes", "_awaiting", "_finished", "_held", "_least", "_missing",
-        "_order", "_place", "_random", "_rank", "_repetition", "_round", "_stable", "_suspected", "_view",
-        "_wait_ns", "ignored", "rounds_finished", "senders", "site",
-    )  # fmt: skip
+    __slots__ = ("_again", "_answers", "_awaiting", "_finished", "_least", "_missing", "_round", "_wait_ns")
 
     def __init__(
         self,
@@ -160,28 +96,7 @@ class CoordP:
         configuration: Configuration | None = None,
         random: Random | None = None,
     ) -> None:
-        configuration = configuration or Configuration()
-        if not members:
-            raise UsageError("A group needs members.")
-        roster = _roster(tuple(members), tuple(senders), configuration.coordinator or members[0])
-        if site not in roster.rank:
-            raise UsageError(f"'{site}' is not among the members.")
-        if configuration.repetition is not None and random is None:
-            raise UsageError("Repetition needs a source of randomness to spread the members' repetitions.")
-        self.site = site
-        self.senders = roster.senders
-        self._order, self._rank, self._place = roster.order, roster.rank, roster.place
-        self._array_bytes = COUNT_BYTES * len(self.senders)
-        self._repetition = configuration.repetition
-        self._view = configuration.view
-        self._random = random
-        self._held: Counts = np.zeros(len(self.senders), WIRE_COUNTS)
-        self._stable: Counts = np.zeros(len(self.senders), WIRE_COUNTS)
-        self._suspected: set[Site] = set()
-        self.ignored = 0
-        """PDUs that made no sense."""
-        self.rounds_finished = 0
-        """Rounds that this member has coordinated to their end."""
+        super().__init__(site, members, senders, configuration or Configuration(), random)
         # As a member: the greatest round heard of, and whether its result is still awaited.
         self._round = -1
         self._awaiting = False
@@ -193,49 +108,10 @@ class CoordP:
         self._again = False
         self._finished: Information | None = None
 
-    # What the owner may ask and say
-
-    @property
-    def coordinator(self) -> Site:
-        """Who coordinates, as far as this member knows: the first in order that it does not suspect."""
-        return next(member for member in self._order if member not in self._suspected)
-
     @property
     def under_way(self) -> bool:
         """Whether a round that this member coordinates has not ended yet."""
         return self._missing is not None
-
-    @property
-    def held(self) -> tuple[int, ...]:
-        return tuple(self._held.tolist())
-
-    @property
-    def stable(self) -> tuple[int, ...]:
-        return tuple(self._stable.tolist())
-
-    def hold(self, sender: Site, count: int) -> None:
-        """Messages 0 to count-1 of a sender are held here, without a gap."""
-        place = self._place.get(sender)
-        if place is None:
-            raise UsageError(f"'{sender}' is not among the senders.")
-        if count < self._held[place]:
-            raise UsageError(f"What is held of '{sender}' cannot go back to {count}.")
-        self._held[place] = count
-
-    def hold_all(self, counts: Sequence[int] | Counts) -> None:
-        """The same for every sender at once, in the order of the senders."""
-        given = np.array(counts, WIRE_COUNTS)
-        if given.shape != self._held.shape or (given < self._held).any():
-            raise UsageError("What is held needs one count for each sender, none going back.")
-        self._held = given
-
-    def begin(self, held: Sequence[int], stable: Sequence[int]) -> None:
-        """What is held and stable when a new view begins: nothing of it is declared again."""
-        self.hold_all(held)
-        given = np.array(stable, WIRE_COUNTS)
-        if given.shape != self._stable.shape or (given < self._stable).any() or (given > self._held).any():
-            raise UsageError("What is stable needs one count for each sender, none beyond what is held.")
-        self._stable = given
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:  # noqa: ARG002
         if type(event) is Received:
@@ -277,7 +153,7 @@ class CoordP:
         self._round = (self._round // size + 1) * size + rank
         self._awaiting = self._again = False
         self._missing = set(self._rank) - self._suspected - {self.site}
-        self._least = self._held.copy()
+        self._least = self._held
         self._answers.clear()
         if not self._missing:
             return self._finish()
@@ -345,9 +221,8 @@ class CoordP:
 
     def _fold(self) -> None:
         """Take the answers so far into the minimum."""
-        answers = np.frombuffer(b"".join(self._answers), WIRE_COUNTS)
-        rows = answers.reshape(len(self._answers), len(self.senders))
-        self._least = np.minimum(self._least, rows.min(axis=0, initial=LARGEST_COUNT))
+        rows = read_counts(b"".join(self._answers)).reshape(len(self._answers), len(self.senders))
+        self._least = self._objective.fold(self._least, self._objective.fold_rows(rows))
         self._answers.clear()
 
     def _finish(self) -> list[Effect]:
@@ -360,10 +235,7 @@ class CoordP:
         return effects + self._begin() if self._again else effects
 
     def _on_information(self, sender: Site, pdu: Information) -> list[Effect]:
-        if not self._makes_sense(pdu.round, sender) or len(pdu.stable) != self._array_bytes:
-            return self._ignore()
-        result = np.frombuffer(pdu.stable, WIRE_COUNTS)
-        if (result > self._held).any() or not _none_negative(pdu.stable):
+        if not self._makes_sense(pdu.round, sender) or not self._is_result(pdu.stable):
             return self._ignore()
         effects: list[Effect] = []
         if pdu.round >= self._round:
@@ -374,18 +246,7 @@ class CoordP:
             if self._awaiting:
                 effects.append(CancelTimer(ACKNOWLEDGE))
             self._awaiting = False
-        return effects + self._declare(result)
-
-    def _declare(self, result: Counts) -> list[Effect]:
-        """Whatever is newly stable, sender by sender."""
-        news: list[Effect] = []
-        rows = zip(self.senders, self._stable.tolist(), result.tolist(), strict=True)
-        for sender, before, after in rows:
-            if after > before:
-                news.append(Stable(sender, before, after - before))
-        if news:
-            self._stable = np.maximum(self._stable, result)
-        return news
+        return effects + self._declare(read_counts(pdu.stable))
 
     # Loss
 
@@ -450,12 +311,3 @@ class CoordP:
         """Whether a round's number is one that this sender, a member other than ourselves, may use."""
         order = self._order
         return 0 <= number <= LARGEST_ROUND and order[number % len(order)] == sender != self.site
-
-    def _ignore(self) -> list[Effect]:
-        self.ignored += 1
-        return []
-
-
-def _none_negative(counts: bytes) -> bool:
-    """Whether no count is negative: the highest byte of each has its sign bit clear, as ASCII has."""
-    return counts[COUNT_BYTES - 1 :: COUNT_BYTES].isascii()

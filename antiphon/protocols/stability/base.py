@@ -1,0 +1,230 @@
+"""What the stability protocols share: members, counts, suspicion, views, and what becomes of a result.
+
+Source: K. Guo, Scalable Message Stability Detection Protocols, sections 4.1 and 7.
+Each member holds, of every sender, the messages 0 to count-1 without a gap. A round finds for every sender
+the least of the members' counts, and whatever lies below it is stable. With `GREATEST` the same protocols
+detect errors: members say how far they have *seen* each sender's messages, a round finds the greatest, and
+who has seen less learns what it is missing (chapter 7).
+
+Deviations from the text: counts of contiguous messages instead of 'the maximum sequence number', which is
+unsafe when messages overtake each other, and everything below a count is stable (erratum G6). PDUs name the
+view that they belong to: an owner whose membership changes makes a new object for each view.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from random import Random
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.core.effects import Effect, Missing, Stable
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Site
+from antiphon.core.time import SECOND_NS, Nanoseconds
+
+Counts: TypeAlias = NDArray[np.int64]
+
+COUNT_BYTES: Final = 8
+WIRE_COUNTS: Final = np.dtype("<i8")
+LARGEST_COUNT: Final = (1 << 63) - 1
+LARGEST_ROUND: Final = (1 << 62) - 1
+"""No honest group gets this far; a number beyond it is garbage that would use up the numbers."""
+
+
+class Objective(Enum):
+    """What a round finds of each sender's counts."""
+
+    LEAST = "stability"
+    """What all hold."""
+    GREATEST = "errors"
+    """How far anyone has seen."""
+
+    def fold(self, first: Counts, second: Counts) -> Counts:
+        return np.minimum(first, second) if self is Objective.LEAST else np.maximum(first, second)
+
+    def fold_rows(self, rows: Counts) -> Counts:
+        """Of many members' counts at once, one row each."""
+        found: Counts
+        if self is Objective.LEAST:
+            found = rows.min(axis=0, initial=LARGEST_COUNT)
+        else:
+            found = rows.max(axis=0, initial=0)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """When to say again what may have been lost.
+
+    A longer `first_ns` costs time after a loss and saves repetitions that were not needed; each wait is
+    `factor` times the one before, up to `longest_ns`, so that repetitions do not feed the congestion that
+    made them necessary.
+    """
+
+    first_ns: Nanoseconds = SECOND_NS
+    factor: int = 2
+    longest_ns: Nanoseconds = 60 * SECOND_NS
+
+    def __post_init__(self) -> None:
+        if self.first_ns < 1 or self.longest_ns < self.first_ns or self.factor < 1:
+            raise UsageError("A repetition needs a positive first wait, none longer than the longest.")
+
+    def after(self, wait_ns: Nanoseconds) -> Nanoseconds:
+        return min(wait_ns * self.factor, self.longest_ns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """The knobs that all have."""
+
+    coordinator: Site | None = None
+    """Who comes first while it is not suspected; the first member unless told otherwise."""
+    repetition: Repetition | None = Repetition()
+    """None where nothing is ever lost: then no PDU is sent twice."""
+    view: int = 0
+    """Which of a changing group's member lists this is; what is said in another one does not concern us."""
+    objective: Objective = Objective.LEAST
+
+
+@dataclass(frozen=True, eq=False)
+class Roster:
+    """Who is in the group: the same for all members, so that those in one process share it."""
+
+    order: tuple[Site, ...]
+    """The members as they take over from each other."""
+    rank: dict[Site, int]
+    senders: tuple[Site, ...]
+    place: dict[Site, int]
+
+
+@lru_cache(maxsize=8)
+def _roster(members: tuple[Site, ...], senders: tuple[Site, ...], first: Site) -> Roster:
+    if len(set(members)) != len(members) or len(set(senders)) != len(senders):
+        raise UsageError("A site stands twice among the members or the senders.")
+    if first not in members:
+        raise UsageError(f"The coordinator '{first}' is not among the members.")
+    order = (first, *(member for member in members if member != first))
+    ranks = {member: rank for rank, member in enumerate(order)}
+    return Roster(order, ranks, senders, {sender: place for place, sender in enumerate(senders)})
+
+
+class Stability:
+    """One member's part of any of the protocols; each adds its own `handle`."""
+
+    __slots__ = (
+        "_array_bytes", "_held", "_objective", "_order", "_place", "_random", "_rank", "_repetition",
+        "_stable", "_suspected", "_view", "ignored", "rounds_finished", "senders", "site",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        site: Site,
+        members: Sequence[Site],
+        senders: Sequence[Site],
+        configuration: Configuration,
+        random: Random | None = None,
+    ) -> None:
+        if not members:
+            raise UsageError("A group needs members.")
+        roster = _roster(tuple(members), tuple(senders), configuration.coordinator or members[0])
+        if site not in roster.rank:
+            raise UsageError(f"'{site}' is not among the members.")
+        if configuration.repetition is not None and random is None:
+            raise UsageError("Repetition needs a source of randomness to spread the members' repetitions.")
+        self.site = site
+        self.senders = roster.senders
+        self._order, self._rank, self._place = roster.order, roster.rank, roster.place
+        self._array_bytes = COUNT_BYTES * len(self.senders)
+        self._repetition = configuration.repetition
+        self._view = configuration.view
+        self._objective = configuration.objective
+        self._random = random
+        self._held: Counts = np.zeros(len(self.senders), WIRE_COUNTS)
+        self._stable: Counts = self._held
+        self._suspected: set[Site] = set()
+        self.ignored = 0
+        """PDUs that made no sense."""
+        self.rounds_finished = 0
+        """Rounds whose result this member has computed itself."""
+
+    # What the owner may ask and say
+
+    @property
+    def coordinator(self) -> Site:
+        """Who comes first, as far as this member knows: the first in order that it does not suspect."""
+        return next(member for member in self._order if member not in self._suspected)
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        return tuple(self._held.tolist())
+
+    @property
+    def stable(self) -> tuple[int, ...]:
+        """What is known to be stable; when errors are detected, how far anyone is known to have seen."""
+        return tuple(self._stable.tolist())
+
+    def hold(self, sender: Site, count: int) -> None:
+        """Messages 0 to count-1 of a sender are held here, without a gap."""
+        place = self._place.get(sender)
+        if place is None:
+            raise UsageError(f"'{sender}' is not among the senders.")
+        if count < self._held[place]:
+            raise UsageError(f"What is held of '{sender}' cannot go back to {count}.")
+        # A new array: the one there was may be part of what is being told.
+        held = self._held.copy()
+        held[place] = count
+        self._held = held
+
+    def hold_all(self, counts: Sequence[int] | Counts) -> None:
+        """The same for every sender at once, in the order of the senders."""
+        given = np.array(counts, WIRE_COUNTS)
+        if given.shape != self._held.shape or (given < self._held).any():
+            raise UsageError("What is held needs one count for each sender, none going back.")
+        self._held = given
+
+    def begin(self, held: Sequence[int], stable: Sequence[int]) -> None:
+        """What is held and stable when a new view begins: nothing of it is declared again."""
+        self.hold_all(held)
+        given = np.array(stable, WIRE_COUNTS)
+        beyond = self._objective is Objective.LEAST and given.shape == self._held.shape
+        if given.shape != self._stable.shape or (given < self._stable).any():
+            raise UsageError("What is stable needs one count for each sender, none going back.")
+        if beyond and (given > self._held).any():
+            raise UsageError("What is stable cannot go beyond what is held.")
+        self._stable = given
+
+    # Results
+
+    def _is_result(self, counts: bytes) -> bool:
+        """Whether these bytes can be the result of a round: a count for each sender, none impossible."""
+        if len(counts) != self._array_bytes or not none_negative(counts):
+            return False
+        return self._objective is not Objective.LEAST or not (read_counts(counts) > self._held).any()
+
+    def _declare(self, result: Counts) -> list[Effect]:
+        """Whatever is newly known, sender by sender."""
+        if not (result > self._stable).any():
+            return []
+        before, self._stable = self._stable, np.maximum(self._stable, result)
+        if self._objective is Objective.LEAST:
+            rows = zip(self.senders, before.tolist(), self._stable.tolist(), strict=True)
+            return [Stable(sender, then, now - then) for sender, then, now in rows if now > then]
+        rows = zip(self.senders, np.maximum(before, self._held).tolist(), self._stable.tolist(), strict=True)
+        return [Missing(sender, seen, now - seen) for sender, seen, now in rows if now > seen]
+
+    def _ignore(self) -> list[Effect]:
+        self.ignored += 1
+        return []
+
+
+def read_counts(counts: bytes) -> Counts:
+    return np.frombuffer(counts, WIRE_COUNTS)
+
+
+def none_negative(counts: bytes) -> bool:
+    """Whether no count is negative: the highest byte of each has its sign bit clear, as ASCII has."""
+    return counts[COUNT_BYTES - 1 :: COUNT_BYTES].isascii()
