@@ -210,7 +210,7 @@ class Member:
                     transport.send(effect.to, effect.pdu)
                 else:
                     assert type(effect) is fx.Multicast
-                    transport.multicast(effect.pdu, effect.to)
+                    transport.multicast(effect.pdu, effect.to, effect.hops)
         self._schedule()
 
     def _schedule(self) -> None:

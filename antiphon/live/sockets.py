@@ -85,6 +85,8 @@ class Opened:
     destinations: tuple[Address, ...]
     """Where a multicast goes."""
     datagram_bytes: int
+    hops: int | None = None
+    """How many links a multicast may cross; None where each destination is an address."""
 
 
 class Sockets:
@@ -98,6 +100,7 @@ class Sockets:
         self.receiving: Final = opened.receiving
         self.datagram_bytes: Final = opened.datagram_bytes
         self.destinations = opened.destinations
+        self._hops = opened.hops
         self._sending = opened.sending
         self._counters = counters
         self._own: dict[Address, bool] = {}
@@ -157,6 +160,19 @@ class Sockets:
                 each = int.from_bytes(option[:4], sys.byteorder)
                 return memoryview(data), each if each < len(data) else 0, address
         return memoryview(data), 0, address
+
+    def reach(self, hops: int | None) -> None:
+        """How many links what is multicast from now on may cross; None, or more, is as far as the network's.
+
+        Where a multicast is sent to one address after another, it always goes to all.
+        """
+        if self._hops is None:
+            return
+        links = self._hops if hops is None else max(0, min(hops, self._hops))
+        if self._sending.family == socket.AF_INET6:
+            self._sending.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, links)
+        else:
+            self._sending.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, links)
 
     def send(self, data: Bytes, address: Address) -> None:
         """Send one datagram."""
@@ -308,7 +324,7 @@ def _ipv4_pair(
     sending.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, member)
     sending.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
     sending.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
-    return Opened(sending, (sending, hearing), ((where.host, where.port),), clamped(largest))
+    return Opened(sending, (sending, hearing), ((where.host, where.port),), clamped(largest), ttl)
 
 
 def _open_ipv6(network: Multicast, group: Group, opening: contextlib.ExitStack) -> Opened:
@@ -329,7 +345,7 @@ def _open_ipv6(network: Multicast, group: Group, opening: contextlib.ExitStack) 
     sending.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, network.ttl)
     sending.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 1)
     largest = clamped(interface_mtu(network.interface) - IPV6_OVERHEAD)
-    return Opened(sending, (sending, hearing), ((where.host, where.port, 0, index),), largest)
+    return Opened(sending, (sending, hearing), ((where.host, where.port, 0, index),), largest, network.ttl)
 
 
 def _open_peers(network: Peers, opening: contextlib.ExitStack) -> Opened:

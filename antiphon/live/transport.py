@@ -162,13 +162,20 @@ class Transport:
         else:
             self._send_to(pdu, known.address)
 
-    def multicast(self, pdu: Pdu, to: tuple[Site, ...] | None = None) -> None:
-        """To every other member, or to those named; sealed once."""
-        if to is None:
+    def multicast(self, pdu: Pdu, to: tuple[Site, ...] | None = None, hops: int | None = None) -> None:
+        """To every other member, or to those named, or no further than so many links; sealed once."""
+        if hops is not None:
+            self._sockets.reach(hops)
+            self.multicast(pdu, to)
+            self._sockets.reach(None)
+        elif to is None:
             if self._resolving is not None and self._accepted != self._gate.accepted:
                 self._sockets.destinations = self._fan_out()
             self._send_to(pdu, *self._sockets.destinations)
-            return
+        else:
+            self._multicast_to(pdu, to)
+
+    def _multicast_to(self, pdu: Pdu, to: tuple[Site, ...]) -> None:
         found = [known.address for site in to if (known := self._gate.find(site)) is not None]
         for _ in range(len(to) - len(found)):
             self._counters.drop(UNKNOWN_SITE)

@@ -31,6 +31,7 @@ from tests.live.pairs import (
     repeat,
 )
 
+IP_RECVTTL = 12
 KEYS = pytest.mark.parametrize("keys", [None, RING], ids=["open", "sealed"])
 
 
@@ -66,6 +67,25 @@ def test_a_unicast_reaches_the_one_it_is_for(keys: KeyRing | None) -> None:
         drive([a, b, c], lambda: bool(b.numbers("a")[2:] and c.numbers("a")))
         assert sorted(b.numbers("a")) == [1, 2, 3]
         assert c.numbers("a") == [3]
+
+
+def test_a_multicast_may_be_limited_to_fewer_links_than_the_network_allows() -> None:
+    """The kernel tells the time to live with which each datagram came."""
+    where = Endpoint("239.255.77.1", free_port())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as witness:
+        witness.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        witness.bind(where)
+        member = socket.inet_aton(where.host) + socket.inet_aton("127.0.0.1")
+        witness.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+        witness.setsockopt(socket.IPPROTO_IP, IP_RECVTTL, 1)
+        witness.settimeout(20)
+        with ears(Ear("a", group_name(), None, Multicast("lo", where, ttl=5))) as (a,):
+            seen = []
+            for hops in (None, 3, 9, None):
+                a.transport.multicast(note(1), hops=hops)
+                _, ancillary, _, _ = witness.recvmsg(2048, 64)
+                seen += [int.from_bytes(value[:4], "little") for *_, value in ancillary]
+    assert seen == [5, 3, 5, 5]
 
 
 def test_what_is_for_nobody_known_is_counted() -> None:
