@@ -11,15 +11,17 @@ PACKAGE = Path(__file__).parent.parent / "antiphon"
 
 MAY_TOUCH: dict[str, set[str]] = {
     "core": set(),
-    "protocols": {"core"},
-    "sim": {"core", "protocols"},
+    "analysis": {"core"},
+    "protocols": {"core", "analysis"},
+    "sim": {"core", "analysis", "protocols"},
     "trace": {"core"},
     "check": {"core", "trace"},
-    "live": {"core", "protocols", "trace"},
+    "live": {"core", "analysis", "protocols", "trace"},
     "spark": {"core", "sim", "trace", "check"},
-    "studies": {"core", "sim", "spark"},
+    "studies": {"core", "analysis", "sim", "spark"},
     "report": {"core", "trace", "check", "spark"},
-    "cli": {"core", "protocols", "sim", "trace", "check", "live", "spark", "studies", "report"},
+    "cli": {"core", "analysis", "protocols", "sim", "trace", "check", "live", "spark", "studies"}
+    | {"report"},
 }
 
 CORE_PACKAGES = {"numpy", "msgspec", "numba"}

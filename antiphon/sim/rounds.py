@@ -192,7 +192,7 @@ class Round(ABC):
         self.holdings = _draw_holdings(study, seeds)
         """A row for each member: of each sender, how many messages it holds, or has seen."""
         self.placement = _place(study, seeds)
-        self.network = TreeNetwork(self.placement.tree, self.placement.nodes, _model(study))
+        self.network = self.make_network()
         self.free_start: FreeStart | None = None
         if recorder is not None:
             _record_history(recorder, self.sites, self.senders, self.holdings)
@@ -219,6 +219,10 @@ class Round(ABC):
     @abstractmethod
     def build(self, site: Site) -> Protocol:
         """A member's protocol object, holding what the seed gives it (see `holding`)."""
+
+    def make_network(self) -> TreeNetwork:
+        """The network between the members; a scenario may have one of its own."""
+        return TreeNetwork(self.placement.tree, self.placement.nodes, tree_model(self.study))
 
     def size_of(self) -> Callable[[Pdu], int]:
         """START is a bare header; the others carry 4 bytes a sender."""
@@ -298,7 +302,7 @@ def _place(study: RoundStudy, seeds: Seeds) -> Placement:
     return Placement(tree, draw_members(tree, study.members, seeds.array_stream("members")))
 
 
-def _model(study: RoundStudy) -> TreeModel:
+def tree_model(study: RoundStudy) -> TreeModel:
     return TreeModel(
         bandwidth_bits_per_s=study.bandwidth,
         buffer_messages=BUFFER_MESSAGES if study.loss == "buffers" else None,

@@ -11,12 +11,11 @@ unsafe when messages overtake each other, and everything below a count is stable
 view that they belong to: an owner whose membership changes makes a new object for each view.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +32,10 @@ WIRE_COUNTS: Final = np.dtype("<i8")
 LARGEST_COUNT: Final = (1 << 63) - 1
 LARGEST_ROUND: Final = (1 << 62) - 1
 """No honest group gets this far; a number beyond it is garbage that would use up the numbers."""
+
+MOST_KEPT: Final = 8
+"""How much of each kind is kept for the members of one process to share, the latest."""
+Made = TypeVar("Made")
 
 
 class Objective(Enum):
@@ -101,8 +104,30 @@ class Roster:
     place: dict[Site, int]
 
 
-@lru_cache(maxsize=8)
-def _roster(members: tuple[Site, ...], senders: tuple[Site, ...], first: Site) -> Roster:
+class Kept(Generic[Made]):
+    """What is made once for all members of a process, found again by what it was made from.
+
+    By what the sources are and not by what they say: to hash a hundred thousand names for each of a hundred
+    thousand members takes minutes. The sources are kept too, so that nothing else can take their place in
+    memory.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, ...], tuple[tuple[object, ...], Made]] = {}
+
+    def find(self, sources: tuple[object, ...], make: Callable[[], Made]) -> Made:
+        key = tuple(map(id, sources))
+        if key not in self._found:
+            if len(self._found) >= MOST_KEPT:
+                del self._found[next(iter(self._found))]
+            self._found[key] = (sources, make())
+        return self._found[key][1]
+
+
+_rosters: Final = Kept[Roster]()
+
+
+def _make_roster(members: tuple[Site, ...], senders: tuple[Site, ...], first: Site) -> Roster:
     if len(set(members)) != len(members) or len(set(senders)) != len(senders):
         raise UsageError("A site stands twice among the members or the senders.")
     if first not in members:
@@ -130,7 +155,8 @@ class Stability:
     ) -> None:
         if not members:
             raise UsageError("A group needs members.")
-        roster = _roster(tuple(members), tuple(senders), configuration.coordinator or members[0])
+        order, sources, first = tuple(members), tuple(senders), configuration.coordinator or members[0]
+        roster = _rosters.find((order, sources, first), lambda: _make_roster(order, sources, first))
         if site not in roster.rank:
             raise UsageError(f"'{site}' is not among the members.")
         if configuration.repetition is not None and random is None:

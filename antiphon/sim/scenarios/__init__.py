@@ -9,9 +9,17 @@ from antiphon.sim.scenario import Scenario
 
 MODULES: Final = {
     "coordp": "antiphon.sim.scenarios.coordp",
+    "failure-detection": "antiphon.sim.scenarios.failure_detection",
     "fifo": "antiphon.sim.scenarios.fifo",
+    "fulldist": "antiphon.sim.scenarios.fulldist",
+    "gossip": "antiphon.sim.scenarios.gossip",
+    "piggyback": "antiphon.sim.scenarios.piggyback",
+    "s-coordp": "antiphon.sim.scenarios.s_coordp",
+    "s-gossip": "antiphon.sim.scenarios.s_gossip",
+    "s-train": "antiphon.sim.scenarios.s_train",
     "sequencer": "antiphon.sim.scenarios.sequencer",
     "template": "antiphon.sim.scenarios.template",
+    "train": "antiphon.sim.scenarios.train",
 }
 """Where each scenario's `SCENARIO` is."""
 
