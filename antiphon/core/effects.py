@@ -60,6 +60,8 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     number: int
     bodies: Sequence[bytes]
     group: Group | None = None
+    incarnation: int = 0
+    """The incarnation of the sender that numbered them."""
 
 
 class Stable(msgspec.Struct, frozen=True, gc=False):
@@ -122,6 +124,31 @@ class Vanished(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
+class Recall(msgspec.Struct, frozen=True, gc=False):
+    """Read the log of what was delivered here, from a position in it on; answered by `Recalled`.
+
+    What lies below one of the places in `have` (a sender, its incarnation, a number) is left out. So many
+    bytes of bodies are wanted at most, but one batch at least; with 0 only to know how much there is.
+    """
+
+    token: int
+    position: int
+    most_bytes: int
+    have: tuple[tuple[Site, int, int], ...] = ()
+
+
+class AwaitRoom(msgspec.Struct, frozen=True, gc=False):
+    """Answer with `HasRoom` as soon as the application has room for more history."""
+
+
+class CaughtUp(msgspec.Struct, frozen=True, gc=False):
+    """The history is over, and what is delivered from here on is live; `reason` is one plain sentence."""
+
+    complete: bool
+    """Whether everything came that the log of a member still had."""
+    reason: str
+
+
 Effect: TypeAlias = (
     Send
     | Multicast
@@ -138,4 +165,7 @@ Effect: TypeAlias = (
     | Present
     | Appeared
     | Vanished
+    | Recall
+    | AwaitRoom
+    | CaughtUp
 )

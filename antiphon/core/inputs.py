@@ -1,6 +1,6 @@
 """Everything that can happen to a protocol."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -20,12 +20,14 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     earlier incarnation exists and has its end noted as an absence already.
 
     `next_number` is the number that its next admitted message gets; a restarted member must not use a
-    number again, so whoever restarts it remembers.
+    number again, so whoever restarts it remembers. `delivered` tells how far earlier incarnations have
+    delivered each sender's messages, which history must not bring again; None if that is not known.
     """
 
     incarnation: int = 0
     next_number: int = 0
     returning: bool = False
+    delivered: Mapping[Site, int] | None = None
 
 
 class Admit(msgspec.Struct, frozen=True, gc=False):
@@ -73,6 +75,43 @@ class Returned(msgspec.Struct, frozen=True, gc=False):
     """This member is back after an absence."""
 
 
+class Past(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One batch of history: messages number, number+1, … of a sender's incarnation, packed."""
+
+    sender: Site
+    incarnation: int
+    number: int
+    bodies: bytes
+
+
+class Recalled(msgspec.Struct, frozen=True, gc=False):
+    """What a `Recall` has found: batches as they were delivered here, up to the position `following`.
+
+    `messages` tells how many the log has in all; -1 says that there is no log that could be read.
+    """
+
+    token: int
+    messages: int
+    records: tuple[Past, ...] = ()
+    following: int = 0
+    is_end: bool = True
+    """Whether the log ended there."""
+
+
+class HasRoom(msgspec.Struct, frozen=True, gc=False):
+    """The application has room for more history."""
+
+
 Input: TypeAlias = (
-    Start | Admit | Received | TimerFired | RoundTriggered | Suspected | Restored | Departed | Returned
+    Start
+    | Admit
+    | Received
+    | TimerFired
+    | RoundTriggered
+    | Suspected
+    | Restored
+    | Departed
+    | Returned
+    | Recalled
+    | HasRoom
 )

@@ -39,10 +39,10 @@ MAXIMUM_NODES: Final = NODE_MASK + 1
 
 # Scalars of the control array: first the model's parameters, then the state, then the statistics.
 BANDWIDTH, PROPAGATION, ROUTER, BUFFER, MEMBERS = range(5)
-EVENTS, SERIAL, ARRIVALS, CLOCK, NEXT = range(5, 10)
-FREE_SLOT, FREE_SLOTS, FREE_START, FREE_STARTS = range(10, 14)
-ENQUEUED, DROPPED, RECORDS, QUEUE_SUM, QUEUE_MAX, NODE_SUM, NODE_MAX = range(14, 21)
-CONTROL_LENGTH: Final = 21
+EVENTS, SERIAL, TAKEN, ARRIVALS, CLOCK, NEXT = range(5, 11)
+FREE_SLOT, FREE_SLOTS, FREE_START, FREE_STARTS = range(11, 15)
+ENQUEUED, DROPPED, RECORDS, QUEUE_SUM, QUEUE_MAX, NODE_SUM, NODE_MAX = range(15, 22)
+CONTROL_LENGTH: Final = 22
 
 # Columns of the other arrays.
 PARENT, FIRST_CHILD, CHILDREN, ENTER, SIZE, BELOW, SITE, PROCESSOR, ROUTING = range(9)
@@ -57,7 +57,7 @@ EVERYONE: Final = -1
 NOTHING: Final = -1
 
 # What the kernel answers.
-DONE, GROW, NOT_TAKEN = range(3)
+DONE, GROW = range(2)
 EVENTS_PER_STEP: Final = 10
 STARTS_PER_STEP: Final = 5
 """The most events and waiting starts that one event can add: a node has at most four links."""
@@ -382,27 +382,26 @@ def _accept(
     nodes: IntegerArray,
     messages: IntegerArray,
     sends: IntegerArray,
-    count: int,
 ) -> None:
-    """Take what hosts send: each occupies its host's processor."""
-    for row in range(count):
-        now, node = sends[row, SEND_NOW], sends[row, SEND_NODE]
-        size = sends[row, SEND_SIZE]
-        slot = control[FREE_SLOT]
-        control[FREE_SLOT] = messages[slot, NEXT_SLOT]
-        control[FREE_SLOTS] -= 1
-        sends[row, SEND_SLOT] = slot
-        messages[slot, SOURCE_ENTER] = nodes[node, ENTER]
-        messages[slot, SOURCE_SITE] = nodes[node, SITE]
-        messages[slot, TARGET] = sends[row, SEND_TARGET]
-        messages[slot, TRANSMIT] = (16_000_000_000 * size + control[BANDWIDTH]) // (2 * control[BANDWIDTH])
-        messages[slot, RECEIVE] = 371_800 + (517 * size + 2) // 4
-        messages[slot, NUMBER] = control[SERIAL]
-        messages[slot, COPIES] = 1
-        control[SERIAL] += 1
-        done = max(now, nodes[node, PROCESSOR]) + LEAST_SEND_NS + (235 * size + 1) // 2
-        nodes[node, PROCESSOR] = done
-        _push(control, heap, messages, done, SENT, node, slot)
+    """Take the next of what hosts send: it occupies its host's processor."""
+    row = control[TAKEN]
+    control[TAKEN] = row + 1
+    now, node, size = sends[row, SEND_NOW], sends[row, SEND_NODE], sends[row, SEND_SIZE]
+    slot = control[FREE_SLOT]
+    control[FREE_SLOT] = messages[slot, NEXT_SLOT]
+    control[FREE_SLOTS] -= 1
+    sends[row, SEND_SLOT] = slot
+    messages[slot, SOURCE_ENTER] = nodes[node, ENTER]
+    messages[slot, SOURCE_SITE] = nodes[node, SITE]
+    messages[slot, TARGET] = sends[row, SEND_TARGET]
+    messages[slot, TRANSMIT] = (16_000_000_000 * size + control[BANDWIDTH]) // (2 * control[BANDWIDTH])
+    messages[slot, RECEIVE] = 371_800 + (517 * size + 2) // 4
+    messages[slot, NUMBER] = control[SERIAL]
+    messages[slot, COPIES] = 1
+    control[SERIAL] += 1
+    done = max(now, nodes[node, PROCESSOR]) + LEAST_SEND_NS + (235 * size + 1) // 2
+    nodes[node, PROCESSOR] = done
+    _push(control, heap, messages, done, SENT, node, slot)
 
 
 @inlined
@@ -475,6 +474,11 @@ def _short_of_memory(control: IntegerArray, heap: IntegerArray) -> bool:
     return bool(events_left < EVENTS_PER_STEP or control[FREE_STARTS] < STARTS_PER_STEP)
 
 
+@in_place
+def _next_send_ns(control: IntegerArray, sends: IntegerArray, count: int) -> int:
+    return int(sends[control[TAKEN], SEND_NOW]) if control[TAKEN] < count else NEVER_NS
+
+
 @inlined
 def _move(
     control: IntegerArray,
@@ -483,33 +487,47 @@ def _move(
     links: IntegerArray,
     messages: IntegerArray,
     starts: IntegerArray,
+    sends: IntegerArray,
     arrivals: IntegerArray,
     sets: IntegerArray,
+    count: int,
     limit_ns: int,
     most: int,
 ) -> int:
-    """Work events off up to the limit, or to the end of the moment in which enough arrivals are together."""
+    """Work events off up to the limit, or to the end of the moment in which enough arrivals are together.
+
+    A send is taken at the end of its own moment. What arrived before that is handed over first, since the
+    send may get the slot of a message that has just come to its end. If not even one arrival is asked for,
+    this is a repetition: it goes on to the limit and hands nothing over.
+    """
     found, bound = 0, limit_ns + 1
-    while control[EVENTS] > 0 and heap[0, 0] < bound:
-        time, key, slot = heap[0, 0], heap[0, 1], heap[0, 2]
-        kind, node = key >> KIND_SHIFT, (key >> NODE_SHIFT) & NODE_MASK
-        if kind != HANDED and _short_of_memory(control, heap):
+    while True:
+        send_ns = _next_send_ns(control, sends, count)
+        edge = min(bound - 1, send_ns) + 1
+        while control[EVENTS] > 0 and heap[0, 0] < edge:
+            time, key, slot = heap[0, 0], heap[0, 1], heap[0, 2]
+            kind, node = key >> KIND_SHIFT, (key >> NODE_SHIFT) & NODE_MASK
+            if kind != HANDED and _short_of_memory(control, heap):
+                return GROW
+            control[CLOCK] = time
+            _drop_first(control, heap)
+            if kind != HANDED:
+                _step(control, heap, nodes, links, messages, starts, sets, kind, node, slot, time)
+            elif most > 0:
+                arrivals[found, 0] = time
+                arrivals[found, 1] = nodes[node, SITE]
+                arrivals[found, 2] = messages[slot, SOURCE_SITE]
+                arrivals[found, 3] = slot
+                found += 1
+                control[ARRIVALS] = found
+                if found >= most:
+                    bound = edge = time + 1
+            _release(control, messages, slot)
+        if send_ns >= bound or found > 0:
+            return DONE
+        if control[FREE_SLOTS] == 0 or control[EVENTS] == len(heap):
             return GROW
-        control[CLOCK] = time
-        _drop_first(control, heap)
-        if kind == HANDED:
-            arrivals[found, 0] = time
-            arrivals[found, 1] = nodes[node, SITE]
-            arrivals[found, 2] = messages[slot, SOURCE_SITE]
-            arrivals[found, 3] = slot
-            found += 1
-            control[ARRIVALS] = found
-            if found >= most:
-                bound = time + 1
-        else:
-            _step(control, heap, nodes, links, messages, starts, sets, kind, node, slot, time)
-        _release(control, messages, slot)
-    return DONE
+        _accept(control, heap, nodes, messages, sends)
 
 
 @in_place
@@ -527,15 +545,14 @@ def advance_kernel(
     limit_ns: int,
     most: int,
 ) -> int:
-    """Take `count` sends, then move on until `most` arrivals are together, at most to the limit.
+    """Move on, taking sends up to row `count`, until `most` arrivals are together, at most to the limit.
 
     The arrays come one by one because numba unpacks them faster than a tuple, and bundled inside.
     """
     control[ARRIVALS] = 0
-    if control[FREE_SLOTS] < count or control[EVENTS] + count > len(heap):
-        return NOT_TAKEN
-    _accept(control, heap, nodes, messages, sends, count)
-    answer = _move(control, heap, nodes, links, messages, starts, arrivals, sets, limit_ns, most)
+    answer = _move(
+        control, heap, nodes, links, messages, starts, sends, arrivals, sets, count, limit_ns, most
+    )
     control[NEXT] = heap[0, 0] if control[EVENTS] > 0 else NEVER_NS
     return answer
 

@@ -130,6 +130,10 @@ class Medium:
                 self._hear(now, target, event.frame)
         return ()
 
+    def within(self, source: int, hops: int) -> tuple[int, ...]:
+        """Everyone is one link away."""
+        return tuple(site for site in range(len(self._adapters)) if site != source) if hops > 0 else ()
+
     def network_messages(self) -> int:
         return self._transmissions
 

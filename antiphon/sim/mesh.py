@@ -57,6 +57,10 @@ class Mesh:
             return ()
         return (heappop(self._under_way)[2],)
 
+    def within(self, source: int, hops: int) -> tuple[int, ...]:
+        """Everyone is one link away."""
+        return tuple(site for site in range(self._sites) if site != source) if hops > 0 else ()
+
     def network_messages(self) -> int:
         return self._transmissions
 

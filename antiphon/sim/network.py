@@ -45,6 +45,9 @@ class Network(Interface):
         the limit.
         """
 
+    def within(self, source: int, hops: int) -> tuple[int, ...]:
+        """The other sites that are at most so many links away from one, in order."""
+
     def network_messages(self) -> int:
         """How many transmissions the model has counted so far."""
 

@@ -18,9 +18,16 @@ a protocol that must lose messages at its senders does not hand them over.
 
 How it is fast. The hops are compiled (`antiphon.sim.hops`). Going to and fro between them and Python costs
 more than a hop, so the network runs ahead: while nobody answers arrivals with a send, it hands over ever more
-of them at once. A send at a moment that it has passed takes it back: it restores the state that it kept when
-it began to run ahead, moves to the moment of the send, and withdraws the later arrivals from the list that
-the world is reading. So running ahead changes the speed and nothing else, whatever the world does.
+of them at once. A send at a moment that it has passed takes it back: it restores a state that it kept, moves
+on from there to the moment of the send, and withdraws the later arrivals from the list that the world is
+reading. So running ahead changes the speed and nothing else, whatever the world does.
+
+What makes going back cheap for those who never do. A copy of the state costs far more than an advance, so it
+is a rare checkpoint with a log of what was sent since. Nothing else is needed to repeat what happened: a send
+takes effect at the end of its own moment, whenever the kernel is told of it, and the kernel is a function of
+its state. It even chooses the same slots again, so that PDUs stay filed as they are. To repeat the events
+since a checkpoint costs at most what they cost the first time, and going back drops the checkpoint; so
+neither can happen more often than it pays.
 """
 
 import struct
@@ -47,10 +54,16 @@ FIRST_REACH: Final = 32
 """How many arrivals the network hands over at once when it begins to run ahead."""
 REACH_FACTOR: Final = 4
 """How many times as many it hands over the next time, as long as nobody answers."""
+FIRST_SETS: Final = 1 << 14
+"""How many sites the sets of destinations may have together before those not in use are forgotten."""
+MOST_NEAR_SITES: Final = 1 << 20
+"""How many sites the remembered neighbourhoods may have together; raising it costs 8 bytes a site."""
 NO_PDU: Final = Pdu()
 SEND_BYTES: Final = 8 * SEND_COLUMNS
 pack_send: Final = struct.Struct("=4q").pack_into
 """Writes a row of sends: moment, node, target and size, in the order of the columns."""
+CHANGING: Final = ("control", "heap", "nodes", "links", "messages", "starts")
+"""The parts of the state that the kernel changes while it moves on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +77,11 @@ class TreeModel:
     """What a link's queue holds; None means that it never overflows."""
     longest_reach: int = 1024
     """How many arrivals the network may run ahead; 1 is slower and changes nothing."""
+    longest_log: int | None = None
+    """How many sends may follow a checkpoint; None means as many as there is room for messages.
+
+    So a checkpoint costs each of them about as much as copying one message, however large the state is.
+    """
 
     def __post_init__(self) -> None:
         if self.bandwidth_bits_per_s < 1:
@@ -74,6 +92,8 @@ class TreeModel:
             raise UsageError("A link's buffer cannot hold fewer than no messages.")
         if self.longest_reach < 1:
             raise UsageError("The network hands over at least one arrival at a time.")
+        if self.longest_log is not None and self.longest_log < 1:
+            raise UsageError("The log after a checkpoint has room for at least one send.")
 
 
 class Traffic(NamedTuple):
@@ -99,18 +119,28 @@ class TreeNetwork:
         self._hosts = list(hosts)
         self._enter = tree.enter[self._hosts].tolist()
         self._sets: dict[tuple[int, ...], int] = {}
+        self._sets_end = 0
+        self._most_sets = FIRST_SETS
+        self._near: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._near_sites = 0
         self._state = _prepare(tree, self._hosts, model)
         self._pdus = [NO_PDU] * len(self._state.messages)
         """By the kernel's slots, which know everything else of a message."""
+        self._logged = 0
+        """Rows of sends that are in use: those taken since the checkpoint, then those pending."""
         self._pending: list[Pdu] = []
+        self._clock_ns: Nanoseconds = -1
+        """The moment of the last event that the kernel has worked off."""
+        self._next_ns: Nanoseconds = NEVER_NS
         self._longest_reach = model.longest_reach
+        self._longest_log = model.longest_log
         self._reach = 1
         self._batch: list[Arrival] = []
         self._batch_ns: Nanoseconds = -1
         """The moment of the last arrival handed over."""
         self._kept: State | None = None
-        """The state before the network ran ahead, while it is ahead."""
-        self._spare = _copied(self._state, self._state)
+        """The checkpoint, if there is one; without one the network is never ahead of the world."""
+        self._spare = self._state
         """Memory to keep a state in: asking the system for it anew each time costs more than the copy."""
         self._look()
 
@@ -118,43 +148,54 @@ class TreeNetwork:
 
     def send(self, now: Nanoseconds, source: int, targets: Sequence[int] | None, pdu: Pdu, size: int) -> None:
         """Take a PDU; it is handed to the kernel with the next advance."""
-        if now <= self._batch_ns:
+        if now <= self._clock_ns:
             self._reach = 1
-        if self._kept is not None:
             self._go_back(now)
-        waiting = len(self._pending)
-        if waiting == self._room:
-            self._state = self._state._replace(sends=_doubled(self._state.sends))
-            self._look()
         if targets is None:
             target = EVERYONE
         else:
             target = self._hosts[targets[0]] if len(targets) == 1 else self._set_of(targets)
-        pack_send(self._sends, SEND_BYTES * waiting, now, self._hosts[source], target, size)
+        row = self._logged
+        if row == self._room:
+            self._state = self._state._replace(sends=_doubled(self._state.sends))
+            self._look()
+        pack_send(self._sends, SEND_BYTES * row, now, self._hosts[source], target, size)
+        self._logged = row + 1
         self._pending.append(pdu)
+        earliest_ns = now + hops.LEAST_SEND_NS
+        if earliest_ns < self._next_ns:
+            self._next_ns = earliest_ns
 
     def next_ns(self) -> Nanoseconds:
-        if self._pending:
-            first_ns = int(self._state.sends[0, hops.SEND_NOW])
-            return min(self._control[hops.NEXT], first_ns + hops.LEAST_SEND_NS)
-        return self._control[hops.NEXT]
+        return self._next_ns
 
     def advance(self, limit_ns: Nanoseconds) -> Sequence[Arrival]:
         """The next arrivals. A send while the world is reading them withdraws those later than it."""
         reach = self._reach
-        if reach > 1:
-            self._take_sends()
-            self._kept = self._spare = _copied(self._state, self._spare)
-        else:
-            self._kept = None
+        if self._kept is None or self._logged > (self._longest_log or len(self._pdus)):
+            self._begin_log()
         count = self._move(limit_ns, reach)
-        if count:
-            # If nobody answers these, the network may run further ahead the next time.
-            self._reach = min(max(FIRST_REACH, REACH_FACTOR * reach), self._longest_reach)
+        if not count:
+            self._batch_ns = limit_ns
+            return ()
+        # If nobody answers these, the network may run further ahead the next time.
+        self._reach = min(max(FIRST_REACH, REACH_FACTOR * reach), self._longest_reach)
         times, targets, sources, slots = self._state.arrivals[:count].T.tolist()
         self._batch = list(map(Arrival, times, targets, sources, map(self._pdus.__getitem__, slots)))
-        self._batch_ns = times[-1] if count else limit_ns
+        self._batch_ns = times[-1]
         return self._batch
+
+    def within(self, source: int, hops: int) -> tuple[int, ...]:
+        """Found by walking the links, and remembered for the next time."""
+        found = self._near.get((source, hops))
+        if found is None:
+            found = self._walk_around(source, hops)
+            self._near_sites += 1 + len(found)
+            if self._near_sites > MOST_NEAR_SITES:
+                self._near.clear()
+                self._near_sites = 1 + len(found)
+            self._near[source, hops] = found
+        return found
 
     def network_messages(self) -> int:
         """Transmissions started up to the last arrival, or up to the last limit that nothing reached."""
@@ -162,8 +203,7 @@ class TreeNetwork:
 
     def traffic(self, at_ns: Nanoseconds) -> Traffic:
         """What has been counted up to a moment, from the world's present one on."""
-        if self._kept is not None:
-            self._go_back(at_ns)
+        self._go_back(at_ns)
         tally = self._state.control.tolist()
         assert at_ns >= tally[hops.CLOCK] or not tally[hops.ENQUEUED], "what is past is forgotten"
         records = max(tally[hops.RECORDS], 1)
@@ -182,66 +222,115 @@ class TreeNetwork:
     def _move(self, limit_ns: Nanoseconds, most: int) -> int:
         """Let the kernel work until there are arrivals or the limit is reached; how many arrivals."""
         while True:
-            answer = advance_kernel(*self._state, len(self._pending), limit_ns, most)
-            if self._pending and answer != hops.NOT_TAKEN:
-                self._file_sends()
-            if answer != hops.DONE:
-                self._grow()
-            count = self._control[hops.ARRIVALS]
-            if count or answer == hops.DONE:
-                return count
+            answer = advance_kernel(*self._state, self._logged, limit_ns, most)
+            taken, count, self._clock_ns, self._next_ns = self._outcome.tolist()
+            if self._pending:
+                self._file_sends(taken)
+            if answer == hops.DONE:
+                return int(count)
+            self._grow()
+            if count:
+                return int(count)
+
+    def _file_sends(self, taken: int) -> None:
+        """File what the kernel has taken under the slots that it chose."""
+        pending, sends, pdus = self._pending, self._sends, self._pdus
+        first = self._logged - len(pending)
+        rows = range(first * SEND_COLUMNS, taken * SEND_COLUMNS, SEND_COLUMNS)
+        for place, pdu in zip(rows, pending, strict=False):
+            pdus[sends[place + hops.SEND_SLOT]] = pdu
+        del pending[: taken - first]
+        if pending:
+            first_ns = sends[taken * SEND_COLUMNS + hops.SEND_NOW]
+            self._next_ns = min(self._next_ns, first_ns + hops.LEAST_SEND_NS)
+
+    def _begin_log(self) -> None:
+        """Forget the sends that were taken, and take a checkpoint if the network is about to run ahead."""
+        pending = len(self._pending)
+        if pending < self._logged:
+            self._state.sends[:pending] = self._state.sends[self._logged - pending : self._logged]
+            self._logged = pending
+            self._control[hops.TAKEN] = 0
+        self._kept = None
+        if self._sets_end > self._most_sets:
+            self._forget_sets()
+        if self._reach > 1:
+            self._kept = self._spare = _copied(self._state, self._spare)
 
     def _go_back(self, now: Nanoseconds) -> None:
         """Undo what the network did ahead of a moment, and withdraw the arrivals later than it."""
-        assert self._kept is not None
-        if self._control[hops.CLOCK] <= now:
+        if self._clock_ns <= now:
             return
+        assert self._kept is not None, "without a checkpoint the network is not ahead"
+        assert not self._pending, "what is pending has not happened yet, so nothing later has"
         del self._batch[bisect_right(self._batch, now, key=_time_of) :]
         self._spare = self._state
-        self._state, self._kept = self._kept._replace(sends=self._state.sends), None
+        self._state = self._kept._replace(sends=self._state.sends, sets=self._state.sets)
+        self._kept = None
         self._look()
-        while self._move(now, len(self._state.arrivals)) and self._control[hops.NEXT] <= now:
-            pass  # what it stopped for, to grow, has been handed over before
+        self._move(now, 0)
         self._batch_ns = now
 
-    def _take_sends(self) -> None:
-        """Hand over what is pending and nothing else, so that it is part of the state that is kept."""
-        while self._pending:
-            self._move(-1, 1)
+    # Which sites
 
-    def _file_sends(self) -> None:
-        """File what was handed over under the slots that the kernel chose."""
-        slots = self._state.sends[: len(self._pending), hops.SEND_SLOT]
-        for slot, pdu in zip(slots.tolist(), self._pending, strict=True):
-            self._pdus[slot] = pdu
-        self._pending.clear()
+    def _walk_around(self, source: int, links: int) -> tuple[int, ...]:
+        """The other sites at most so many links away: each node leads on to all its neighbours but one."""
+        sites: list[int] = []
+        around = [(self._hosts[source], hops.NOTHING)]
+        while around and links > 0:
+            around = [(far, node) for node, back in around for far in self._neighbours(node) if far != back]
+            sites += self._state.nodes[[node for node, _ in around], hops.SITE].tolist()
+            links -= 1
+        return tuple(sorted(site for site in sites if site != hops.NOTHING))
+
+    def _neighbours(self, node: int) -> list[int]:
+        parent, first, children = self._state.nodes[node, : hops.CHILDREN + 1].tolist()
+        return [*range(first, first + children), *([parent] if node else [])]
 
     def _set_of(self, targets: Sequence[int]) -> int:
         """The target that stands for a set of sites; sets stay known, since protocols use a few of them."""
         key = tuple(targets)
-        if key not in self._sets:
+        target = self._sets.get(key)
+        if target is None:
             places = sorted({self._enter[site] for site in key})
-            first = len(self._state.sets)
-            added = np.array([first + 1 + len(places), *places], np.int64)
-            self._state = self._state._replace(sets=np.concatenate([self._state.sets, added]))
-            self._sets[key] = -2 - first
-        return self._sets[key]
+            first, end = self._sets_end, self._sets_end + 1 + len(places)
+            while end > len(self._state.sets):
+                self._state = self._state._replace(sets=_doubled(self._state.sets))
+            self._state.sets[first:end] = [end, *places]
+            self._sets_end = end
+            target = self._sets[key] = -2 - first
+        return target
+
+    def _forget_sets(self) -> None:
+        """Keep only the sets of messages that are under way; there must be no checkpoint."""
+        messages, sends = self._state.messages, self._state.sends[: self._logged]
+        columns = messages[:, hops.TARGET], sends[:, hops.SEND_TARGET]
+        used = set(columns[0][messages[:, hops.COPIES] > 0].tolist()) | set(columns[1].tolist())
+        known, self._sets, self._sets_end = self._sets, {}, 0
+        moved = {target: self._set_of(key) for key, target in known.items() if target in used}
+        for column in columns:
+            column[:] = [moved.get(target, target) for target in column.tolist()]
+        self._most_sets = max(FIRST_SETS, 2 * self._sets_end)
 
     # Memory
 
     def _look(self) -> None:
         """Python reads and writes single numbers faster through views of the arrays."""
         self._control = self._state.control.data
-        self._sends = self._state.sends.reshape(-1).data.cast("B")
+        self._outcome = self._control[hops.TAKEN : hops.NEXT + 1]
+        self._sends = self._state.sends.reshape(-1).data
         self._room = len(self._state.sends)
 
     def _grow(self) -> None:
-        """Double what has become short; the kernel goes on where it stopped."""
+        """Double what has become short; the kernel goes on where it stopped.
+
+        Slots must become short and be added at the same points when events are repeated, or messages would
+        get others the second time; so they are added when there is none left and at no other time.
+        """
         state = self._state
-        wanted = len(self._pending) + hops.EVENTS_PER_STEP
-        while len(state.heap) - state.control[hops.EVENTS] < wanted:
+        if len(state.heap) - state.control[hops.EVENTS] < hops.EVENTS_PER_STEP:
             state = state._replace(heap=_doubled(state.heap))
-        while state.control[hops.FREE_SLOTS] < wanted:
+        if state.control[hops.FREE_SLOTS] == 0:
             state = state._replace(messages=_doubled(state.messages))
             _chain(state.messages, hops.NEXT_SLOT, state.control, hops.FREE_SLOT, len(state.messages) // 2)
         if state.control[hops.FREE_STARTS] < hops.STARTS_PER_STEP:
@@ -275,7 +364,7 @@ def _prepare(tree: Tree, hosts: Sequence[int], model: TreeModel) -> State:
         sends=np.zeros((rows, SEND_COLUMNS), np.int64),
         # A moment's arrivals stay together, and a site has at most one a moment.
         arrivals=np.zeros((model.longest_reach + len(hosts), 4), np.int64),
-        sets=np.zeros(0, np.int64),
+        sets=np.zeros(FIRST_ROWS, np.int64),
     )
     _chain(state.messages, hops.NEXT_SLOT, control, hops.FREE_SLOT, 0)
     _chain(state.starts, hops.NEXT_START, control, hops.FREE_START, 0)
@@ -298,8 +387,8 @@ def _node_rows(tree: Tree, hosts: Sequence[int]) -> IntegerArray:
 
 def _copied(state: State, spare: State) -> State:
     """A copy of what the kernel changes while it moves on, in the memory of a state that is done with."""
-    names = ("control", "heap", "nodes", "links", "messages", "starts")
-    return state._replace(**{name: _copy_into(getattr(spare, name), getattr(state, name)) for name in names})
+    parts = {name: _copy_into(getattr(spare, name), getattr(state, name)) for name in CHANGING}
+    return state._replace(**parts)
 
 
 def _copy_into(spare: IntegerArray, array: IntegerArray) -> IntegerArray:

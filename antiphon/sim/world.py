@@ -31,6 +31,7 @@ from antiphon.sim.network import Arrival, Layer, Network
 
 Build = Callable[[Site], Protocol]
 SizeOf = Callable[[Pdu], int]
+Action = Callable[[], None]
 
 
 class Host:
@@ -76,9 +77,13 @@ class World:
         self.on_presence: Callable[[Nanoseconds, Host, fx.Appeared | fx.Vanished], None] | None = None
         self._build = build
         self._size_of = size_of
+        self._sized: Pdu | None = None
+        """What was sent last, and its size: a PDU often goes to several."""
+        self._size = 0
         self._layers = tuple(layers)
         self._recorder = recorder
-        self._heap: list[tuple[Nanoseconds, int, Callable[[], None]]] = []
+        self._heap: list[tuple[Nanoseconds, int, Host, str] | tuple[Nanoseconds, int, Action]] = []
+        """Timers and actions. No two have one serial number, so that what follows it is never compared."""
         self._scheduled = 0
         self._stopped = False
         self.hosts = [Host(index, site, build(site)) for index, site in enumerate(sites)]
@@ -87,7 +92,7 @@ class World:
 
     # What a scenario does to the world
 
-    def at(self, time_ns: Nanoseconds, action: Callable[[], None]) -> None:
+    def at(self, time_ns: Nanoseconds, action: Action) -> None:
         """Do something at a moment from now on."""
         if time_ns < self.now:
             raise UsageError("The world cannot schedule an action in the past.")
@@ -166,12 +171,13 @@ class World:
     def run(self, until_ns: Nanoseconds = NEVER_NS - 1) -> None:
         """Let time pass until nothing is left to happen, until a moment, or until someone says stop."""
         self._stopped = False
+        heap, next_ns = self._heap, self.network.next_ns
         while not self._stopped:
-            heap_ns = self._heap[0][0] if self._heap else NEVER_NS
-            if heap_ns <= self.network.next_ns():
+            heap_ns = heap[0][0] if heap else NEVER_NS
+            if heap_ns <= next_ns():
                 if heap_ns > until_ns:
                     break
-                self._next_action()
+                self._next_event()
                 continue
             arrivals = self.network.advance(min(heap_ns - 1, until_ns))
             if arrivals:
@@ -183,9 +189,18 @@ class World:
 
     # Time
 
-    def _next_action(self) -> None:
-        self.now, _, action = heappop(self._heap)
-        action()
+    def _next_event(self) -> None:
+        """An action, or a timer that has been neither cancelled nor set again."""
+        event = heappop(self._heap)
+        self.now = event[0]
+        if len(event) == 3:
+            event[2]()
+            return
+        _, token, host, name = event
+        if host.timers.get(name) == token:
+            del host.timers[name]
+            for effect in host.handle(self.now, TimerFired(name)):
+                self._apply[type(effect)](self, host, effect)
 
     def _take(self, arrivals: Sequence[Arrival]) -> None:
         """Hand over arrivals in order; whatever they schedule in between happens in between."""
@@ -194,8 +209,8 @@ class World:
         source = -1
         for arrival in arrivals:
             time_ns = arrival.time_ns
-            if heap and heap[0][0] <= time_ns:
-                self._act_until(time_ns)
+            while heap and heap[0][0] <= time_ns and not self._stopped:
+                self._next_event()
                 if not arrivals or arrivals[-1].time_ns < time_ns:
                     return  # the network has taken it back: a send in between may change it
             if self._stopped:
@@ -214,10 +229,6 @@ class World:
                 for effect in host.handle(time_ns, event):
                     apply[type(effect)](self, host, effect)
 
-    def _act_until(self, time_ns: Nanoseconds) -> None:
-        while self._heap and self._heap[0][0] <= time_ns and not self._stopped:
-            self._next_action()
-
     def _through_layers(self, arrival: Arrival) -> None:
         outcomes: Sequence[Arrival] = (arrival,)
         for layer in self._layers:
@@ -234,11 +245,6 @@ class World:
             for effect in host.handle(self.now, Received(self.hosts[arrival.source].site, arrival.pdu)):
                 self._apply[type(effect)](self, host, effect)
 
-    def _fire(self, host: Host, name: str, token: int) -> None:
-        if host.timers.get(name) == token:
-            del host.timers[name]
-            self.give(host, TimerFired(name))
-
     def _notify(self, event: Input, about: Site, at: Iterable[Site] | None) -> None:
         for host in self.hosts if at is None else map(self.host, at):
             if host.present and host.site != about:
@@ -248,18 +254,24 @@ class World:
 
     def _send(self, host: Host, effect: fx.Send) -> None:
         pdu = effect.pdu
-        self._network_send(self.now, host.index, self._alone[effect.to], pdu, self._size_of(pdu))
+        if pdu is not self._sized:
+            self._sized, self._size = pdu, self._size_of(pdu)
+        self._network_send(self.now, host.index, self._alone[effect.to], pdu, self._size)
 
     def _multicast(self, host: Host, effect: fx.Multicast) -> None:
-        targets = None if effect.to is None else [self._index[site] for site in effect.to]
+        targets: Sequence[int] | None = None
+        if effect.to is not None:
+            targets = [self._index[site] for site in effect.to]
+        if effect.hops is not None:
+            near = self.network.within(host.index, effect.hops)
+            targets = near if targets is None else sorted(set(near).intersection(targets))
         self._network_send(self.now, host.index, targets, effect.pdu, self._size_of(effect.pdu))
 
     def _set_timer(self, host: Host, effect: fx.SetTimer) -> None:
         name = effect.name
         self._scheduled += 1
         token = host.timers[name] = self._scheduled
-        fire = (self.now + effect.after_ns, token, lambda: self._fire(host, name, token))
-        heappush(self._heap, fire)
+        heappush(self._heap, (self.now + effect.after_ns, token, host, name))
 
     def _cancel_timer(self, host: Host, effect: fx.CancelTimer) -> None:
         host.timers.pop(effect.name, None)

@@ -30,6 +30,7 @@ from antiphon.protocols.fifo import PDUS, PROMISES, REPAIRS, Fifo, FifoConfigura
 from antiphon.protocols.fifo.pdus import Ask, Copy, Data, Extent, Mark, Position, Status
 from antiphon.protocols.fifo.state import view_number
 from antiphon.protocols.fifo.streams import OwnStream, Stream
+from antiphon.protocols.stability import coordp
 from antiphon.protocols.stability.coordp import Information
 from tests.protocols.fifo_group import Group
 
@@ -137,7 +138,7 @@ def test_a_batch_larger_than_the_window_is_taken_when_it_is_alone() -> None:
 
 def test_what_is_not_stable_is_bounded() -> None:
     members = Group(2, FifoConfiguration(retain_bytes=30))
-    members.drop = lambda _source, _target, pdu: type(pdu) in PDUS[-3:] or isinstance(pdu, Status)
+    members.drop = lambda _source, _target, pdu: type(pdu) in coordp.PDUS or isinstance(pdu, Status)
     for _ in range(3):
         assert isinstance(members.admit("a", bytes(10))[0], Admitted)
         members.pass_time(5)
@@ -387,7 +388,7 @@ def test_who_returns_goes_on_behind_what_it_missed() -> None:
 def test_who_returns_has_what_is_still_kept_repaired() -> None:
     members = Group(3)
     members.depart("c")
-    members.drop = lambda _source, _target, pdu: type(pdu) in PDUS[-3:]
+    members.drop = lambda _source, _target, pdu: type(pdu) in coordp.PDUS
     members.admit("a")
     members.pass_time(20)
     members.come_back("c")
@@ -589,7 +590,7 @@ def test_a_newcomer_gets_from_the_beginning_what_is_still_kept() -> None:
     members.start("a")
     members.start("b")
     members.pass_time(300)
-    members.drop = lambda _source, _target, pdu: type(pdu) in PDUS[-3:]
+    members.drop = lambda _source, _target, pdu: type(pdu) in coordp.PDUS
     members.admit("a", b"1", b"2")
     members.admit("a", b"3")
     members.start("c")
@@ -668,7 +669,7 @@ def test_who_returns_without_memory_delivers_nothing_twice() -> None:
     for name in members.names:
         members.start(name)
     members.pass_time(300)
-    members.drop = lambda _source, _target, pdu: type(pdu) in PDUS[-3:]
+    members.drop = lambda _source, _target, pdu: type(pdu) in coordp.PDUS
     members.admit("a")
     members.pass_time(50)
     members.crash("c")

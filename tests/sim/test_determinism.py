@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from antiphon.sim.scenario import Scenario
-from antiphon.sim.scenarios import fifo, sequencer, template
+from antiphon.sim.scenarios import fifo, fulldist, s_coordp, s_train, sequencer, template, train
 from antiphon.trace.recorder import MemoryRecorder
 
 FAULTS: dict[str, Any] = {
@@ -23,6 +23,7 @@ FAULTS: dict[str, Any] = {
     "churn": 2,
     "partitions": 1,
 }
+ROUND: dict[str, Any] = {"members": 30, "senders": 5, "density": "sparse", "loss_rate": 0.1}
 CASES: dict[str, tuple[Scenario, dict[str, Any]]] = {
     "sequencer": (sequencer.SCENARIO, FAULTS | {"crashes": 3}),
     "sequencer, calm": (sequencer.SCENARIO, {"members": 4, "messages": 100}),
@@ -31,6 +32,10 @@ CASES: dict[str, tuple[Scenario, dict[str, Any]]] = {
     "fifo": (fifo.SCENARIO, FAULTS | {"crashes": 3}),
     "fifo, any": (fifo.SCENARIO, FAULTS | {"crashes": 3, "repair": "any", "apart_ms": 100.0}),
     "template": (template.SCENARIO, FAULTS),
+    "fulldist, scattered": (fulldist.SCENARIO, ROUND | {"scattered": True}),
+    "train": (train.SCENARIO, ROUND),
+    "s-coordp": (s_coordp.SCENARIO, ROUND),
+    "s-train": (s_train.SCENARIO, ROUND | {"subgroup": 10}),
 }
 
 

@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from antiphon.protocols.detection import DETECTORS
 from antiphon.protocols.fifo import REPAIRS
+from antiphon.protocols.stability import PROTOCOLS
 from antiphon.sim.scenario import Scenario
 from antiphon.sim.scenarios import fifo, sequencer, template
 from antiphon.trace.recorder import MemoryRecorder
@@ -67,6 +69,21 @@ def draw_fifo(seed: int) -> dict[str, Any]:
         "window": random.choice([1, 4, 64]),
         "retain": random.choice([4, 16, 256]),
         "apart_ms": random.choice([0.0, 0.0, 50.0, 400.0]),
+        **draw_stability(random, seed),
+        "detector": random.choice(DETECTORS),
+    }
+
+
+def draw_stability(random: Random, seed: int) -> dict[str, Any]:
+    """How what all hold is found: each protocol with each repair, and now and then in its other forms."""
+    repair, stability = REPAIRS[seed % len(REPAIRS)], list(PROTOCOLS)[seed % len(PROTOCOLS)]
+    rows = random.choice(["whole", "changed", "riding", "riding"]) if stability == "fulldist" else "whole"
+    adapts = rows == "whole" and repair in ("any", "hybrid")
+    return {
+        "stability": stability,
+        "rows": rows,
+        "errors": random.choice(["none", "none", "none", random.choice(list(PROTOCOLS))]),
+        "trigger": random.choice(["timer", "timer", "adaptive"]) if adapts else "timer",
     }
 
 

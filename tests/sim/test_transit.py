@@ -5,18 +5,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from random import Random
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.core.effects import Effect, Multicast, Send, SetTimer
 from antiphon.core.errors import UsageError
+from antiphon.core.ids import Site, site_names
+from antiphon.core.inputs import Input, Received, TimerFired
 from antiphon.core.time import NEVER_NS
 from antiphon.core.wire import Pdu
+from antiphon.sim import transit
 from antiphon.sim.network import Arrival
 from antiphon.sim.transit import Traffic, TreeModel, TreeNetwork
 from antiphon.sim.tree import Fill, Tree, draw_members, grow_tree
+from antiphon.sim.world import World
 
 MILLISECOND_NS = 1_000_000
 LATER_NS = NEVER_NS - 1
@@ -29,10 +35,12 @@ class Note(Pdu, frozen=True):
     answers: int = 0
 
 
-Send = tuple[int, int, tuple[int, ...] | None, Note, int]
+Asked = tuple[int, int, tuple[int, ...] | None, Note, int]
+"""What a network is asked to send."""
+Life = tuple[int, Site, Input]
 
 
-def answer_to(arrival: Arrival, sites: int) -> list[Send]:
+def answer_to(arrival: Arrival, sites: int) -> list[Asked]:
     """What a site sends at once on an arrival: a function of the arrival alone."""
     note = arrival.pdu
     assert isinstance(note, Note)
@@ -45,7 +53,7 @@ def answer_to(arrival: Arrival, sites: int) -> list[Send]:
 
 
 def run_kernel(
-    tree: Tree, hosts: Sequence[int], model: TreeModel, sends: list[Send], at_ns: int
+    tree: Tree, hosts: Sequence[int], model: TreeModel, sends: list[Asked], at_ns: int
 ) -> tuple[list[Arrival], Traffic | None]:
     """All arrivals, and the traffic as seen at the first arrival from `at_ns` on."""
     network = TreeNetwork(tree, hosts, model)
@@ -69,11 +77,11 @@ def run_kernel(
 
 
 def run_twin(
-    tree: Tree, hosts: Sequence[int], model: TreeModel, sends: list[Send], at_ns: int
+    tree: Tree, hosts: Sequence[int], model: TreeModel, sends: list[Asked], at_ns: int
 ) -> tuple[list[Arrival], Traffic | None]:
     """The model as its description reads, an event for each thing that happens, nothing clever."""
-    order = {"start": 0, "routed": 1, "sent": 2, "come": 3, "reached": 4, "handed": 5, "ask": 6}
-    heap: list[tuple[int, int, int, int, str, Send]] = []
+    order = {"start": 0, "routed": 1, "sent": 2, "come": 3, "reached": 4, "handed": 5, "outside": 6, "ask": 7}
+    heap: list[tuple[int, int, int, int, str, Asked]] = []
     processor: dict[int, int] = defaultdict(int)
     router: dict[int, int] = defaultdict(int)
     link_free: dict[tuple[int, int], int] = defaultdict(int)
@@ -89,10 +97,10 @@ def run_twin(
     traffic: Traffic | None = None
     asked = False
 
-    def push(time: int, kind: str, node: int, number: int, send: Send) -> None:
+    def push(time: int, kind: str, node: int, number: int, send: Asked) -> None:
         heappush(heap, (time, order[kind], node, number, kind, send))
 
-    def destinations(send: Send) -> set[int]:
+    def destinations(send: Asked) -> set[int]:
         sites = range(len(hosts)) if send[2] is None else send[2]
         return {hosts[site] for site in sites if not (send[2] is None and site == send[1])}
 
@@ -107,12 +115,12 @@ def run_twin(
     def towards(node: int, goal: int) -> int:
         return next(near for near in neighbours[node] if goal in behind(near, node))
 
-    def onward(node: int, send: Send) -> list[int]:
+    def onward(node: int, send: Asked) -> list[int]:
         source = hosts[send[1]]
         ways = [near for near in neighbours[node] if behind(near, node) & (destinations(send) - {source})]
         return ways if node == source else [near for near in ways if near != towards(node, source)]
 
-    def enqueue(time: int, node: int, number: int, send: Send) -> None:
+    def enqueue(time: int, node: int, number: int, send: Asked) -> None:
         nonlocal dropped
         for near in onward(node, send):
             link = (node, near)
@@ -138,7 +146,7 @@ def run_twin(
             started += 1
 
     for place, send in enumerate(sorted(sends, key=lambda send: send[0])):
-        heappush(heap, (send[0] - 1, 9, place, 0, "outside", send))
+        push(send[0], "outside", place, 0, send)
     while heap:
         time, _, node, number, kind, send = heappop(heap)
         if kind == "start":
@@ -184,7 +192,7 @@ def _traffic(started: int, dropped: int, records: list[tuple[int, int]]) -> Traf
     )
 
 
-def draw_run(seed: int, buffer_messages: int | None) -> tuple[Tree, list[int], TreeModel, list[Send], int]:
+def draw_run(seed: int, buffer_messages: int | None) -> tuple[Tree, list[int], TreeModel, list[Asked], int]:
     """A tree, its hosts, a model and sends that crowd in time, drawn from a seed."""
     draw = Random(seed)
     fill: Fill = draw.choice(["even", "left"])
@@ -194,7 +202,7 @@ def draw_run(seed: int, buffer_messages: int | None) -> tuple[Tree, list[int], T
         members = draw.randint(2, tree.nodes)
         hosts = draw_members(tree, members, np.random.default_rng(seed))
     model = TreeModel(bandwidth_bits_per_s=draw.choice([30_000, 1_000_000]), buffer_messages=buffer_messages)
-    sends: list[Send] = []
+    sends: list[Asked] = []
     moments = [draw.randrange(200 * MILLISECOND_NS) for _ in range(10)]
     for name in range(draw.randint(1, 40)):
         source = draw.randrange(len(hosts))
@@ -217,6 +225,22 @@ def test_kernel_equals_simple_twin(buffer_messages: int | None, seed: int) -> No
     )
 
 
+@given(seed=st.integers(0, 1 << 32))
+@settings(deadline=None, max_examples=25, derandomize=True)
+def test_a_send_takes_effect_when_all_else_of_its_moment_has_happened(seed: int) -> None:
+    tree, hosts, model, sends, at_ns = draw_run(seed, None)
+    arrivals, _ = run_twin(tree, hosts, model, sends, at_ns)
+    receive_ns = {send[3].name: 371_800 + (517 * send[4] + 2) // 4 for send in sends}
+    # Sends at the very moments at which their hosts begin to receive, or have received, something.
+    for arrival in arrivals[:20]:
+        assert isinstance(arrival.pdu, Note)
+        for moment in (arrival.time_ns, arrival.time_ns - receive_ns.get(arrival.pdu.name, 0)):
+            sends.append((moment, arrival.target, (0,), Note(1000 + len(sends)), 0))
+    expected = run_twin(tree, hosts, model, sends, at_ns)
+    for reach in (1, 1024):
+        assert run_kernel(tree, hosts, replace(model, longest_reach=reach), sends, at_ns) == expected
+
+
 @pytest.mark.parametrize("buffer_messages", [None, 2])
 @given(seed=st.integers(0, 1 << 32))
 @settings(deadline=None, max_examples=200, derandomize=True)
@@ -224,6 +248,74 @@ def test_batching_changes_nothing(buffer_messages: int | None, seed: int) -> Non
     tree, hosts, model, sends, at_ns = draw_run(seed, buffer_messages)
     one_by_one = run_kernel(tree, hosts, replace(model, longest_reach=1), sends, at_ns)
     assert run_kernel(tree, hosts, model, sends, at_ns) == one_by_one
+
+
+class Talker:
+    """A member that answers some arrivals at once, some after a while and most not at all.
+
+    What it does is a function of what happened to it, so that two worlds that differ in nothing but the
+    network's speed give it the same life.
+    """
+
+    def __init__(self, site: Site, sites: Sequence[Site], seed: int, lives: list[Life]) -> None:
+        self.site, self.sites, self.seed, self.lives = site, sites, seed, lives
+        self.timers = 0
+
+    def handle(self, now: int, event: Input) -> list[Effect]:
+        self.lives.append((now, self.site, event))
+        draw = Random(f"{self.seed}/{now}/{self.site}/{len(self.lives)}")
+        if isinstance(event, Received):
+            assert isinstance(event.pdu, Note)
+            return self.answer(draw, event.pdu.answers - 1) if event.pdu.answers else []
+        if isinstance(event, TimerFired):
+            return self.talk(draw, int(event.name[1:]))
+        return self.later(draw, 2) + self.later(draw, 3)
+
+    def answer(self, draw: Random, answers: int) -> list[Effect]:
+        choice = draw.random()
+        if choice < 0.1:
+            return self.talk(draw, answers)
+        return self.later(draw, answers) if choice < 0.3 else []
+
+    def talk(self, draw: Random, answers: int) -> list[Effect]:
+        """Speak to a few, sometimes to all or to some by one multicast, and now and then again later."""
+        note = Note(draw.randrange(1 << 30), answers)
+        if draw.random() < 0.2:
+            to = None if draw.random() < 0.3 else tuple(draw.sample(self.sites, 2))
+            return [Multicast(note, to, hops=draw.choice([None, None, 1, 3]))]
+        effects: list[Effect] = [Send(draw.choice(self.sites), note) for _ in range(draw.randint(1, 4))]
+        return effects + (self.later(draw, answers) if draw.random() < 0.7 and self.timers < 12 else [])
+
+    def later(self, draw: Random, answers: int) -> list[Effect]:
+        self.timers += 1
+        after_ns = draw.choice([0, 1, draw.randrange(MILLISECOND_NS), draw.randrange(300 * MILLISECOND_NS)])
+        return [SetTimer(f"{draw.choice('abc')}{answers}", after_ns)]
+
+
+def live(seed: int, **knobs: int) -> tuple[list[Life], Traffic]:
+    """A world of talkers on a drawn tree: all that happened to them, and the traffic at its end."""
+    tree, hosts, model, _, _ = draw_run(seed, Random(seed).choice([None, 3]))
+    network = TreeNetwork(tree, hosts, replace(model, **knobs))
+    sites, lives = site_names(len(hosts)), list[Life]()
+    world = World(
+        sites=sites,
+        build=lambda site: Talker(site, sites, seed, lives),
+        network=network,
+        size_of=lambda pdu: 20 + (pdu.name % 200 if isinstance(pdu, Note) else 0),
+    )
+    world.start()
+    world.run(20_000 * MILLISECOND_NS)
+    return lives, network.traffic(world.now)
+
+
+@pytest.mark.parametrize("longest_log", [1, 3, 20, 1 << 20])
+@given(seed=st.integers(0, 1 << 32))
+@settings(deadline=None, max_examples=30, derandomize=True)
+def test_checkpoints_change_nothing(longest_log: int, seed: int) -> None:
+    # Little room at first, so that memory also grows between a checkpoint and going back to it.
+    with patch.object(transit, "FIRST_ROWS", 12), patch.object(transit, "FIRST_SETS", 8):
+        expected = live(seed, longest_reach=1)
+        assert live(seed, longest_log=longest_log) == expected
 
 
 def test_network_runs_ahead_while_nobody_answers() -> None:
@@ -362,9 +454,56 @@ def test_hosts_must_fit_the_tree(hosts: list[int], words: str) -> None:
         {"router_ns": 0},
         {"buffer_messages": -1},
         {"longest_reach": 0},
+        {"longest_log": 0},
     ],
     ids=str,
 )
 def test_model_refuses_nonsense(knobs: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         TreeModel(**knobs)
+
+
+def test_a_send_in_the_moment_of_the_last_arrival_is_not_forgotten() -> None:
+    network = TreeNetwork(grow_tree(2), range(2))
+    network.send(0, 0, (1,), Note(1), 32)
+    arrival_ns = 338_000 + 3_760 + 8_533_333 + 5 * MILLISECOND_NS + 375_936
+    assert not network.advance(arrival_ns - 1)
+    network.send(arrival_ns, 1, (0,), Note(2), 32)
+    assert network.advance(LATER_NS) == [Arrival(arrival_ns, 1, 0, Note(1))]
+    assert arrival_ns < network.next_ns() < LATER_NS
+    assert network.advance(LATER_NS) == [Arrival(2 * arrival_ns, 0, 1, Note(2))]
+
+
+@pytest.mark.parametrize("fill", ["even", "left"])
+def test_within_counts_links(fill: Fill) -> None:
+    tree = grow_tree(60, fill)
+    hosts = draw_members(tree, 25, np.random.default_rng(1))
+    network = TreeNetwork(tree, hosts)
+    for source, one in enumerate(hosts):
+        above = [one, *tree.ancestors(one)]
+        links = []
+        for other in hosts:
+            meeting = next(node for node in above if tree.below(other, node))
+            links.append(int(tree.depth[one] + tree.depth[other] - 2 * tree.depth[meeting]))
+        for hops in (0, 1, 2, 3, 5, 99):
+            expected = tuple(site for site, far in enumerate(links) if 0 < far <= hops)
+            assert network.within(source, hops) == network.within(source, hops) == expected
+
+
+def test_memory_does_not_grow_with_the_sets_and_neighbourhoods_asked_for() -> None:
+    with patch.object(transit, "FIRST_SETS", 64), patch.object(transit, "MOST_NEAR_SITES", 100):
+        network = TreeNetwork(grow_tree(40), range(40))
+        draw, now = Random(1), 0
+        for number in range(2_000):
+            to = tuple(draw.sample(range(40), 5))
+            network.send(now, number % 40, to, Note(number), 32)
+            network.within(number % 40, number % 5)
+            reached: set[int] = set()
+            while batch := network.advance(LATER_NS):
+                now = batch[-1].time_ns
+                reached |= {arrival.target for arrival in batch}
+            assert reached == set(to)
+            assert sum(1 + len(sites) for sites in network._near.values()) <= 100
+        # A log of at most 256 sends follows a checkpoint, and sets are forgotten with it.
+        assert len(network._state.sets) <= 4096
+        assert len(network._sets) <= 300

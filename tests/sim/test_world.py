@@ -33,8 +33,11 @@ from antiphon.core.inputs import (
 )
 from antiphon.core.seeds import Seeds
 from antiphon.sim.layers import Delay, Duplication
+from antiphon.sim.medium import Medium
 from antiphon.sim.mesh import Mesh
-from antiphon.sim.network import Layer
+from antiphon.sim.network import Layer, Network
+from antiphon.sim.transit import TreeNetwork
+from antiphon.sim.tree import grow_tree
 from antiphon.sim.world import World
 from tests.sim.fakes import Note, Rows, Scripted
 
@@ -86,6 +89,41 @@ def test_what_is_sent_arrives_after_the_networks_delay() -> None:
         (10, Received("a", Note("y"))),
         (10, Received("a", Note("z"))),
     ]
+
+
+@pytest.mark.parametrize(
+    ("multicast", "reached"),
+    [
+        (Multicast(Note("x"), hops=0), ""),
+        (Multicast(Note("x"), hops=1), "a"),
+        (Multicast(Note("x"), hops=2), "acd"),
+        (Multicast(Note("x"), ("d", "a", "b"), hops=1), "a"),
+        (Multicast(Note("x"), ("d", "a"), hops=2), "ad"),
+    ],
+    ids=str,
+)
+def test_a_multicast_goes_only_as_far_as_it_is_told(multicast: Multicast, reached: str) -> None:
+    # A star: a in the middle, b, c and d around it.
+    sites = "abcd"
+    members = {site: Scripted(lambda event: [multicast] if type(event) is Returned else []) for site in sites}
+    world = World(
+        sites=sites,
+        build=members.__getitem__,
+        network=TreeNetwork(grow_tree(4), range(4)),
+        size_of=lambda _: 32,
+    )
+    world.give(world.host("b"), Returned())
+    world.run()
+    heard = [site for site in sites if Received("b", Note("x")) in [event for _, event in members[site].seen]]
+    assert "".join(heard) == reached
+
+
+@pytest.mark.parametrize(
+    "network", [Mesh(3, Seeds(0), delay_ns=1), Medium(3, Seeds(0))], ids=["mesh", "medium"]
+)
+def test_on_a_mesh_and_on_a_medium_everyone_is_one_link_away(network: Network) -> None:
+    assert network.within(1, 0) == ()
+    assert network.within(1, 1) == network.within(1, 9) == (0, 2)
 
 
 def test_actions_of_one_moment_happen_in_the_order_of_scheduling_and_before_arrivals() -> None:

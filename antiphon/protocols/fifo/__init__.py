@@ -22,8 +22,9 @@ stand still as long as that lasts.
 Guarantees, each proved by the checker of that name: *integrity*, *duplicate*, *fifo*, *atomicity* and
 *stability*, whatever goes wrong. What a fault may cost is that a spell of presence ends: a member that cannot
 have something any more says so (`Absent`, then `Present`), and has no hole within a spell.
-- Who is silent for `suspect_after_ns`, or makes no progress for `lag_ns`, no longer counts. If something was
-  called stable without him meanwhile, he finds out and begins a new spell.
+- Who is silent for `suspect_after_ns`, or missed by the `detector` chosen in its stead, or makes no progress
+  for `lag_ns`, no longer counts. If something was called stable without him meanwhile, he finds out and
+  begins a new spell.
 - When a sender crashes: with `any` and `hybrid` everyone keeps copies until they are stable, so what one
   member holds reaches all, and a sender delivers its own messages only when one more member holds them. With
   the others only the sender keeps copies, so members that lack something of a crashed sender end their spell.
@@ -38,7 +39,8 @@ of stability belong to one view, so that members stand still, rather than err, w
 newcomer follows a sender once that sender has said that the newcomer counts: from the first message, if all
 of it is still kept, else from there on. Of a site that was restarted, the earlier incarnation's messages are
 completed first: all who count say how far they hold them, take no more of them from the network, and get from
-one another what the furthest holds.
+one another what the furthest holds. Members may keep a log of what they deliver, and bring a newcomer that
+wants it to the present (`antiphon.protocols.fifo.history`, `antiphon.protocols.fifo.catching_up`).
 
 Deviations from the text: it multicasts to a fixed group and leaves open when the sender stops repeating.
 Requests name all gaps of a stream at once, and are repeated with growing pauses. With `any`, who is asked
@@ -56,10 +58,11 @@ tests/sim/test_swarm.py keeps; the last 5,000 found none.
 from typing import Final
 
 from antiphon.core.recording import Property
+from antiphon.protocols.fifo.history import HistoryRole
 from antiphon.protocols.fifo.member import Fifo
 from antiphon.protocols.fifo.pdus import PDUS, REPAIRS, FifoConfiguration
 
-__all__ = ["PDUS", "PROMISES", "REPAIRS", "Fifo", "FifoConfiguration", "promises"]
+__all__ = ["PDUS", "PROMISES", "REPAIRS", "Fifo", "FifoConfiguration", "HistoryRole", "promises"]
 
 PROMISES: Final[tuple[Property, ...]] = ("integrity", "duplicate", "atomicity", "fifo", "stability")
 

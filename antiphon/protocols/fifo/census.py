@@ -7,13 +7,17 @@ from antiphon.protocols.fifo.presence import Herald
 from antiphon.protocols.fifo.release import Release
 from antiphon.protocols.fifo.sending import Sending
 from antiphon.protocols.fifo.state import Peer, State, View
+from antiphon.protocols.fifo.watching import Watching
 
 
 class Census:
     """Keeps the view."""
 
-    def __init__(self, state: State, herald: Herald, release: Release, sending: Sending) -> None:
+    def __init__(
+        self, state: State, watching: Watching, herald: Herald, release: Release, sending: Sending
+    ) -> None:
         self._state = state
+        self._watching = watching
         self._herald = herald
         self._release = release
         self._sending = sending
@@ -24,15 +28,16 @@ class Census:
         self._looked_ns = now
         for peer in self._state.peers.values():
             peer.heard_ns = peer.listed_ns = peer.progress_ns = now
+        self._watching.tell(now)
         self.see(now)
 
     def recount(self, now: Nanoseconds) -> None:
         """Find out who counts; if that has changed, a new view begins."""
         state = self._state
         self.excuse_standstill(now)
-        since_ns = now - state.configuration.suspect_after_ns
+        self._watching.tell(now)
         for peer in state.peers.values():
-            reason = _why_not(peer, since_ns)
+            reason = self._why_not(now, peer)
             if (reason is None) == peer.counted:
                 continue
             peer.counted = reason is None
@@ -86,18 +91,18 @@ class Census:
                 state.uncounted.remove(peer)
                 state.note_ghost(peer.site, peer.incarnation)
                 state.forgetful = True
+                self._watching.forget(peer.site)
 
-
-def _why_not(peer: Peer, since_ns: Nanoseconds) -> str | None:
-    """Why a member does not count; None if it does."""
-    if peer.left:
-        return "It has left."
-    if peer.suspected:
-        return "The failure detector suspects it."
-    if peer.heard_ns <= since_ns:
-        return "It has not been heard of for too long."
-    if peer.listed_ns <= since_ns:
-        return "It does not hear us."
-    if peer.spell <= peer.left_out:
-        return "It was left behind."
-    return None
+    def _why_not(self, now: Nanoseconds, peer: Peer) -> str | None:
+        """Why a member does not count; None if it does."""
+        if peer.left:
+            return "It has left."
+        if peer.suspected:
+            return "The failure detector suspects it."
+        if not self._watching.hears(now, peer):
+            return "It has not been heard of for too long."
+        if not self._watching.is_heard_by(now, peer):
+            return "It does not hear us."
+        if peer.spell <= peer.left_out:
+            return "It was left behind."
+        return None

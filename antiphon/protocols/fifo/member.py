@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from antiphon.core.effects import Arrived, Deliver, Effect
+from antiphon.core.effects import Arrived, Deliver, Effect, Rejected
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.inputs import (
     Admit,
     Departed,
+    HasRoom,
     Input,
+    Recalled,
     Received,
     Restored,
     Returned,
@@ -22,14 +24,24 @@ from antiphon.core.inputs import (
 from antiphon.core.packing import pack
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
+from antiphon.protocols.detection import PDUS as DETECTION_PDUS
+from antiphon.protocols.fifo import errors
+from antiphon.protocols.fifo.catching_up import HISTORY, CatchUp
+from antiphon.protocols.fifo.errors import DETECT, Errors
+from antiphon.protocols.fifo.history import NO_HISTORY, HistoryRole, Keeper
 from antiphon.protocols.fifo.membership import SETTLE, Membership
 from antiphon.protocols.fifo.pdus import (
     Ask,
+    Chunk,
     Copy,
     Data,
+    Fetch,
     FifoConfiguration,
+    Inquire,
     Leaving,
+    Offer,
     Position,
+    RidingData,
     Status,
 )
 from antiphon.protocols.fifo.presence import HEARTBEAT
@@ -39,8 +51,11 @@ from antiphon.protocols.fifo.repair import ANSWER, REPAIR, Repair
 from antiphon.protocols.fifo.sending import REPEAT, Sending
 from antiphon.protocols.fifo.state import COUNT, Peer, State
 from antiphon.protocols.fifo.streams import MOST_KEPT
-from antiphon.protocols.stability.coordp import Acknowledgement, Information, StartRound
+from antiphon.protocols.fifo.watching import DETECTOR
+from antiphon.protocols.stability import PDUS as STABILITY_PDUS
 
+LAYER_PDUS: Final = frozenset(STABILITY_PDUS)
+DETECTOR_PDUS: Final = frozenset(DETECTION_PDUS)
 WITNESS_SHARE: Final = 8
 """The witness acknowledges at once, but no oftener than this many times in an acknowledgement's time."""
 
@@ -49,17 +64,28 @@ class Fifo:
     """One member of the group; implements `antiphon.core.protocol.Protocol`."""
 
     def __init__(
-        self, site: Site, members: Sequence[Site], configuration: FifoConfiguration, random: Random
+        self,
+        site: Site,
+        members: Sequence[Site],
+        configuration: FifoConfiguration,
+        random: Random,
+        *,
+        history: HistoryRole = NO_HISTORY,
     ) -> None:
         if len(set(members)) != len(members):
             raise UsageError("A site stands twice among the members.")
         self._members = tuple(members)
         self._state = state = State(site, configuration, random)
-        self._release = Release(state)
         self._repair = Repair(state)
+        self._errors = Errors(state, self._repair)
+        self._release = Release(state, self._errors)
         self._sending = Sending(state, self._release)
         self._reception = Reception(state, self._release, self._repair)
         self._membership = Membership(state, self._release, self._sending, self._reception, self._repair)
+        self._history = history
+        self._catch_up = CatchUp(state, self._membership.spells)
+        self._keeper = Keeper(state, self._catch_up.receive) if history.keeps else None
+        self._catch_up.keeper = self._keeper
         self._started = False
         self._keeps = configuration.others_keep
         self._tell_bytes = configuration.tell_bytes
@@ -76,7 +102,12 @@ class Fifo:
         """What a driver may show: how often what happened, and how much is kept."""
         state = self._state
         kept = [state.own, *state.streams()]
-        return {**state.counts, "kept_bytes": sum(stream.kept_bytes for stream in kept)}
+        return {
+            **state.counts,
+            **self._release.figures(),
+            "kept_bytes": sum(stream.kept_bytes for stream in kept),
+            "held_back_bytes": self._catch_up.held_back_bytes,
+        }
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
         state = self._state
@@ -89,11 +120,14 @@ class Fifo:
             self._fire(now, event.name)
         elif type(event) is Admit:
             self._check_admission(event)
-            self._sending.admit(now, pack(event.bodies))
+            if self._catch_up.is_full:
+                state.effects.append(Rejected("History is still on its way."))
+            else:
+                self._sending.admit(now, pack(event.bodies))
         else:
             self._other_input(now, event)
         effects, state.effects = state.effects, []
-        return effects
+        return self._catch_up.sift(now, effects) if self._catch_up.watching else effects
 
     def _other_input(self, now: Nanoseconds, event: Input) -> None:
         membership = self._membership
@@ -102,9 +136,13 @@ class Fifo:
                 if self._started:
                     raise UsageError("This member has started already.")
                 self._started = True
+                if self._history.catches_up and event.incarnation:
+                    self._catch_up.want(returning=event.returning, delivered=event.delivered)
                 membership.start(now, event, self._members)
             case Departed():
                 membership.depart()
+                if self._keeper is not None:
+                    self._keeper.reset()
             case Returned():
                 membership.come_back(now)
             case Suspected(site=site):
@@ -112,7 +150,12 @@ class Fifo:
             case Restored(site=site):
                 membership.restore(now, site)
             case RoundTriggered():
-                self._release.hurry(now)
+                self._release.begin_round(now)
+            case Recalled():
+                if self._keeper is not None:
+                    self._keeper.recalled(now, event)
+            case HasRoom():
+                self._catch_up.has_room(now)
 
     def _check_admission(self, event: Admit) -> None:
         if not self._started:
@@ -151,7 +194,10 @@ class Fifo:
             stream.kept[number] = bodies
             stream.kept_bytes += size
         stream.untold_bytes += size
-        state.effects += (Arrived(sender, number, count), Deliver(sender, number, bodies))
+        state.effects += (
+            Arrived(sender, number, count),
+            Deliver(sender, number, bodies, None, pdu.incarnation),
+        )
         if stream.untold_bytes >= self._tell_bytes or self._witnesses(now, peer):
             self._reception.tell(now, stream)
         elif ACKNOWLEDGE not in state.armed:
@@ -160,7 +206,7 @@ class Fifo:
         release.fresh_bytes += size
         if release.wakeful:
             release.wake(now)
-        if release.fresh_bytes > state.configuration.round_bytes:
+        if release.fresh_bytes > release.due_bytes:
             release.hurry(now)
 
     def _witnesses(self, now: Nanoseconds, peer: Peer) -> bool:
@@ -181,21 +227,49 @@ class Fifo:
         state = self._state
         if sender == state.site:
             state.ignore()
+        elif type(pdu) is RidingData:
+            self._on_riding_data(now, sender, pdu)
         elif type(pdu) is Position:
             self._on_position(now, sender, pdu)
         elif type(pdu) is Status:
             self._membership.receive(now, sender, pdu)
-        elif type(pdu) in (StartRound, Acknowledgement, Information):
+        elif type(pdu) in LAYER_PDUS:
             self._release.receive(now, sender, pdu)
+            self._acknowledged_by_row(now, sender)
         elif type(pdu) is Copy:
             self._reception.repeated(now, pdu)
         elif type(pdu) is Ask:
             if not self._repair.asked(now, sender, pdu):
                 self._membership.herald.tell(now, sender)
+        elif type(pdu) in DETECTOR_PDUS:
+            self._membership.detect(now, sender, pdu)
         elif type(pdu) is Leaving:
             self._membership.leave(now, sender, pdu)
+        elif type(pdu) is Inquire or type(pdu) is Fetch:
+            if self._keeper is not None:
+                self._keeper.asked(sender, pdu)
+        elif type(pdu) is Offer or type(pdu) is Chunk:
+            self._catch_up.receive(now, sender, pdu)
         else:
             state.ignore()
+
+    def _on_riding_data(self, now: Nanoseconds, sender: Site, pdu: RidingData) -> None:
+        """A batch that carries a row of another form."""
+        state, riding = self._state, self._release.riding
+        peer = state.peers.get(sender)
+        known = peer is not None and peer.incarnation == pdu.incarnation
+        if known and riding is not None and pdu.view == state.view.number:
+            if riding.hear(sender, pdu.row):
+                self._acknowledged_by_row(now, sender)
+            else:
+                state.ignore()
+        self._on_data(now, sender, Data(pdu.incarnation, pdu.number, pdu.view, b"", pdu.bodies))
+
+    def _acknowledged_by_row(self, now: Nanoseconds, sender: Site) -> None:
+        """What a member's row says of our own messages."""
+        peer, riding = self._state.peers.get(sender), self._release.riding
+        if peer is not None and riding is not None:
+            self._sending.acknowledged(now, peer, riding.held_by(sender))
 
     def _on_position(self, now: Nanoseconds, sender: Site, pdu: Position) -> None:
         state = self._state
@@ -211,6 +285,8 @@ class Fifo:
             self._reception.fire(now)
         elif name == ROUND or name.startswith(LAYER):
             self._release.fire(now, name)
+        elif name == DETECT or name.startswith(errors.LAYER):
+            self._errors.fire(now, name)
         elif name == HEARTBEAT:
             self._membership.tick(now)
         elif name == REPAIR:
@@ -221,3 +297,7 @@ class Fifo:
             self._sending.repeat(now)
         elif name == SETTLE:
             self._membership.settle(now)
+        elif name.startswith(DETECTOR):
+            self._membership.watch(now, name)
+        elif name == HISTORY:
+            self._catch_up.fire(now)

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from antiphon.core.ids import Site
-from antiphon.core.inputs import Start
+from antiphon.core.inputs import Returned, Start
 from antiphon.core.time import Nanoseconds
+from antiphon.core.wire import Pdu
 from antiphon.protocols.fifo.census import Census
 from antiphon.protocols.fifo.following import Following
 from antiphon.protocols.fifo.pdus import LARGEST, LONGEST_NAME, Extent, Leaving, Mark, Status
@@ -15,6 +16,7 @@ from antiphon.protocols.fifo.release import Release
 from antiphon.protocols.fifo.repair import Repair
 from antiphon.protocols.fifo.sending import Sending
 from antiphon.protocols.fifo.state import Peer, State
+from antiphon.protocols.fifo.watching import Watching
 
 SETTLE: Final = "settle"
 SETTLE_STATUSES: Final = 4
@@ -33,10 +35,11 @@ class Membership:
         self._release = release
         self._sending = sending
         self._repair = repair
-        self.herald = Herald(state)
-        self._spells = Spells(state, self.herald)
-        self._census = Census(state, self.herald, release, sending)
-        self._following = Following(state, self.herald, self._spells, self._census, reception, repair)
+        self._watching = Watching(state)
+        self.herald = Herald(state, self._watching)
+        self.spells = Spells(state, self.herald)
+        self._census = Census(state, self._watching, self.herald, release, sending)
+        self._following = Following(state, self.herald, self.spells, self._census, reception, repair)
         self._settling_ns: Nanoseconds = 0
         self._catching_up: dict[Site, int] | None = None
         """Who was left behind remembers how far it was with whom, until it sees itself move on again."""
@@ -47,10 +50,11 @@ class Membership:
         state = self._state
         state.incarnation = event.incarnation
         state.own.start(event.incarnation, event.next_number)
+        self._watching.handle(now, event)
         if event.incarnation:
             state.forgetful = event.returning
             state.spell = int(event.returning)
-            self._spells.begin(returning=event.returning)
+            self.spells.begin(returning=event.returning)
             self._census.begin(now)
             self._settle(now)
             return
@@ -66,7 +70,7 @@ class Membership:
     def depart(self) -> None:
         """Go, and say so; whatever is timed stands."""
         self.herald.take_leave()
-        self._spells.be_absent()
+        self.spells.be_absent()
         self._state.armed.clear()
 
     def come_back(self, now: Nanoseconds) -> None:
@@ -74,6 +78,7 @@ class Membership:
         self._state.spell += 1
         self._catching_up = None
         self._repair.reset()
+        self._watching.handle(now, Returned())
         self._census.begin(now)
         self._settle(now)
 
@@ -100,7 +105,7 @@ class Membership:
         if waited_ns >= span_ns and (settled or waited_ns >= LONGEST_SETTLE * span_ns):
             self._census.recount(now)
             self._resolve_all(now)
-            self._spells.be_present()
+            self.spells.be_present()
         else:
             state.arm(now, SETTLE, max(1, span_ns // SETTLE_STATUSES))
         self.herald.tell(now)
@@ -117,10 +122,10 @@ class Membership:
         state.spell += 1
         state.counts["rejoined"] += 1
         if state.taking_part:
-            self._spells.be_absent()
+            self.spells.be_absent()
             self._settle(now)
         else:
-            self._spells.missed = True
+            self.spells.missed = True
             self.herald.soon(now)
 
     def _fall_behind(self, now: Nanoseconds) -> None:
@@ -131,9 +136,9 @@ class Membership:
         if self._catching_up is not None:
             return
         if self._state.taking_part:
-            self._spells.be_absent()
+            self.spells.be_absent()
         else:
-            self._spells.missed = True
+            self.spells.missed = True
         if self._state.configuration.repair != "acknowledge":
             self._catching_up = {}
         self._settle(now)
@@ -165,7 +170,7 @@ class Membership:
         self._evaluate(now)
         self._census.forget(now)
         self._release.stir(now)
-        waiting = any(peer.acked < state.own.expected for peer in state.counted())
+        waiting = configuration.announces and any(peer.acked < state.own.expected for peer in state.counted())
         quiet = now - state.own.sent_ns >= configuration.announce_ns
         if self.herald.due(now) or (waiting and quiet):
             self.herald.tell(now)
@@ -186,6 +191,7 @@ class Membership:
         peer.spell = max(peer.spell, status.spell)
         peer.extents = {extent.site: extent for extent in status.extents}
         self._hear_of_us(now, peer)
+        self._release.hear_status(sender, status)
         for mark in status.left_out:
             self._note_mark(now, peer, mark)
         if not peer.newest.begun and peer.proven:
@@ -201,6 +207,16 @@ class Membership:
         if peer is not None and pdu.incarnation == peer.incarnation and peer.serial < pdu.serial < LARGEST:
             peer.serial = pdu.serial
             peer.left = True
+            self._evaluate(now)
+
+    def detect(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
+        """A PDU of the failure detector."""
+        if self._watching.receive(now, sender, pdu):
+            self._evaluate(now)
+
+    def watch(self, now: Nanoseconds, name: str) -> None:
+        """A timer of the failure detector."""
+        if self._watching.fire(now, name):
             self._evaluate(now)
 
     def suspect(self, now: Nanoseconds, site: Site) -> None:

@@ -7,14 +7,17 @@ import msgspec
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
+from antiphon.core.inputs import Past
 from antiphon.core.packing import Packed
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols.stability import coordp
+from antiphon.protocols import detection, stability
 
 Repair = Literal["acknowledge", "request", "request-all", "any", "hybrid"]
 REPAIRS: Final[tuple[str, ...]] = get_args(Repair)
 """How losses are made up for; see the package's head."""
+TRIGGERS: Final = ("timer", "adaptive")
+"""When rounds of stability detection begin: by the clock, or by how full the buffers are."""
 
 NOT_FOLLOWED: Final = -1
 """What is held of a stream that a member has heard of but not begun to follow."""
@@ -23,6 +26,8 @@ LARGEST: Final = 1 << 62
 LONGEST_NAME: Final = 255
 MOST_SPANS: Final = 16
 """Gaps that one request names at most, so that one PDU cannot ask for everything."""
+MOST_PLACES: Final = 256
+"""Places that one request for history names at most, of each kind."""
 
 
 class Data(Pdu, frozen=True, gc=False):
@@ -37,6 +42,17 @@ class Data(Pdu, frozen=True, gc=False):
     number: int
     view: int
     held: bytes
+    bodies: Packed
+
+
+class RidingData(Pdu, frozen=True, gc=False):
+    """The same, with what its sender holds told as `antiphon.protocols.stability.riding` does."""
+
+    code: ClassVar[int] = 58
+    incarnation: int
+    number: int
+    view: int
+    row: bytes
     bodies: Packed
 
 
@@ -130,7 +146,81 @@ class Leaving(Pdu, frozen=True, gc=False):
     serial: int
 
 
-PDUS: Final[tuple[type[Pdu], ...]] = (Data, Copy, Ask, Position, Status, Leaving, *coordp.PDUS)
+class Inquire(Pdu, frozen=True, gc=False):
+    """A newcomer asks who keeps history."""
+
+    code: ClassVar[int] = 54
+    incarnation: int
+
+
+class Offer(Pdu, frozen=True, gc=False):
+    """I keep history: so many messages of it."""
+
+    code: ClassVar[int] = 55
+    incarnation: int
+    messages: int
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A place in the messages of a site's incarnation."""
+
+    site: Site
+    incarnation: int
+    number: int
+
+    def makes_sense(self) -> bool:
+        fits = 0 < len(self.site) <= LONGEST_NAME
+        return (
+            fits and min(self.incarnation, self.number) >= 0 and max(self.incarnation, self.number) < LARGEST
+        )
+
+
+class Fetch(Pdu, frozen=True, gc=False):
+    """A newcomer asks for what a log has from a position on, save what lies below the places in `have`.
+
+    The answer is to tell how things stand with the places in `wanted`, up to which history must close.
+    """
+
+    code: ClassVar[int] = 56
+    incarnation: int
+    serial: int
+    position: int
+    have: tuple[Place, ...] = ()
+    wanted: tuple[Place, ...] = ()
+
+    def makes_sense(self) -> bool:
+        places = (*self.have, *self.wanted)
+        numbers = (self.incarnation, self.serial, self.position)
+        fits = max(len(self.have), len(self.wanted)) <= MOST_PLACES
+        return (
+            fits
+            and min(numbers) >= 0
+            and max(numbers) < LARGEST
+            and all(place.makes_sense() for place in places)
+        )
+
+
+class Chunk(Pdu, frozen=True, gc=False):
+    """The answer: batches in the order of the log, and the position to go on from.
+
+    `behind` names the sites of which this member will still deliver, and so log, what was wanted.
+    """
+
+    code: ClassVar[int] = 57
+    incarnation: int
+    serial: int
+    following: int
+    is_end: bool
+    behind: tuple[Site, ...]
+    records: tuple[Past, ...]
+
+
+PDUS: Final[tuple[type[Pdu], ...]] = (
+    *(Data, RidingData, Copy, Ask, Position, Status, Leaving),
+    *(Inquire, Offer, Fetch, Chunk),
+    *stability.PDUS,
+    *detection.PDUS,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +229,14 @@ class FifoConfiguration:
 
     repair: str = "hybrid"
     """How losses are made up for: one of `REPAIRS`."""
+    stability: str = "coordp"
+    """How what all hold is found: one of `antiphon.protocols.stability.PROTOCOLS`."""
+    rows: str = "whole"
+    """With `fulldist`, how members' rows travel: one of `antiphon.protocols.stability.ROWS`."""
+    errors: str | None = None
+    """The protocol by which members tell one another how far they have seen; None leaves it to senders."""
+    trigger: str = "timer"
+    """When rounds begin: one of `TRIGGERS`."""
     window_bytes: int = 1 << 20
     """How far a sender may be ahead of the slowest member. Raising it costs receivers' socket buffers."""
     retain_bytes: int = 16 << 20
@@ -157,16 +255,29 @@ class FifoConfiguration:
     """Pause between statuses. Raising it costs time to find losses of those who are gone."""
     settle_ns: Nanoseconds = 60 * MILLISECOND_NS
     """How long a newcomer listens before it takes part. Raising it costs time to join."""
+    detector: str = "heartbeat"
+    """How it is found out who is gone: one of `antiphon.protocols.detection.DETECTORS`."""
+    detector_subset: int = 1
+    """With `gossip`, to how many each gossips. Raising it costs PDUs, and saves time to find out."""
+    mistake: float = 1e-6
+    """With `gossip`, how probable a wrong suspicion may be per step. Raising it saves time likewise."""
     suspect_after_ns: Nanoseconds = 500 * MILLISECOND_NS
-    """Silence after which a member no longer counts. Raising it costs a longer halt when one is gone."""
+    """Silence after which a member no longer counts. Raising it costs a longer halt when one is gone.
+    Other detectors than the heartbeat take their times from it."""
     lag_ns: Nanoseconds = 2 * SECOND_NS
     """How long a member that is heard of may make no progress. Raising it costs a longer halt likewise."""
     round_ns: Nanoseconds = 10 * MILLISECOND_NS
     """Pause between rounds of stability detection. Raising it costs memory: release comes later."""
     round_bytes: int = 4 << 20
     """What may come in before a round begins at once. Raising it costs the same."""
+    quiet_round_ns: Nanoseconds = 200 * MILLISECOND_NS
+    """The same pause with `adaptive`, where fuller buffers shorten it. Raising it costs the same."""
     stability_repeat_ns: Nanoseconds = 20 * MILLISECOND_NS
     """Pause before stability's PDUs are repeated. Raising it costs memory when one is lost."""
+    history_ns: Nanoseconds = SECOND_NS
+    """How long a newcomer waits for those who keep history. Raising it costs its time if nobody does."""
+    history_bytes: int = 32 << 20
+    """What a newcomer may hold back while history comes. Raising it costs memory, and saves repetition."""
     largest_group: int = 1024
     """Members known at a time. Raising it costs memory, should a peer invent members."""
 
@@ -175,6 +286,13 @@ class FifoConfiguration:
             raise UsageError(
                 f"There is no repair '{self.repair}'.", hint=f"Choose from: {', '.join(REPAIRS)}."
             )
+        self._check_stability()
+        if self.detector not in detection.DETECTORS:
+            raise UsageError(
+                f"There is no detector '{self.detector}'.",
+                hint=f"Choose from: {', '.join(detection.DETECTORS)}.",
+            )
+        detection.GossipConfiguration(subset=self.detector_subset, mistake=self.mistake)
         if min(self.window_bytes, self.retain_bytes, self.round_bytes, self.largest_group) < 1:
             raise UsageError("Windows, buffers and groups have room for something.")
         spans = [getattr(self, name) for name in self.__dataclass_fields__ if name.endswith("_ns")]
@@ -183,10 +301,40 @@ class FifoConfiguration:
         if self.suspect_after_ns <= self.heartbeat_ns:
             raise UsageError("Nobody can be heard of more often than his heartbeat comes.")
 
+    def _check_stability(self) -> None:
+        stability.find_protocol(self.stability)
+        if self.errors is not None:
+            stability.find_protocol(self.errors)
+        if self.rows not in stability.ROWS:
+            raise UsageError(
+                f"Rows do not travel '{self.rows}'.", hint=f"Choose from: {', '.join(stability.ROWS)}."
+            )
+        if self.rows != "whole" and self.stability != "fulldist":
+            raise UsageError(
+                f"The protocol '{self.stability}' has no rows that could ride on messages.",
+                hint="Choose fulldist.",
+            )
+        if self.rows != "whole" and self.trigger != "timer":
+            raise UsageError("Rows that travel without rounds need no trigger.", hint="Leave it out.")
+        if self.trigger not in TRIGGERS:
+            raise UsageError(
+                f"There is no trigger '{self.trigger}'.", hint=f"Choose from: {', '.join(TRIGGERS)}."
+            )
+        if self.trigger == "adaptive" and not self.others_keep:
+            raise UsageError(
+                f"With the repair '{self.repair}' nobody knows how full another's buffer is.",
+                hint="The adaptive trigger goes with the repairs hybrid and any, where members keep copies.",
+            )
+
     @property
     def others_keep(self) -> bool:
         """Whether receivers keep copies for one another until they are stable."""
         return self.repair in ("any", "hybrid")
+
+    @property
+    def announces(self) -> bool:
+        """Whether a sender tells how far its messages go before the next heartbeat."""
+        return self.errors is None
 
     @property
     def tell_bytes(self) -> int:

@@ -7,6 +7,7 @@ from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.fifo.pdus import NOT_FOLLOWED, Extent, Leaving, Mark, Status
 from antiphon.protocols.fifo.state import Peer, State
+from antiphon.protocols.fifo.watching import Watching
 
 HEARTBEAT: Final = "heartbeat"
 SOON: Final = 16
@@ -16,8 +17,9 @@ SOON: Final = 16
 class Herald:
     """Multicasts statuses."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, watching: Watching) -> None:
         self._state = state
+        self._watching = watching
         self._serial = 0
         self._told_ns: Nanoseconds = 0
         self._due = False
@@ -33,15 +35,14 @@ class Herald:
 
     def tell(self, now: Nanoseconds, to: Site | None = None) -> None:
         """Say what we hold and whom we count: to all, or to one who had better know at once."""
-        state, own = self._state, self._state.own
-        since_ns = now - state.configuration.suspect_after_ns
+        state, own, watching = self._state, self._state.own, self._watching
         mine = (own.first, own.expected, own.stable, own.kept_from)
         extents = [Extent(state.site, state.incarnation, True, True, *mine)]
-        extents += [_extent(peer, since_ns) for peer in state.peers.values()]
+        extents += [_extent(peer, heard=watching.hears(now, peer)) for peer in state.peers.values()]
         marks = tuple(
             Mark(peer.site, peer.incarnation, peer.left_out)
             for peer in state.uncounted
-            if peer.spell <= peer.left_out and peer.heard_ns > since_ns
+            if peer.spell <= peer.left_out and watching.hears(now, peer)
         )
         self._serial += 1
         pdu = Status(state.incarnation, state.spell, self._serial, state.view.number, tuple(extents), marks)
@@ -57,12 +58,12 @@ class Herald:
         self._state.effects.append(Multicast(Leaving(self._state.incarnation, self._serial)))
 
 
-def _extent(peer: Peer, since_ns: Nanoseconds) -> Extent:
+def _extent(peer: Peer, *, heard: bool) -> Extent:
     stream, successor, past = peer.stream, peer.successor, peer.past
     return Extent(
         peer.site,
         stream.incarnation,
-        peer.heard_ns > since_ns and not peer.left,
+        heard and not peer.left,
         peer.counted,
         stream.first,
         stream.expected if stream.begun else NOT_FOLLOWED,

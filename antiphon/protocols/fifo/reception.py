@@ -60,7 +60,7 @@ class Reception:
             number = stream.expected
             stream.take(number, bodies, keep=self._keeps)
             self._release.fresh_bytes += bodies.size
-            state.tell(Deliver(stream.site, number, bodies))
+            state.tell(Deliver(stream.site, number, bodies, None, stream.incarnation))
         if stream.expected == before:
             return
         if stream.ahead:

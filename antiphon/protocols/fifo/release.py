@@ -1,95 +1,76 @@
-"""When messages are stable, and so no longer kept: the seam to a stability protocol, and what it leaves over.
+"""When messages are stable, and so no longer kept: the seat of a stability protocol, and what it leaves over.
 
 The messages of members that count are the stability protocol's business. Those of members that are gone are
 not: what everyone who counts says in its status is enough for them, since they grow no more.
+
+Rounds begin where the protocol wants them triggered: with the trigger `timer` every `round_ns` while
+something is not stable, or sooner when much has come; with `adaptive` when the fullest buffer makes it due.
 """
 
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import Final
-from typing import Protocol as Interface
 
-from antiphon.core.effects import (
-    CancelTimer,
-    Deliver,
-    Discard,
-    Effect,
-    Multicast,
-    SetTimer,
-    Stable,
-)
+from antiphon.core.effects import Deliver, Discard, Missing, Stable
 from antiphon.core.ids import Site
-from antiphon.core.inputs import Input, Received, RoundTriggered, TimerFired
+from antiphon.core.inputs import RoundTriggered
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols.fifo.pdus import FifoConfiguration
-from antiphon.protocols.fifo.state import Peer, State, View
+from antiphon.protocols.fifo.errors import Errors
+from antiphon.protocols.fifo.pacing import Pacing
+from antiphon.protocols.fifo.pdus import Status
+from antiphon.protocols.fifo.seat import Seat
+from antiphon.protocols.fifo.state import Peer, State
 from antiphon.protocols.fifo.streams import Stream
-from antiphon.protocols.stability.base import Configuration, Repetition
-from antiphon.protocols.stability.coordp import CoordP
+from antiphon.protocols.stability import ROWS, find_protocol
+from antiphon.protocols.stability.base import Objective
+from antiphon.protocols.stability.riding import Riding
 
 ROUND: Final = "round"
 LAYER: Final = "stability/"
 """What the stability protocol's own timers are called here."""
 
 
-class StabilityLayer(Interface):
-    """What a stability protocol has to be, for one view, to decide here what is released.
-
-    Members and senders are the same sites, in the view's order. It is told what is held just before each
-    input that may make it speak. It answers with PDUs of its own, timers of its own, and `Stable` for what
-    every member of the view holds; it never takes that back.
-    """
-
-    @property
-    def coordinator(self) -> Site:
-        """Where a round is triggered."""
-
-    @property
-    def under_way(self) -> bool:
-        """Whether a round triggered here has not ended yet."""
-
-    def hold_all(self, counts: Sequence[int]) -> None:
-        """How many messages of each sender are held here, counted from 0 without a gap; never fewer."""
-
-    def handle(self, now: Nanoseconds, event: Input) -> list[Effect]: ...
-
-
-MakeLayer = Callable[[Site, View, Sequence[int], FifoConfiguration, Random], StabilityLayer]
-
-
-def make_coordp(
-    site: Site, view: View, stable: Sequence[int], configuration: FifoConfiguration, random: Random
-) -> StabilityLayer:
-    """CoordP among the members of a view, beginning with what they hold and know to be stable."""
-    first_ns = configuration.stability_repeat_ns
-    knobs = Configuration(repetition=Repetition(first_ns=first_ns, longest_ns=8 * first_ns), view=view.number)
-    layer = CoordP(site, view.sites, view.sites, knobs, random)
-    layer.begin(view.held(), stable)
-    return layer
-
-
 class Release:
     """Triggers rounds, declares what is stable, and lets it go."""
 
-    def __init__(self, state: State, make_layer: MakeLayer = make_coordp) -> None:
+    def __init__(self, state: State, errors: Errors) -> None:
+        configuration = state.configuration
         self._state = state
-        self._make_layer = make_layer
-        self._layer: StabilityLayer | None = None
+        self._errors = errors
+        whole = configuration.rows == "whole"
+        protocol = find_protocol(configuration.stability) if whole else ROWS[configuration.rows]
+        self._seat = Seat(state, protocol, LAYER, Objective.LEAST)
+        self.riding: Riding | None = None
+        """The layer at hand, if members' rows travel without rounds."""
+        self.row: Callable[[Sequence[int]], bytes] | None = None
+        """What a message of ours carries for it, if rows ride on messages."""
+        adaptive = configuration.trigger == "adaptive"
+        self._pacing = Pacing(configuration.retain_bytes) if adaptive else None
+        self._pause_ns = configuration.quiet_round_ns if adaptive else configuration.round_ns
+        self._began_ns: Nanoseconds = -self._pause_ns
         self.wakeful = False
         """Whether new messages must set the round's timer: here is the coordinator, and it is not set."""
         self.fresh_bytes = 0
-        """What has come since a round last began."""
+        """What has come since a round last began, or since it was last looked whether one is due."""
+        self.due_bytes = configuration.round_bytes
+        """When so much has come, it is time to look."""
+
+    def figures(self) -> dict[str, int]:
+        threshold = 0 if self._pacing is None else self._pacing.threshold_bytes
+        return {"rounds_finished": self._seat.rounds, "trigger_bytes": threshold}
 
     # Rounds
 
     def new_view(self, now: Nanoseconds) -> None:
-        state = self._state
-        view = state.view
+        view = self._state.view
         stable = [min(stream.stable, stream.expected) for stream in view.streams]
-        if self._layer is not None:
-            state.effects += (CancelTimer(f"{LAYER}ask"), CancelTimer(f"{LAYER}acknowledge"))
-        self._layer = self._make_layer(state.site, view, stable, state.configuration, state.random)
+        self._seat.renew(view.held(), stable)
+        self.riding = self._seat.layer if isinstance(self._seat.layer, Riding) else None
+        self.row = self.riding.row if self.riding is not None and self.riding.rides else None
+        if self._pacing is not None:
+            self._pacing.renew()
+            self.due_bytes = 0
+        self._errors.new_view(now)
         self._doze()
         self.stir(now)
 
@@ -101,61 +82,75 @@ class Release:
     def wake(self, now: Nanoseconds) -> None:
         """Something is to be found out: see to it that a round comes."""
         self.wakeful = False
-        self._state.arm(now, ROUND, self._state.configuration.round_ns)
+        self._state.arm(now, ROUND, self._pause_ns)
 
     def hurry(self, now: Nanoseconds) -> None:
-        """So much has come that the next round should not wait."""
+        """Much has come: see whether the next round should not wait."""
         self.fresh_bytes = 0
-        if self._layer is not None and self._coordinates() and not self._layer.under_way:
-            self._forward(now, RoundTriggered())
+        self.due_bytes = self._state.configuration.round_bytes
+        if not self._seat.coordinates or self._seat.under_way:
+            return
+        if self._pacing is not None:
+            self.due_bytes = self._pacing.look(now, self._state.view.streams)
+            if self.due_bytes:
+                return
+        self.begin_round(now)
+
+    def begin_round(self, now: Nanoseconds) -> None:
+        """A round is to begin now, if it is to begin here and none is under way."""
+        if not self._seat.coordinates or self._seat.under_way:
+            return
+        self.fresh_bytes = 0
+        self._began_ns = now
+        self._state.counts["rounds"] += 1
+        if self._pacing is not None:
+            self._pacing.began(now, self._state.view.streams)
+        self._release_found(now, self._seat.forward(now, RoundTriggered(), self._state.view.held()))
 
     def receive(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
-        """A PDU of the layer's own; one of another view does not concern it."""
-        self._forward(now, Received(sender, pdu))
+        """A PDU of a stability protocol; one of another view concerns nobody here."""
+        view = getattr(pdu, "view", None)
+        if view == self._seat.view:
+            self._release_found(now, self._seat.receive(now, sender, pdu, self._state.view.held()))
+        elif view == self._errors.view:
+            self._errors.receive(now, sender, pdu)
+
+    def hear_status(self, site: Site, status: Status) -> None:
+        """A member's status tells its whole row, if it sees the same view."""
+        view = self._state.view
+        if self.riding is not None and status.view == view.number:
+            pairs = set(view.pairs)
+            told = [extent for extent in status.extents if (extent.site, extent.incarnation) in pairs]
+            self.riding.hear_whole(site, [(extent.site, extent.held) for extent in told])
 
     def fire(self, now: Nanoseconds, name: str) -> None:
         if name != ROUND:
-            self._forward(now, TimerFired(name.removeprefix(LAYER)))
-        elif self._layer is not None and self._coordinates():
+            self._release_found(now, self._seat.fire(now, name, self._state.view.held()))
+        elif self._seat.coordinates:
             if self._unstable():
-                if not self._layer.under_way:
-                    self._forward(now, RoundTriggered())
-                self.wake(now)
+                left_ns = self._began_ns + self._pause_ns - now
+                due = left_ns <= 0 or self._pacing is None
+                if due or (self._pacing and not self._pacing.look(now, self._state.view.streams)):
+                    self.begin_round(now)
+                    left_ns = self._pause_ns
+                self._state.arm(now, ROUND, left_ns)
             self._doze()
 
     def _doze(self) -> None:
-        self.wakeful = self._coordinates() and ROUND not in self._state.armed
-
-    def _coordinates(self) -> bool:
-        return self._layer is not None and self._layer.coordinator == self._state.site
+        self.wakeful = self._seat.coordinates and ROUND not in self._state.armed
 
     def _unstable(self) -> bool:
         return any(stream.expected > stream.stable for stream in self._state.view.streams)
 
-    def _forward(self, now: Nanoseconds, event: Input) -> None:
-        """Let the layer handle an input, and carry out what it wants in our terms."""
-        state, layer = self._state, self._layer
-        if layer is None:
-            return
-        if type(event) is RoundTriggered:
-            self.fresh_bytes = 0
-            state.counts["rounds"] += 1
-        layer.hold_all(state.view.held())
-        for effect in layer.handle(now, event):
-            match effect:
-                case SetTimer(name=name, after_ns=after_ns):
-                    state.effects.append(SetTimer(LAYER + name, after_ns))
-                case CancelTimer(name=name):
-                    state.effects.append(CancelTimer(LAYER + name))
-                case Stable(sender=sender, number=number, count=count):
-                    self.release(self._stream_of(sender), number + count)
-                case Multicast() if state.alone():
-                    pass  # there is nobody to tell
-                case _:
-                    state.effects.append(effect)
-
-    def _stream_of(self, site: Site) -> Stream:
-        return self._state.view.streams[self._state.view.sites.index(site)]
+    def _release_found(self, now: Nanoseconds, found: Sequence[Stable | Missing]) -> None:
+        for stable in found:
+            self.release(self._seat.stream_of(stable), stable.number + stable.count)
+        if self._pacing is not None and self._pacing.waits and not self._seat.under_way:
+            if self._pacing.ended(now):
+                self.hurry(now)
+            else:
+                # Whom the others wait for does not get on: rounds without a pause would not help him.
+                self._state.arm(now, ROUND, self._state.configuration.round_ns)
 
     # Letting go
 
@@ -171,9 +166,12 @@ class Release:
         begin, stream.stable = max(stream.stable, stream.since), position
         if position > begin:
             state.tell(Stable(stream.site, begin, position - begin))
+        kept_bytes = stream.kept_bytes
         number, count = stream.release(position)
         if count:
             state.tell(Discard(stream.site, number, count))
+        if self._pacing is not None:
+            self._pacing.freed(stream, kept_bytes - stream.kept_bytes)
         if state.uncounted:
             self._mark_left_out(stream)
 
@@ -182,7 +180,7 @@ class Release:
         state, own = self._state, self._state.own
         while own.delivered < position:
             bodies = own.kept[own.delivered]
-            state.tell(Deliver(own.site, own.delivered, bodies))
+            state.tell(Deliver(own.site, own.delivered, bodies, None, own.incarnation))
             own.delivered += len(bodies)
 
     def _mark_left_out(self, stream: Stream) -> None:

@@ -5,7 +5,7 @@ from typing import Final
 from antiphon.core.effects import Admitted, Multicast, Rejected
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.fifo.pdus import Copy, Data
+from antiphon.protocols.fifo.pdus import Copy, Data, RidingData
 from antiphon.protocols.fifo.release import Release
 from antiphon.protocols.fifo.state import Peer, State
 from antiphon.protocols.fifo.streams import MOST_KEPT
@@ -25,6 +25,7 @@ class Sending:
         self._release = release
         self._waits = state.configuration.others_keep
         self._repeats = state.configuration.repair == "acknowledge"
+        self._announces = state.configuration.announces
         self._slowest = 0
         """No member that counts is behind this; refreshed when the window seems full."""
 
@@ -40,12 +41,17 @@ class Sending:
         release = self._release
         release.fresh_bytes += bodies.size
         if len(view.pairs) > 1:
-            held = view.packer.pack(*view.held())
-            state.effects.append(
-                Multicast(Data(state.incarnation, number, view.number, held, bodies)),
-            )
+            row = release.row
+            pdu: Data | RidingData
+            if row is None:
+                held = view.packer.pack(*view.held())
+                pdu = Data(state.incarnation, number, view.number, held, bodies)
+            else:
+                pdu = RidingData(state.incarnation, number, view.number, row(view.held()), bodies)
+            state.effects.append(Multicast(pdu))
             self._note_told(now)
-            state.arm(now, "heartbeat", state.configuration.announce_ns)
+            if self._announces:
+                state.arm(now, "heartbeat", state.configuration.announce_ns)
         if len(view.pairs) == 1 or not self._waits:
             release.deliver_own(own.expected)
         if self._repeats:
@@ -53,7 +59,7 @@ class Sending:
             state.arm(now, REPEAT, state.configuration.repair_ns)
         if release.wakeful:
             release.wake(now)
-        if release.fresh_bytes > state.configuration.round_bytes:
+        if release.fresh_bytes > release.due_bytes:
             release.hurry(now)
 
     def _objection(self, bodies: Packed) -> str | None:
@@ -63,6 +69,7 @@ class Sending:
             return "This member does not take part yet."
         full = own.kept_bytes + bodies.size > configuration.retain_bytes or len(own.kept) >= MOST_KEPT // 2
         if own.kept and full:
+            state.counts["refused"] += 1
             return "As much as may be retained is not stable yet."
         window_bytes = configuration.window_bytes - bodies.size
         if own.bytes_beyond(self._slowest) > max(0, window_bytes):

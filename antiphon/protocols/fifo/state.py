@@ -119,7 +119,11 @@ class State:
         """Incarnations of members that we do not know (any more), of which others may hold messages."""
         self.armed: dict[str, Nanoseconds] = {}
         """The timers that are set, and when they run out."""
-        self.counts = {"ignored": 0, "copies": 0, "asked": 0, "repaired": 0, "rounds": 0, "rejoined": 0}
+        self.counts = {
+            "ignored": 0, "copies": 0, "asked": 0, "repaired": 0, "rounds": 0, "rejoined": 0,
+            "refused": 0, "error_rounds": 0, "errors_found": 0, "history_messages": 0, "history_gaps": 0,
+            "history_answers": 0, "history_switches": 0, "history_given_up": 0,
+        }  # fmt: skip
 
     def ignore(self) -> None:
         """A peer's nonsense is counted and dropped."""

@@ -1,1 +1,196 @@
-"""Message stability detection: who holds what, so that it can be forgotten (Guo)."""
+"""Message stability detection: who holds what, so that it can be forgotten (Guo). The protocols, by name.
+
+Each of them can be the stability layer of a group whose membership changes: for every view of it the owner
+asks `StabilityProtocol.make` for a new object, tells it what is held and stable (`begin`), and forwards
+inputs and effects.
+"""
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isqrt
+from random import Random
+from typing import Any, Final
+from typing import Protocol as Interface
+
+from antiphon.core.effects import Effect
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Site
+from antiphon.core.inputs import Input
+from antiphon.core.time import Nanoseconds
+from antiphon.core.wire import Pdu
+from antiphon.protocols.stability import (
+    coordp,
+    fulldist,
+    gossip,
+    riding,
+    s_coordp,
+    s_gossip,
+    s_train,
+    train,
+)
+from antiphon.protocols.stability.base import Configuration, Objective, Repetition
+from antiphon.protocols.stability.structured import StructuredConfiguration
+
+LONGEST_REPEAT: Final = 8
+"""Pauses between repetitions grow up to this multiple of the first."""
+SUBGROUP: Final = 4
+"""A parent and its children in the trees of the structured protocols."""
+
+
+class Layer(Interface):
+    """What a stability protocol is, for one view, to whoever owns it.
+
+    It is told what is held just before each input that may make it speak. It answers with PDUs and timers of
+    its own, and with `Stable` for what every member of the view holds, or with `Missing` for what others have
+    seen and this member has not; it never takes that back.
+    """
+
+    ignored: int
+    """PDUs that made no sense."""
+    rounds_finished: int
+    """Rounds whose result was first computed here."""
+
+    @property
+    def coordinator(self) -> Site:
+        """Where a round is triggered."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a round in which this member takes part has not ended here."""
+
+    def begin(self, held: Sequence[int], stable: Sequence[int]) -> None:
+        """What is held, and what has been found before, when a view begins."""
+
+    def hold_all(self, counts: Sequence[int]) -> None:
+        """How many messages of each sender are held here, counted from 0 without a gap; never fewer."""
+
+    def handle(self, now: Nanoseconds, event: Input) -> list[Effect]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What an object must know of the view that it is to serve; members and senders are the same sites."""
+
+    site: Site
+    members: tuple[Site, ...]
+    view: int
+    """The number that its PDUs carry."""
+    objective: Objective
+    repeat_ns: Nanoseconds
+    """Pause before a PDU is repeated that may be lost."""
+    round_ns: Nanoseconds
+    """Pause between rounds: what goes on by steps has to be done with several of them in about that time."""
+    random: Random
+
+    @property
+    def group(self) -> tuple[Site, tuple[Site, ...], tuple[Site, ...]]:
+        """Who this is, the members, and the senders."""
+        return self.site, self.members, self.members
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What all of them are told."""
+        longest_ns = LONGEST_REPEAT * self.repeat_ns
+        repetition = Repetition(first_ns=self.repeat_ns, longest_ns=longest_ns)
+        return {"repetition": repetition, "view": self.view, "objective": self.objective}
+
+    @property
+    def step_ns(self) -> Nanoseconds:
+        """Between a member's gossips: each member then handles two PDUs a step, however large the group.
+
+        So a gossip round lasts some steps more than the pause between rounds, ten with a few members and
+        twenty with fifty, and costs each member no more than rounds that follow one another without it.
+        """
+        return self.round_ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class StabilityProtocol:
+    """One protocol, as a group can choose it by name."""
+
+    name: str
+    summary: str
+    pdus: tuple[type[Pdu], ...]
+    make: Callable[[Setting], Layer]
+
+
+def _coordp(setting: Setting) -> Layer:
+    return coordp.CoordP(*setting.group, Configuration(**setting.common), setting.random)
+
+
+def _fulldist(setting: Setting) -> Layer:
+    knobs = fulldist.FullDistConfiguration(**setting.common)
+    return fulldist.FullDist(*setting.group, knobs, setting.random)
+
+
+def _riding(setting: Setting, *, rides: bool) -> Layer:
+    knobs = Configuration(**setting.common)
+    return riding.Riding(setting.site, setting.members, knobs, setting.random, rides=rides)
+
+
+def _train(setting: Setting) -> Layer:
+    return train.Train(*setting.group, Configuration(**setting.common), setting.random)
+
+
+def _gossip(setting: Setting) -> Layer:
+    knobs = gossip.GossipConfiguration(step_ns=setting.step_ns, **setting.common)
+    return gossip.Gossip(*setting.group, knobs, setting.random)
+
+
+def _s_coordp(setting: Setting) -> Layer:
+    knobs = StructuredConfiguration(subgroup=SUBGROUP, **setting.common)
+    return s_coordp.SCoordP(*setting.group, knobs, setting.random)
+
+
+def _s_train(setting: Setting) -> Layer:
+    knobs = StructuredConfiguration(subgroup=SUBGROUP, **setting.common)
+    return s_train.STrain(*setting.group, knobs, setting.random)
+
+
+def _s_gossip(setting: Setting) -> Layer:
+    # About as many groups as each has members, so that neither phase is the longer one.
+    subgroup = isqrt(len(setting.members) - 1) + 1
+    knobs = s_gossip.SGossipConfiguration(step_ns=setting.step_ns, subgroup=subgroup, **setting.common)
+    return s_gossip.SGossip(*setting.group, knobs, setting.random)
+
+
+PROTOCOLS: Final = {
+    name: StabilityProtocol(name=name, summary=summary, pdus=pdus, make=make)
+    for name, summary, pdus, make in (
+        ("coordp", "one member asks all and tells all", coordp.PDUS, _coordp),
+        ("fulldist", "all multicast what they hold, and each finds the least", fulldist.PDUS, _fulldist),
+        ("train", "one list goes from member to member, twice round", train.PDUS, _train),
+        ("gossip", "members tell others at random what they have heard", gossip.PDUS, _gossip),
+        ("s-coordp", "answers are gathered up a tree of members", s_coordp.PDUS, _s_coordp),
+        ("s-train", "trains go through the children of each member of a tree", s_train.PDUS, _s_train),
+        ("s-gossip", "gossip in small groups, then among their controllers", s_gossip.PDUS, _s_gossip),
+    )
+}
+
+ROWS: Final = {
+    name: StabilityProtocol(name="fulldist", summary=summary, pdus=pdus, make=make)
+    for name, summary, pdus, make in (
+        ("whole", "in rounds, each whole", fulldist.PDUS, _fulldist),
+        ("changed", "without rounds, what changed of each", riding.PDUS, partial(_riding, rides=False)),
+        ("riding", "the same on messages that are sent anyway", riding.PDUS, partial(_riding, rides=True)),
+    )
+}
+"""How FullDist's rows can travel."""
+
+PDUS: Final = tuple(
+    dict.fromkeys(pdu for protocol in (*PROTOCOLS.values(), *ROWS.values()) for pdu in protocol.pdus)
+)
+"""Those of all of them; some share some."""
+
+
+def find_protocol(name: str) -> StabilityProtocol:
+    """The protocol of that name; one that does not exist is told with those that do."""
+    if name not in PROTOCOLS:
+        near = difflib.get_close_matches(name, PROTOCOLS, n=1)
+        guess = f"Did you mean '{near[0]}'? " if near else ""
+        raise UsageError(
+            f"There is no stability protocol '{name}'.", hint=f"{guess}There are: {', '.join(PROTOCOLS)}."
+        )
+    return PROTOCOLS[name]

@@ -15,8 +15,10 @@ from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds, from_seconds
-from antiphon.protocols.fifo import PROMISES, REPAIRS, Fifo, FifoConfiguration
+from antiphon.protocols.fifo import PROMISES, Fifo, FifoConfiguration
+from antiphon.sim.history import Archive
 from antiphon.sim.ordering import OrderingConfiguration, Subject, simulate
+from antiphon.sim.sabotage import NONE
 from antiphon.sim.scenario import Metrics, Scenario
 
 SECONDS_PER_DELIVERY: Final = 4e-5
@@ -27,20 +29,30 @@ class Configuration(OrderingConfiguration):
     """The shared knobs and those of reliable FIFO multicast."""
 
     repair: Annotated[str, "acknowledge, request, request-all, any or hybrid"] = "hybrid"
+    stability: Annotated[
+        str, "how what all hold is found: coordp, fulldist, train, gossip, s-coordp, ..."
+    ] = "coordp"
+    rows: Annotated[str, "with fulldist, how rows travel: whole, changed, or riding on messages"] = "whole"
+    errors: Annotated[str, "a stability protocol by which members find what they have missed, or none"] = NONE
+    trigger: Annotated[str, "when a round begins: timer, or adaptive by how full the buffers are"] = "timer"
+    detector: Annotated[str, "how it is found out who is gone: heartbeat, polling or gossip"] = "heartbeat"
     window: Annotated[int, "messages that a sender may be ahead of the slowest member"] = 64
     retain: Annotated[int, "messages of its own that a sender may have admitted and not stable"] = 256
     apart_ms: Annotated[float, "if positive, members begin apart within this time and know nobody"] = 0.0
+    handlers: Annotated[
+        int, "members that log what is delivered, to bring whoever begins later up to date"
+    ] = 0
+    log: Annotated[int, "messages that each such log holds"] = 10_000
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.repair not in REPAIRS:
-            raise UsageError(
-                f"There is no repair '{self.repair}'.", hint=f"Choose from: {', '.join(REPAIRS)}."
-            )
         if self.window < 1 or self.retain < 1:
             raise UsageError("A window holds at least one message.")
         if self.apart_ms < 0:
             raise UsageError("A delay cannot be negative.")
+        if not 0 <= self.handlers <= self.members or self.log < 1:
+            raise UsageError("Members of the group keep the logs, and a log holds something.")
+        self.protocol_configuration()
 
     def protocol_configuration(self) -> FifoConfiguration:
         """Timers that suit the network: a pause is at least the round trip that it waits for."""
@@ -48,6 +60,11 @@ class Configuration(OrderingConfiguration):
         acknowledge_ns = max(2 * MILLISECOND_NS, round_trip_ns // 2)
         return FifoConfiguration(
             repair=self.repair,
+            stability=self.stability,
+            rows=self.rows,
+            errors=None if self.errors == NONE else self.errors,
+            trigger=self.trigger,
+            detector=self.detector,
             window_bytes=max(1, self.window * self.size),
             retain_bytes=max(1, self.retain * self.size),
             round_bytes=max(1, self.retain * self.size // 2),
@@ -61,7 +78,10 @@ class Configuration(OrderingConfiguration):
             suspect_after_ns=max(250 * MILLISECOND_NS, 50 * round_trip_ns),
             lag_ns=max(2 * SECOND_NS, 100 * round_trip_ns),
             round_ns=max(10 * MILLISECOND_NS, 2 * round_trip_ns),
+            quiet_round_ns=max(200 * MILLISECOND_NS, 20 * round_trip_ns),
             stability_repeat_ns=max(10 * MILLISECOND_NS, 2 * round_trip_ns),
+            history_ns=max(500 * MILLISECOND_NS, 20 * round_trip_ns),
+            history_bytes=max(1, self.retain * self.size),
         )
 
 
@@ -91,12 +111,18 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
     seeds = Seeds(seed)
     apart_ns = from_seconds(configuration.apart_ms / 1000)
 
+    built: list[Fifo] = []
+    archive = Archive(configuration.handlers, configuration.log, configuration.round_trip_ns // 2)
+
     def build(site: Site, members: tuple[Site, ...]) -> Protocol:
         random = seeds.stream(f"fifo/{site}")
+        known = (site,) if apart_ns else members
+        role = archive.role(site, members)
+        built.append(Fifo(site, known, knobs, random, history=role))
+        protocol = archive.keep(site, role, built[-1])
         if not apart_ns:
-            return Fifo(site, members, knobs, random)
-        after_ns = seeds.stream(f"fifo/begin/{site}").randrange(apart_ns)
-        return Latecomer(Fifo(site, (site,), knobs, random), after_ns)
+            return protocol
+        return Latecomer(protocol, seeds.stream(f"fifo/begin/{site}").randrange(apart_ns))
 
     subject = Subject(
         build=build,
@@ -104,7 +130,10 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
         settle_ns=2 * knobs.suspect_after_ns + 4 * knobs.settle_ns,
         leader_crashes_alone=False,
     )
-    return simulate(configuration, subject, seed, recorder)
+    metrics = simulate(configuration, subject, seed, recorder)
+    figures = [member.figures() for member in built]
+    rounds = sum(figure["rounds"] for figure in figures)
+    return metrics | {"rounds": rounds, "refused": sum(figure["refused"] for figure in figures)}
 
 
 SCENARIO: Final = Scenario(

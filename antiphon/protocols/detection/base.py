@@ -1,0 +1,262 @@
+"""What the three failure detectors share: whom they watch, signs of life, coming, going and beginning anew.
+
+A detector is a protocol object. It says `Vanished` of a member that it no longer trusts and `Appeared` of one
+that it trusts (again). Members named at construction are trusted from the beginning without a word. Silence
+is counted in ticks of the detector's own timer: a detector that stood still has no ticks to hold against
+anybody.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import ClassVar, Final
+
+from antiphon.core.effects import Appeared, Effect, Multicast, SetTimer, Vanished
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Site
+from antiphon.core.inputs import Departed, Input, Received, Returned, Start, TimerFired
+from antiphon.core.time import Nanoseconds
+from antiphon.core.wire import MAXIMUM_NAME_BYTES, Pdu
+
+TICK: Final = "tick"
+LARGEST: Final = 1 << 62
+"""No honest incarnation or counter gets this far."""
+UNKNOWN: Final = -1
+"""The incarnation, or the counter, of a member that has been named but not heard of."""
+
+
+class Farewell(Pdu, frozen=True, gc=False):
+    """A member goes on purpose; whatever it said under a lower counter is older than this."""
+
+    code: ClassVar[int] = 65
+    incarnation: int
+    counter: int
+
+
+class Watch:
+    """What is known of one member."""
+
+    __slots__ = ("age", "counter", "incarnation", "left", "since", "site", "suspected")
+
+    def __init__(self, site: Site, incarnation: int = UNKNOWN) -> None:
+        self.site = site
+        self.renew(incarnation)
+
+    def renew(self, incarnation: int) -> None:
+        """An incarnation of which nothing is known but that it is there."""
+        self.incarnation = incarnation
+        self.counter = UNKNOWN
+        """The greatest counter under which it has spoken; detectors count their ticks in it."""
+        self.age = 0
+        """Our ticks since its last sign of life."""
+        self.suspected = False
+        self.left = UNKNOWN
+        """The counter of its farewell."""
+        self.since = 0
+        """Our tick at which the suspicion began."""
+
+
+class Detector:
+    """Base of the three: a subclass says what it does on a tick and with its own PDUs."""
+
+    __slots__ = (
+        "_counter", "_effects", "_random", "_ticks", "_watches", "ignored", "incarnation", "largest_group",
+        "period_ns", "site",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        site: Site,
+        members: Sequence[Site],
+        random: Random,
+        *,
+        period_ns: Nanoseconds,
+        largest_group: int,
+    ) -> None:
+        if len(set(members)) != len(members):
+            raise UsageError("A site stands twice among the members.")
+        if len(members) > largest_group:
+            raise UsageError(
+                f"{len(members)} members are more than the {largest_group} that may be watched.",
+                hint="Raise largest_group.",
+            )
+        self.site = site
+        self.incarnation = 0
+        self.largest_group = largest_group
+        self.period_ns = period_ns
+        self.ignored = 0
+        """PDUs, or parts of them, that made no sense and were dropped."""
+        self._random = random
+        self._watches = {member: Watch(member) for member in members if member != site}
+        self._ticks = 0
+        self._counter = 0
+        """Rises with everything that we say of ourselves, so that others know the later of two."""
+        self._effects: list[Effect] = []
+
+    # What the owner may ask and say
+
+    def suspects(self, site: Site) -> bool:
+        """Whether a site is not trusted to be there; nobody unknown is."""
+        watch = self._watches.get(site)
+        return site != self.site and (watch is None or watch.suspected)
+
+    @property
+    def trusted(self) -> tuple[Site, ...]:
+        """The other members that are held to be there."""
+        return tuple(watch.site for watch in self._watches.values() if not watch.suspected)
+
+    def heard(self, now: Nanoseconds, site: Site, incarnation: int | None = None) -> list[Effect]:  # noqa: ARG002
+        """A PDU of any protocol came from a site: a sign of life, of this incarnation if it is known."""
+        self._notice(site, incarnation)
+        return self._take_effects()
+
+    def forget(self, site: Site) -> None:
+        """The owner does not want to hear of a site any more, unless it shows up again."""
+        watch = self._watches.get(site)
+        if watch is not None:
+            self._drop(watch)
+
+    def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:  # noqa: ARG002
+        match event:
+            case Received(sender=sender, pdu=pdu):
+                if sender == self.site or not 0 < len(sender.encode()) <= MAXIMUM_NAME_BYTES:
+                    self.ignored += 1
+                elif type(pdu) is Farewell:
+                    self._on_farewell(sender, pdu)
+                else:
+                    self._receive(sender, pdu)
+            case TimerFired(name=name):
+                self._fire(name)
+            case Start(incarnation=incarnation):
+                self.incarnation = incarnation
+                self._begin()
+            case Returned():
+                for watch in self._watches.values():
+                    watch.age = 0
+                self._begin()
+            case Departed():
+                self._counter += 1
+                self._effects.append(Multicast(Farewell(self.incarnation, self._counter)))
+        return self._take_effects()
+
+    # What a subclass does
+
+    def _greet(self) -> None:
+        """Say that we are here."""
+        raise NotImplementedError
+
+    def _tick(self) -> None:
+        """A period has passed."""
+        raise NotImplementedError
+
+    def _receive(self, sender: Site, pdu: Pdu) -> None:
+        """A PDU that is not the base's."""
+        raise NotImplementedError
+
+    def _fire(self, name: str) -> None:
+        if name == TICK:
+            self._ticks += 1
+            self._counter += 1
+            self._set_timer(TICK, self.period_ns)
+            self._tick()
+
+    # Coming and going
+
+    def _begin(self) -> None:
+        """Greet, and tick at a time of our own: in step, all would send at one moment."""
+        self._counter += 1
+        self._set_timer(TICK, 1 + self._random.randrange(self.period_ns))
+        self._greet()
+
+    def _notice(self, site: Site, incarnation: int | None, counter: int | None = None) -> Watch | None:
+        """A sign of life from a site itself; None if it is of an earlier life, or older than what we know."""
+        if not self._makes_sense(site, incarnation, counter):
+            self.ignored += 1
+            return None
+        watch = self._watches.get(site)
+        if watch is None:
+            return self._meet(site, UNKNOWN if incarnation is None else incarnation, counter)
+        if incarnation is not None and incarnation != watch.incarnation:
+            if incarnation < watch.incarnation:
+                return None
+            self._begin_anew(watch, incarnation)
+        if watch.left != UNKNOWN and (counter is None or counter <= watch.left):
+            return None  # said before its farewell, or for all we know
+        if counter is not None:
+            if counter < watch.counter:
+                return None  # overtaken on the way: it tells of a time before what we know
+            watch.counter = counter
+        watch.age = 0
+        if watch.suspected:
+            self._trust(watch)
+        return watch
+
+    def _makes_sense(self, site: Site, incarnation: int | None, counter: int | None) -> bool:
+        numbers_fit = 0 <= (incarnation or 0) < LARGEST and 0 <= (counter or 0) < LARGEST
+        return site != self.site and numbers_fit
+
+    def _meet(self, site: Site, incarnation: int, counter: int | None) -> Watch | None:
+        """A member that is new to us, if there is room: whoever has been suspected longest makes it."""
+        if len(self._watches) >= self.largest_group:
+            gone = [watch for watch in self._watches.values() if watch.suspected]
+            if not gone:
+                self.ignored += 1
+                return None
+            self._drop(max(gone, key=lambda watch: watch.age))
+        watch = self._watches[site] = Watch(site, incarnation)
+        if counter is not None:
+            watch.counter = counter
+        self._effects.append(Appeared(site))
+        return watch
+
+    def _drop(self, watch: Watch) -> None:
+        del self._watches[watch.site]
+
+    def _begin_anew(self, watch: Watch, incarnation: int) -> None:
+        """A later incarnation: whoever was there before is gone, suspected or not."""
+        named_only = watch.incarnation == UNKNOWN and not watch.suspected
+        if not named_only:
+            if not watch.suspected:
+                self._effects.append(Vanished(watch.site, "It began anew."))
+            self._effects.append(Appeared(watch.site))
+        watch.renew(incarnation)
+
+    def _on_farewell(self, sender: Site, pdu: Farewell) -> None:
+        watch = self._watches.get(sender)
+        sensible = self._makes_sense(sender, pdu.incarnation, pdu.counter)
+        if not sensible:
+            self.ignored += 1
+        if watch is None or not sensible or watch.incarnation not in (UNKNOWN, pdu.incarnation):
+            return
+        if pdu.counter < watch.counter:
+            return  # it has returned since
+        watch.incarnation = pdu.incarnation
+        watch.left = watch.counter = pdu.counter
+        if not watch.suspected:
+            self._suspect(watch, "It has left.")
+
+    def _suspect(self, watch: Watch, reason: str) -> None:
+        watch.suspected = True
+        watch.since = self._ticks
+        self._effects.append(Vanished(watch.site, reason))
+
+    def _trust(self, watch: Watch) -> None:
+        watch.suspected = False
+        watch.left = UNKNOWN
+        self._effects.append(Appeared(watch.site))
+
+    # Helpers
+
+    def _set_timer(self, name: str, after_ns: Nanoseconds) -> None:
+        self._effects.append(SetTimer(name, after_ns))
+
+    def _take_effects(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+
+def require_sense(*, largest_group: int, times_ns: Sequence[Nanoseconds], counts: Sequence[int]) -> None:
+    """What every detector's configuration has to be."""
+    if min(times_ns) < 1:
+        raise UsageError("A failure detector's times are positive.")
+    if largest_group < 1 or min(counts, default=1) < 0:
+        raise UsageError("A failure detector watches someone, and counts from 0.")

@@ -1,0 +1,268 @@
+"""Failure detection by gossip: counters of life that spread from member to member.
+
+Sources: K. Guo, Scalable Message Stability Detection Protocols, section 3.1.2 and figure 3.1; K_fail by the
+chains of 4.2.5 (`antiphon.analysis.epidemic`); R. van Renesse, Y. Minsky, M. Hayden, A gossip-style failure
+detection service (1998). Every step a member raises its own counter and gossips all counters that it knows
+to a few members drawn at random. A counter that has not risen for K_fail steps is that of a dead member.
+
+Assumes: nothing of the network; `arrival` is the share of PDUs that come through, as far as K_fail is to
+reckon with losses.
+Guarantees: where that share is right, a mistake by anyone about anyone has at most the probability chosen;
+a member that crashes is suspected by everyone who is there, the last at most K_fail steps after its last
+counter has reached him, which itself is a matter of K_fail steps at the probability chosen; nobody brings
+back one who is dead. `subset` PDUs a step from each member, each as long as the group is large.
+
+Deviations from the text, and why:
+- The text gossips how long ago each was heard of and takes the minimum, so that a joiner's array of zeros
+  brings the dead back for everyone. Here counters are merged by maximum, and the age is everyone's own: it
+  begins anew when a counter rises. Nobody can raise a counter but its owner. Who was only named to a member,
+  and not heard of, has no counter there and is not gossiped of.
+- A member that was declared failed stays so for 2 K_fail steps, whatever others say: what they say may be
+  older than the declaration. A PDU of its own lifts the suspicion at once. After these steps it is forgotten
+  but for its last counter, which nothing below can bring back.
+- A restart is a new incarnation, with counters from 1; a later incarnation's counter is greater than any of
+  an earlier one.
+- Steps are not everyone's in turn, but everyone's own. K_fail is in steps and grows as log n; the text's
+  n log n is its time where a step lengthens with the array.
+- Every K_fail steps a member also gossips to one who is held to be gone, so that the halves of a group find
+  each other after a partition.
+- A member that hears of a counter of its own that it never reached goes on above it: otherwise a lie, or a
+  restart under an old incarnation, would make it look dead.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar, Final
+
+import msgspec
+
+from antiphon.core.effects import Multicast, Send
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Site
+from antiphon.core.time import SECOND_NS, Nanoseconds
+from antiphon.core.wire import MAXIMUM_NAME_BYTES, Pdu
+from antiphon.protocols.detection.base import LARGEST, UNKNOWN, Detector, Watch, require_sense
+
+HOLD: Final = 2
+"""A member that was declared failed stays so for this many K_fail."""
+MOST_AHEAD: Final = 1 << 32
+"""No honest counter is further ahead of what is known of it; so that lies cannot use the counters up."""
+MOST_BYTES: Final = 48 << 10
+"""What the counters of one PDU take at most; of a larger group it carries a part, each time the next one."""
+LEAST_MISTAKE: Final = 1e-30
+LEAST_ARRIVAL: Final = 0.01
+"""Beyond these K_fail would be hundreds or thousands of steps, and no detector any more."""
+LIFE_BYTES: Final = 21
+"""What one of them takes beside its name, at most."""
+
+
+class Life(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How far a member has counted."""
+
+    site: Site
+    incarnation: int
+    counter: int
+
+
+class Gossip(Pdu, frozen=True, gc=False):
+    """The counters that its sender knows of, its own first."""
+
+    code: ClassVar[int] = 68
+    lives: tuple[Life, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GossipConfiguration:
+    """The knobs; members of one group use the same."""
+
+    step_ns: Nanoseconds = SECOND_NS
+    """Pause between gossips. Raising it costs time to detect a crash, and saves PDUs."""
+    subset: int = 1
+    """To how many each gossips. Raising it costs PDUs, and saves steps: a third of them from 1 to 3."""
+    mistake: float = 1e-6
+    """How probable it may be that anyone wrongly suspects anyone within the horizon. Raising it costs
+    mistakes, and saves steps."""
+    horizon_steps: int = 1
+    """For how many steps that is to hold. Raising it costs steps: a tenfold one about as much as a tenth of
+    the mistakes."""
+    arrival: float = 1.0
+    """The share of PDUs that arrive. Lowering it costs steps."""
+    k_fail: int | None = None
+    """Steps without a rising counter, if they are not to be computed from the group's size."""
+    largest_group: int = 1024
+    """Members watched at a time. Raising it costs memory, should a peer invent members."""
+
+    def __post_init__(self) -> None:
+        counts = (self.subset - 1, self.horizon_steps - 1, 0 if self.k_fail is None else self.k_fail - 1)
+        require_sense(largest_group=self.largest_group, times_ns=(self.step_ns,), counts=counts)
+        if not LEAST_MISTAKE <= self.mistake / self.horizon_steps <= self.mistake < 1:
+            raise UsageError(
+                f"A mistake of {self.mistake:g} in {self.horizon_steps} steps cannot be aimed at.",
+                hint=f"Take a probability below 1, and per step no less than {LEAST_MISTAKE:g}.",
+            )
+        if not LEAST_ARRIVAL <= self.arrival <= 1:
+            raise UsageError(
+                f"{self.arrival:g} is no share of PDUs that arrive.", hint=f"Take {LEAST_ARRIVAL:g} to 1."
+            )
+
+    def steps_to_fail(self, members: int) -> int:
+        """K_fail in a group of that size."""
+        if self.k_fail is not None:
+            return self.k_fail
+        from antiphon.analysis.epidemic import k_fail  # its compiler takes long to load
+
+        members = max(2, members)
+        subset = min(self.subset, members - 1)
+        return k_fail(members, subset, self.mistake / self.horizon_steps, self.arrival)
+
+
+class GossipDetection(Detector):
+    """One member's detector."""
+
+    __slots__ = ("_configuration", "_gone", "_k_fail", "_offset", "_sized_for")
+
+    def __init__(
+        self, site: Site, members: Sequence[Site], configuration: GossipConfiguration, random: Random
+    ) -> None:
+        super().__init__(
+            site, members, random, period_ns=configuration.step_ns, largest_group=configuration.largest_group
+        )
+        self._configuration = configuration
+        self._gone: dict[Site, tuple[int, int]] = {}
+        """Who was forgotten: its last incarnation and counter. Bounded; the oldest make room."""
+        self._offset = 0
+        self._sized_for = 0
+        self._k_fail = configuration.steps_to_fail(len(members))
+
+    @property
+    def k_fail(self) -> int:
+        """Steps without a rising counter after which a member is held to have failed."""
+        return self._k_fail
+
+    # A step
+
+    def _greet(self) -> None:
+        self._gossip(self._choose(self.trusted) or self._choose(tuple(self._gone)))
+
+    def _tick(self) -> None:
+        k_fail = self._k_fail
+        for watch in list(self._watches.values()):
+            watch.age += 1
+            if watch.suspected:
+                if self._ticks - watch.since >= HOLD * k_fail:
+                    self._drop(watch)
+            elif watch.age >= k_fail:
+                self._suspect(watch, f"Its counter has not risen for {k_fail} steps.")
+        trusted = self.trusted
+        if len(trusted) + 1 != self._sized_for:
+            self._sized_for = len(trusted) + 1
+            self._k_fail = self._configuration.steps_to_fail(self._sized_for)
+        targets = self._choose(trusted)
+        if not targets or self._counter % k_fail == 0:
+            gone = (*self._gone, *(site for site in self._watches if self.suspects(site)))
+            targets += tuple(self._random.sample(gone, min(1, len(gone))))
+        self._gossip(targets)
+
+    def _choose(self, sites: tuple[Site, ...]) -> tuple[Site, ...]:
+        return tuple(self._random.sample(sites, min(self._configuration.subset, len(sites))))
+
+    def _gossip(self, targets: tuple[Site, ...]) -> None:
+        if not targets:
+            return
+        pdu = Gossip(self._lives())
+        self._effects.append(Send(targets[0], pdu) if len(targets) == 1 else Multicast(pdu, targets))
+
+    def _lives(self) -> tuple[Life, ...]:
+        """Our own counter and those of everyone who is trusted and was heard of; as many as fit."""
+        known = [
+            Life(watch.site, watch.incarnation, watch.counter)
+            for watch in self._watches.values()
+            if not watch.suspected and watch.counter != UNKNOWN
+        ]
+        own = Life(self.site, self.incarnation, self._counter)
+        if len(known) * (LIFE_BYTES + MAXIMUM_NAME_BYTES) <= MOST_BYTES:
+            return (own, *known)
+        return (own, *self._part(known))
+
+    def _part(self, known: list[Life]) -> list[Life]:
+        """The next part of a list that may not fit one PDU."""
+        self._offset %= len(known)
+        left, part = MOST_BYTES, []
+        for life in known[self._offset :] + known[: self._offset]:
+            left -= LIFE_BYTES + len(life.site.encode())
+            if left < 0:
+                break
+            part.append(life)
+        self._offset += len(part)
+        return part
+
+    # What others gossip
+
+    def _receive(self, sender: Site, pdu: Pdu) -> None:
+        lives = pdu.lives if type(pdu) is Gossip else ()
+        if not lives or lives[0].site != sender or len(lives) > self.largest_group + 1:
+            self.ignored += 1
+            return
+        own = lives[0]
+        if self._is_new(own):
+            self._notice(sender, own.incarnation, own.counter)
+        watches = self._watches
+        for life in lives[1:]:
+            watch = watches.get(life.site)
+            if watch is not None and watch.incarnation == life.incarnation:
+                if life.counter > watch.counter:
+                    self._rise(watch, life.counter)
+            elif life.site != sender:
+                self._hear_of(watch, life)
+
+    def _rise(self, watch: Watch, counter: int) -> None:
+        """Someone says that a member has counted on; of one who is suspected that may be old."""
+        if counter > watch.counter + MOST_AHEAD:
+            self.ignored += 1
+            return
+        watch.counter = counter
+        if not watch.suspected:
+            watch.age = 0
+
+    def _hear_of(self, watch: Watch | None, life: Life) -> None:
+        """A member that is new to us, or a new incarnation of one; or what someone says of ourselves."""
+        if life.site == self.site:
+            if life.incarnation == self.incarnation and self._counter < life.counter < LARGEST - 1:
+                self._counter = life.counter + 1
+            return
+        if not self._is_new(life):
+            return
+        if watch is None:
+            self._meet(life.site, life.incarnation, life.counter)
+        elif life.incarnation > watch.incarnation:
+            self._begin_anew(watch, life.incarnation)
+            watch.counter = life.counter
+
+    def _is_new(self, life: Life) -> bool:
+        """Whether a counter makes sense, and exceeds what was known of one who is gone."""
+        if not 0 < len(life.site.encode()) <= MAXIMUM_NAME_BYTES or not (
+            0 <= life.incarnation < LARGEST and 0 <= life.counter < LARGEST
+        ):
+            self.ignored += 1
+            return False
+        watch = self._watches.get(life.site)
+        same = watch is not None and watch.incarnation == life.incarnation
+        before = watch.counter if watch is not None and same else 0
+        if life.counter > before + MOST_AHEAD:
+            self.ignored += 1
+            return False
+        last = self._gone.get(life.site)
+        return last is None or last < (life.incarnation, life.counter)
+
+    def _meet(self, site: Site, incarnation: int, counter: int | None) -> Watch | None:
+        watch = super()._meet(site, incarnation, counter)
+        if watch is not None:
+            self._gone.pop(site, None)
+        return watch
+
+    def _drop(self, watch: Watch) -> None:
+        super()._drop(watch)
+        if len(self._gone) >= self.largest_group:
+            del self._gone[next(iter(self._gone))]
+        self._gone[watch.site] = (watch.incarnation, watch.counter)

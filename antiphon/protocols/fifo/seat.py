@@ -1,0 +1,115 @@
+"""The seat of a stability protocol in a member: for each view a new object sits there.
+
+Its timers run under a prefix of their own, its PDUs go out as ours, and what it finds is handed back. The
+same seat serves stability, which asks for the least of what members hold, and error detection, which asks for
+the furthest that anyone has seen.
+"""
+
+from collections.abc import Sequence
+
+from antiphon.core.effects import CancelTimer, Effect, Missing, Multicast, SetTimer, Stable
+from antiphon.core.ids import Site
+from antiphon.core.inputs import Input, Received, TimerFired
+from antiphon.core.time import Nanoseconds
+from antiphon.core.wire import Pdu
+from antiphon.protocols.fifo.state import State
+from antiphon.protocols.fifo.streams import Stream
+from antiphon.protocols.stability import Layer, Setting, StabilityProtocol
+from antiphon.protocols.stability.base import Objective
+
+
+class Seat:
+    """Holds the protocol's object of the view at hand."""
+
+    def __init__(
+        self, state: State, protocol: StabilityProtocol, prefix: str, objective: Objective, mark: int = 0
+    ) -> None:
+        self._state = state
+        self._protocol = protocol
+        self._prefix = prefix
+        self._objective = objective
+        self._mark = mark
+        """Makes of the view's number that which PDUs of this seat carry."""
+        self._timers: set[str] = set()
+        self.layer: Layer | None = None
+        self._rounds_before = 0
+        self.view = -1
+
+    @property
+    def coordinates(self) -> bool:
+        """Whether rounds are to be triggered here."""
+        return self.layer is not None and self.layer.coordinator == self._state.site
+
+    @property
+    def under_way(self) -> bool:
+        return self.layer is not None and self.layer.under_way
+
+    @property
+    def rounds(self) -> int:
+        """Rounds whose result was first computed here, in all views so far."""
+        return self._rounds_before + (0 if self.layer is None else self.layer.rounds_finished)
+
+    def renew(self, held: Sequence[int], found: Sequence[int]) -> None:
+        """A new view: begin with what is held in it, and with what was found before."""
+        state = self._state
+        state.effects += [CancelTimer(name) for name in sorted(self._timers)]
+        self._timers.clear()
+        self._rounds_before = self.rounds
+        self.view = state.view.number ^ self._mark
+        setting = Setting(
+            site=state.site,
+            members=state.view.sites,
+            view=self.view,
+            objective=self._objective,
+            repeat_ns=state.configuration.stability_repeat_ns,
+            round_ns=state.configuration.round_ns,
+            random=state.random,
+        )
+        self.layer = self._protocol.make(setting)
+        self.layer.begin(held, found)
+
+    def receive(
+        self, now: Nanoseconds, sender: Site, pdu: Pdu, held: Sequence[int]
+    ) -> list[Stable | Missing]:
+        if type(pdu) not in self._protocol.pdus:
+            self._state.ignore()  # whoever sent it uses another protocol than we do
+            return []
+        return self.forward(now, Received(sender, pdu), held)
+
+    def fire(self, now: Nanoseconds, name: str, held: Sequence[int]) -> list[Stable | Missing]:
+        self._timers.discard(name)
+        return self.forward(now, TimerFired(name.removeprefix(self._prefix)), held)
+
+    def forward(self, now: Nanoseconds, event: Input, held: Sequence[int]) -> list[Stable | Missing]:
+        """Let the protocol handle an input, and carry out what it wants in our terms; what it found."""
+        layer = self.layer
+        if layer is None:
+            return []
+        layer.hold_all(held)
+        ignored = layer.ignored
+        found: list[Stable | Missing] = []
+        for effect in layer.handle(now, event):
+            if isinstance(effect, Stable | Missing):
+                found.append(effect)
+            else:
+                self._carry_out(effect)
+        self._state.counts["ignored"] += layer.ignored - ignored
+        return found
+
+    def _carry_out(self, effect: Effect) -> None:
+        state = self._state
+        match effect:
+            case SetTimer(name=name, after_ns=after_ns):
+                self._timers.add(self._prefix + name)
+                state.effects.append(SetTimer(self._prefix + name, after_ns))
+            case CancelTimer(name=name):
+                self._timers.discard(self._prefix + name)
+                state.effects.append(CancelTimer(self._prefix + name))
+            case Multicast() if state.alone():
+                pass  # there is nobody to tell
+            case _:
+                state.effects.append(effect)
+
+    def stream_of(self, found: Stable | Missing) -> Stream:
+        view = self._state.view
+        return view.streams[view.sites.index(found.sender)]
