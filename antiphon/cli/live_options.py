@@ -13,6 +13,38 @@ Sequencer: TypeAlias = Annotated[str | None, Parameter(help="with --order sequen
 Repair: TypeAlias = Annotated[
     str, Parameter(help="how fifo makes up for losses: hybrid, acknowledge, request, request-all or any")
 ]
+Stability: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="how fifo finds what all hold: coordp (the default), fulldist, train, gossip, s-coordp, s-train "
+        "or s-gossip (docs/stability.md)"
+    ),
+]
+Errors: TypeAlias = Annotated[
+    str | None, Parameter(help="with fifo: a stability protocol by which members find what they have missed")
+]
+Trigger: TypeAlias = Annotated[
+    str | None, Parameter(help="when fifo begins a round: timer (the default) or adaptive, by full buffers")
+]
+Piggyback: TypeAlias = Annotated[
+    bool, Parameter(help="with fifo: let what members hold ride on messages, without rounds", negative="")
+]
+Detector: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="how fifo finds out who is gone: heartbeat (the default), polling or gossip "
+        "(docs/failure-detection.md)"
+    ),
+]
+History: TypeAlias = Annotated[
+    Path | None, Parameter(help="with fifo: folder in which to log deliveries for members that join later")
+]
+HistoryBytes: TypeAlias = Annotated[
+    int, Parameter(help="how long that log may grow before its oldest part goes")
+]
+CatchUp: TypeAlias = Annotated[
+    bool, Parameter(help="with fifo: first deliver what such logs still have", negative="")
+]
 Network: TypeAlias = Annotated[
     str, Parameter(help="loopback, multicast:INTERFACE, or peers:HOST:PORT,HOST:PORT (docs/networks.md)")
 ]

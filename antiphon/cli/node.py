@@ -14,9 +14,26 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 from antiphon.cli.console import talk
-from antiphon.cli.live_options import Insecure, Key, Name, Network, Order, Repair, Sequencer
+from antiphon.cli.live_options import (
+    CatchUp,
+    Detector,
+    Errors,
+    History,
+    HistoryBytes,
+    Insecure,
+    Key,
+    Name,
+    Network,
+    Order,
+    Piggyback,
+    Repair,
+    Sequencer,
+    Stability,
+    Trigger,
+)
 from antiphon.core.errors import UsageError
 from antiphon.live.group import Group, Limits, join
+from antiphon.live.history import USUAL_BYTES
 from antiphon.live.messages import Message, Presence
 
 LONGEST_LINE: Final = 1 << 20
@@ -32,11 +49,19 @@ def node(
     order: Order = "fifo",
     sequencer: Sequencer = None,
     repair: Repair = "hybrid",
+    stability: Stability = None,
+    errors: Errors = None,
+    trigger: Trigger = None,
+    piggyback: Piggyback = False,
+    detector: Detector = None,
     network: Network = "loopback",
     key: Key = None,
     insecure: Insecure = False,
     trace: Annotated[Path | None, Parameter(help="folder to append this member's trace to")] = None,
     run: Annotated[str | None, Parameter(help="the run's name in the trace; the group's by default")] = None,
+    history: History = None,
+    history_bytes: HistoryBytes = USUAL_BYTES,
+    catch_up: CatchUp = False,
     queue: Annotated[int, Parameter(help="megabytes that may wait for whoever reads the output")] = 64,
     metrics: Annotated[int | None, Parameter(help="port on which to serve Prometheus metrics")] = None,
     json: Annotated[bool, Parameter(help="print JSON objects, one a line", negative="")] = False,
@@ -50,8 +75,10 @@ def node(
     if queue < 1:
         raise UsageError("The queue holds at least one megabyte.")
     member = join(
-        group, name=name, order=order, sequencer=sequencer, repair=repair, network=network, key=key,
-        insecure=insecure, trace=trace, run=run, limits=Limits(queue_bytes=queue << 20),
+        group, name=name, order=order, sequencer=sequencer, repair=repair, stability=stability, errors=errors,
+        trigger=trigger, piggyback=piggyback, detector=detector, network=network, key=key,
+        insecure=insecure, trace=trace, run=run, history=history, history_bytes=history_bytes,
+        catch_up=catch_up, limits=Limits(queue_bytes=queue << 20),
     )  # fmt: skip
     asyncio.run(Node(member, json=json).serve(metrics))
     return 0

@@ -8,10 +8,21 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from antiphon.cli.console import data, print_json, status
-from antiphon.cli.live_options import Insecure, Key, Network, Order, Repair
+from antiphon.cli.live_options import (
+    Detector,
+    Errors,
+    Insecure,
+    Key,
+    Network,
+    Order,
+    Piggyback,
+    Repair,
+    Stability,
+    Trigger,
+)
 from antiphon.core.errors import UsageError
 from antiphon.live.crew import ChurnBy, Crew, Plan, summarise
-from antiphon.live.orders import find_order
+from antiphon.live.orders import StabilityOptions, check_stability, find_order
 from antiphon.spark.audit import audit_here
 
 
@@ -25,6 +36,11 @@ def perf(
     senders: Annotated[int | None, Parameter(help="members that send; all by default")] = None,
     rate: Annotated[float, Parameter(help="messages a second of all together; 0: as many as it takes")] = 0.0,
     repair: Repair = "hybrid",
+    stability: Stability = None,
+    errors: Errors = None,
+    trigger: Trigger = None,
+    piggyback: Piggyback = False,
+    detector: Detector = None,
     network: Network = "loopback",
     key: Key = None,
     insecure: Insecure = False,
@@ -45,8 +61,14 @@ def perf(
     find_order(order)
     if service is not None:
         raise UsageError(f"The order '{order}' has no services.", hint="Leave --service out.")
+    told = StabilityOptions(
+        stability=stability, errors=errors, trigger=trigger, piggyback=piggyback, detector=detector
+    )
+    check_stability(order, repair, told)
     plan = Plan(
         members=members, size=size, seconds=seconds, order=order, senders=senders, rate=rate, repair=repair,
+        stability=stability, errors=errors, trigger=trigger, piggyback=piggyback,
+        detector=detector,
         network=network, key=None if key is None else str(key), insecure=insecure, churn=churn,
         churn_by=churn_by, away_s=away, back_s=back, uvloop=uvloop,
     )  # fmt: skip

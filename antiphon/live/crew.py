@@ -43,6 +43,11 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     """Messages a second of the whole group; 0 means as many as it takes."""
     order: str = "fifo"
     repair: str = "hybrid"
+    stability: str | None = None
+    errors: str | None = None
+    trigger: str | None = None
+    piggyback: bool = False
+    detector: str | None = None
     network: str = "loopback"
     key: str | None = None
     insecure: bool = False
@@ -79,6 +84,8 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
             group=group, name=self.name(index), members=1 if again else self.members, size=self.size,
             sends=index < senders, rate=self.rate / senders, order=self.order,
             sequencer=self.name(0) if self.order == "sequencer" else None, repair=self.repair,
+            stability=self.stability, errors=self.errors, trigger=self.trigger, piggyback=self.piggyback,
+            detector=self.detector,
             network=self.network, key=self.key, insecure=self.insecure, trace=str(trace), tells=tells,
             uvloop=self.uvloop,
         )  # fmt: skip

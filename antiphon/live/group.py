@@ -17,7 +17,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -36,13 +36,23 @@ from antiphon.core.wire import Codec
 from antiphon.live.boards import LeftError, MissedError, PresenceBoard, StabilityBoard
 from antiphon.live.counters import Counters
 from antiphon.live.figures import Figures, Watch
+from antiphon.live.history import USUAL_BYTES, HistoryLog, delivered_before
 from antiphon.live.keys import KeyRing, read_keys
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch, Message, Presence
 from antiphon.live.networks import Network, parse_network, require_key
-from antiphon.live.orders import REPAIRS, Order, Settings, find_order
+from antiphon.live.orders import (
+    REPAIRS,
+    Order,
+    Settings,
+    StabilityOptions,
+    check_history,
+    check_stability,
+    find_order,
+)
 from antiphon.live.pieces import LARGEST_MESSAGE_BYTES, LARGEST_PIECE_BYTES, Incoming, Outgoing
 from antiphon.live.transport import Transport
+from antiphon.protocols.fifo import HistoryRole
 from antiphon.trace.files import note_run
 from antiphon.trace.schema import Run
 from antiphon.trace.segments import SegmentRecorder
@@ -54,6 +64,8 @@ AT_ONCE: Final = 16
 """Messages of `send_many` that are taken before it looks again whether there is room."""
 PROOF_S: Final = 0.03
 """Time for the members of a keyed group to prove to one another that they are no recordings."""
+HUNGRY: Final = 0.25
+"""History waits while more than this share of the queue's limit waits for the application."""
 DRAINED: Final = 0.5
 """A full queue counts as drained when it is down to this share of its limit."""
 
@@ -87,11 +99,19 @@ def join(
     order: str = "fifo",
     sequencer: Site | None = None,
     repair: str = "hybrid",
+    stability: str | None = None,
+    errors: str | None = None,
+    trigger: str | None = None,
+    piggyback: bool = False,
+    detector: str | None = None,
     network: str | Network = "loopback",
     key: str | Path | KeyRing | None = None,
     insecure: bool = False,
     trace: str | Path | None = None,
     run: str | None = None,
+    history: str | Path | None = None,
+    history_bytes: int = USUAL_BYTES,
+    catch_up: bool = False,
     limits: Limits | None = None,
 ) -> "Group":
     """A member of a group: `async with join(...) as group`.
@@ -99,10 +119,21 @@ def join(
     name: who this member is, unique in the group; by default the host's name and the process id.
     order: 'fifo' or 'sequencer' (one total order, given by the member named in `sequencer`).
     repair: how 'fifo' makes up for losses: hybrid, acknowledge, request, request-all or any.
+    stability: how 'fifo' finds out what all hold: coordp (the default), fulldist, train, gossip, s-coordp,
+        s-train or s-gossip; all members use the same, as with the next three.
+    errors: one of the same protocols, by which members find out what they have missed; by default senders
+        announce how far their messages go.
+    trigger: when a round of `stability` begins: 'timer' (the default), or 'adaptive', by how full the buffers
+        are.
+    piggyback: let what members hold ride on their messages, instead of rounds.
+    detector: how 'fifo' finds out who is gone: heartbeat (the default), polling or gossip; all use the same.
     network: 'loopback', 'multicast:INTERFACE', 'peers:HOST:PORT,...', or a Network.
     key: a key file made by `antiphon keygen`, or a KeyRing; required beyond loopback unless `insecure`.
     trace: a folder to which this member appends what it does; `antiphon audit` reads it.
     run: the run's name in the trace; by default the group's. All members must use the same.
+    history: a folder in which this member logs what is delivered, at most `history_bytes`, for members that
+        join later ('fifo' only).
+    catch_up: deliver first what the members with a history still have; see `wait_for_history`.
     """
     site = require_name(f"{socket.gethostname()}-{os.getpid()}" if name is None else name)
     if not group:
@@ -113,11 +144,23 @@ def join(
     ring = key if isinstance(key, KeyRing) or key is None else read_keys(Path(key))
     require_key(place, ring, insecure=insecure)
     find_order(order)
+    told = StabilityOptions(
+        stability=stability, errors=errors, trigger=trigger, piggyback=piggyback, detector=detector
+    )
+    check_stability(order, repair, told)
+    role = HistoryRole(history is not None, catch_up)
+    check_history(order, role)
     folder = None if trace is None else Path(trace)
-    options = {"order": order, "sequencer": sequencer, "repair": repair, "network": str(network)}
+    options = {
+        "order": order,
+        "sequencer": sequencer,
+        "repair": repair,
+        "network": str(network),
+    } | told.given()
+    archive = None if history is None else (Path(history), history_bytes)
     return Group(
-        group, site, options=options, network=place, keys=ring, trace=folder, run=run or group,
-        limits=limits or Limits(),
+        group, site, options=options, stability=told, role=role, archive=archive, network=place, keys=ring,
+        trace=folder, run=run or group, limits=limits or Limits(),
     )  # fmt: skip
 
 
@@ -140,6 +183,9 @@ class Group:
         site: Site,
         *,
         options: dict[str, Any],
+        stability: StabilityOptions,
+        role: HistoryRole,
+        archive: tuple[Path, int] | None,
         network: Network,
         keys: KeyRing | None,
         trace: Path | None,
@@ -152,6 +198,12 @@ class Group:
         self.pressed = False
         """Whether the application reads so slowly that bodies are not taken in."""
         self._options = options
+        self._stability_options = stability
+        self._role = role
+        self._archive = archive
+        self._history: HistoryLog | None = None
+        self._caught_up = asyncio.Event()
+        self._history_complete = False
         self._network = network
         self._keys = keys
         self._trace = trace
@@ -185,7 +237,13 @@ class Group:
     async def __aenter__(self) -> "Group":
         if self._member is not None:
             raise UsageError("This group was joined before.", hint="Call antiphon.join again.")
-        self._open(find_order(self.order))
+        await self._open_history()
+        try:
+            self._open(find_order(self.order))
+        except BaseException:
+            if self._history is not None:
+                self._history.close()
+            raise
         assert self._member is not None
         returning = self._recorder is not None and self._recorder.returning
         self._next_number = self._recorder.next_number if self._recorder is not None else 0
@@ -195,7 +253,8 @@ class Group:
         try:
             if self._keys is not None:
                 await asyncio.sleep(PROOF_S)
-            self._member.start(Start(incarnation, self._next_number, returning))
+            delivered = await self._delivered_before() if returning and self._role.catches_up else None
+            self._member.start(Start(incarnation, self._next_number, returning, delivered))
             await asyncio.wait_for(self._taking_part.wait(), self._limits.join_s)
             self._require_in()
         except TimeoutError:
@@ -255,6 +314,7 @@ class Group:
         settings = Settings(
             site=self.name, sequencer=self._options["sequencer"], repair=self._options["repair"],
             receive_buffer_bytes=transport.receive_buffer_bytes, random=SystemRandom(),
+            stability=self._stability_options, history=self._role,
         )  # fmt: skip
         try:
             protocol = order.build(settings)
@@ -272,7 +332,7 @@ class Group:
         self._transport = transport
         self._member = Member(
             site=self.name, group=self.group, protocol=protocol, transport=transport,
-            recorder=self._recorder, listener=self,
+            recorder=self._recorder, listener=self, history=self._history,
         )  # fmt: skip
 
     def _no_answer(self) -> str:
@@ -294,8 +354,11 @@ class Group:
                 self._recorder.close()
             except OutputError as error:
                 self._error = self._error or error
+        if self._history is not None:
+            self._history.close()
         self._stability.close(why)
         self._presence.close(why)
+        self._caught_up.set()
         self._make_room()
         self._news.set()
         self._taking_part.set()
@@ -329,7 +392,7 @@ class Group:
         self._require_in()
         return self._presence.read()
 
-    def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished) -> None:
+    def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished | fx.CaughtUp) -> None:
         match effect:
             case fx.Appeared(site=site):
                 self._presence.post(Presence("appeared", site))
@@ -346,6 +409,41 @@ class Group:
                 self._presence.post(Presence("missed", self.name, "This member was absent for a while."))
             case fx.Present():
                 self._taking_part.set()
+            case fx.CaughtUp(complete=complete, reason=reason):
+                self._history_complete = complete
+                self._caught_up.set()
+                self._presence.post(Presence("history", self.name, reason))
+
+    # History
+
+    async def wait_for_history(self) -> bool:
+        """Wait until a member that joined with `catch_up` has been given the history.
+
+        False if it had to go on without: nobody who keeps one was there, or could say enough of it. The
+        history comes before all other messages; somebody has to read it, or it waits.
+        """
+        if not self._role.catches_up:
+            raise UsageError(f"'{self.name}' did not ask for history.", hint="Join with catch_up=True.")
+        self._require_in()
+        await self._caught_up.wait()
+        self._require_in()
+        return self._history_complete
+
+    async def _open_history(self) -> None:
+        """Reading the end of an earlier log may take a moment."""
+        if self._archive is not None:
+            folder, most_bytes = self._archive
+            self._history = await asyncio.to_thread(HistoryLog, folder, self.group, self.name, most_bytes)
+
+    async def _delivered_before(self) -> Mapping[Site, int]:
+        assert self._trace is not None, "only a trace tells that a member returns"
+        return await asyncio.to_thread(delivered_before, self._trace, self._run, self.name)
+
+    def history_failed(self, reason: str) -> None:
+        self._presence.post(Presence("history", self.name, reason))
+
+    def has_room(self) -> bool:
+        return self._queued_bytes < HUNGRY * self._limits.queue_bytes
 
     # Sending
 
@@ -535,6 +633,7 @@ class Group:
             **asdict(self._figures),
             **self._counters.snapshot(),
             **({} if self._member is None else self._member.figures()),
+            **({} if self._history is None else self._history.figures()),
             "queued_bytes": self._queued_bytes,
             "outgoing_bytes": self._outgoing.size,
             "unfinished_bytes": self._incoming.size,

@@ -55,6 +55,11 @@ class Task(msgspec.Struct, kw_only=True, frozen=True):
     order: str = "fifo"
     sequencer: Site | None = None
     repair: str = "hybrid"
+    stability: str | None = None
+    errors: str | None = None
+    trigger: str | None = None
+    piggyback: bool = False
+    detector: str | None = None
     network: str = "loopback"
     key: str | None = None
     insecure: bool = False
@@ -216,6 +221,8 @@ async def obey(load: Load) -> None:
 async def work(task: Task) -> None:
     group = join(
         task.group, name=task.name, order=task.order, sequencer=task.sequencer, repair=task.repair,
+        stability=task.stability, errors=task.errors, trigger=task.trigger, piggyback=task.piggyback,
+        detector=task.detector,
         network=task.network, key=task.key, insecure=task.insecure, trace=task.trace,
     )  # fmt: skip
     async with group:

@@ -14,10 +14,21 @@ from typing import Protocol as Interface
 from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
-from antiphon.core.inputs import Admit, Departed, Input, Received, Returned, Start, TimerFired
+from antiphon.core.inputs import (
+    Admit,
+    Departed,
+    HasRoom,
+    Input,
+    Recalled,
+    Received,
+    Returned,
+    Start,
+    TimerFired,
+)
 from antiphon.core.packing import Packed
 from antiphon.core.protocol import Protocol
 from antiphon.core.time import MILLISECOND_NS, NEVER_NS, SECOND_NS, Nanoseconds
+from antiphon.live.history import HistoryLog
 from antiphon.live.timers import Timers
 from antiphon.live.transport import Transport
 from antiphon.trace.segments import SegmentRecorder
@@ -37,7 +48,13 @@ class Listener(Interface):
     def delivered(self, effect: fx.Deliver) -> None: ...
     def admitted(self, effect: fx.Admitted) -> None: ...
     def stable(self, effect: fx.Stable) -> None: ...
-    def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished) -> None: ...
+    def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished | fx.CaughtUp) -> None: ...
+    def history_failed(self, reason: str) -> None:
+        """The log of what is delivered cannot be kept any more."""
+
+    def has_room(self) -> bool:
+        """Whether history may go on: the application has read most of what it was given."""
+
     def stepped(self) -> None:
         """A step of work is done: what was refused before may be taken now."""
 
@@ -57,6 +74,7 @@ class Member:
         transport: Transport,
         recorder: SegmentRecorder | None,
         listener: Listener,
+        history: HistoryLog | None = None,
     ) -> None:
         self.steps = 0
         self.refused_bodies = 0
@@ -68,6 +86,9 @@ class Member:
         self._transport = transport
         self._recorder = recorder
         self._listener = listener
+        self._history = history
+        self._history_failed = False
+        self._wants_room = False
         self._loop = asyncio.get_running_loop()
         self._timers = Timers()
         self._wake: asyncio.TimerHandle | None = None
@@ -106,6 +127,7 @@ class Member:
         if self._running and not self._away:
             self._step(Departed())
             self._away = True
+            self._wants_room = False
             self._timers.clear()
 
     def come_back(self) -> None:
@@ -189,6 +211,7 @@ class Member:
             if now >= self._tick_ns:
                 self._tick_ns = now + TICK_NS
                 self._transport.tick(now)
+                self._look_for_room()
             self._finish()
         except Exception as error:
             self._fail(error)
@@ -202,6 +225,8 @@ class Member:
         self.steps += 1
         if self._recorder is not None:
             self._recorder.flush()
+        if self._history is not None:
+            self._write_history(self._history)
         if self._outgoing:
             outgoing, self._outgoing = self._outgoing, []
             transport = self._transport
@@ -264,6 +289,8 @@ class Member:
                 self._site, "deliver", self._wall_ns, effect.sender, effect.number, len(bodies),
                 effect.group or self._group, None, size,
             )  # fmt: skip
+        if self._history is not None:
+            self._history.append(effect)
         self._listener.delivered(effect)
 
     def _arrived(self, _now: Nanoseconds, effect: fx.Arrived) -> None:
@@ -294,8 +321,35 @@ class Member:
             self._recorder.record(self._site, kind, self._wall_ns)
         self._listener.noted(effect)
 
-    def _presence(self, _now: Nanoseconds, effect: fx.Appeared | fx.Vanished) -> None:
+    def _presence(self, _now: Nanoseconds, effect: fx.Appeared | fx.Vanished | fx.CaughtUp) -> None:
         self._listener.noted(effect)
+
+    # History
+
+    def _write_history(self, history: HistoryLog) -> None:
+        history.flush()
+        if history.failure is not None and not self._history_failed:
+            self._history_failed = True
+            self._listener.history_failed(history.failure)
+
+    def _recall(self, _now: Nanoseconds, effect: fx.Recall) -> None:
+        """Have the log read, apart from the event loop; what was delivered before this is in it."""
+        assert self._history is not None, "only who keeps a log is asked to read it"
+        reading = self._loop.run_in_executor(None, self._history.snapshot().recall, effect)
+        reading.add_done_callback(self._recalled)
+
+    def _recalled(self, reading: "asyncio.Future[Recalled]") -> None:
+        if self._running and not self._away and not reading.cancelled():
+            self._step(reading.result())
+
+    def _await_room(self, _now: Nanoseconds, _effect: fx.AwaitRoom) -> None:
+        self._wants_room = True
+        self._loop.call_soon(self._look_for_room)
+
+    def _look_for_room(self) -> None:
+        if self._wants_room and self._running and not self._away and self._listener.has_room():
+            self._wants_room = False
+            self._step(HasRoom())
 
     _apply: ClassVar[dict[type, Callable[["Member", Nanoseconds, Any], None]]] = {
         fx.Send: _send,
@@ -312,4 +366,7 @@ class Member:
         fx.Present: _note,
         fx.Appeared: _presence,
         fx.Vanished: _presence,
+        fx.CaughtUp: _presence,
+        fx.Recall: _recall,
+        fx.AwaitRoom: _await_room,
     }

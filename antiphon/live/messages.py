@@ -8,7 +8,7 @@ import msgspec
 from antiphon.core.ids import MessageId, Site
 from antiphon.core.packing import Packed
 
-PresenceKind = Literal["appeared", "vanished", "missed"]
+PresenceKind = Literal["appeared", "vanished", "missed", "history"]
 
 StableWaiter = Callable[[Site, int], Awaitable[None]]
 
@@ -69,7 +69,10 @@ class Batch:
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """A member has appeared or vanished; or this one has missed messages while it was away."""
+    """A member has appeared or vanished; or this one has missed messages while it was away.
+
+    `history` tells that the history asked for is over, or that it cannot be kept any more.
+    """
 
     kind: PresenceKind
     site: Site

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LABELS: Final = ("group", "member")
 GAUGES: Final = frozenset(
     {"queued_bytes", "outgoing_bytes", "unfinished_bytes", "members", "kept_bytes", "kept_messages"}
+    | {"history_log_bytes", "history_log_messages", "held_back_bytes"}
 )
 """Figures that may go down; all others only grow."""
 HELP: Final = {

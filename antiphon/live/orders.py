@@ -2,9 +2,9 @@
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
@@ -15,10 +15,39 @@ from antiphon.live.pieces import BATCH_BYTES
 from antiphon.protocols import fifo, sequencer
 
 REPAIRS: Final = fifo.REPAIRS
+NO_HISTORY: Final = fifo.HistoryRole()
 ASSUMED_SENDERS: Final = 8
 """Members that may fill one's socket buffer at the same time before anyone has to wait."""
 LARGEST_WINDOW: Final = 20
 """Batches under way of one sender. Raising it costs memory at every receiver."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StabilityOptions:
+    """How a group is to find out what all hold and who is gone; None leaves it to the order."""
+
+    stability: str | None = None
+    """One of `antiphon.protocols.stability.PROTOCOLS`."""
+    errors: str | None = None
+    """One of the same, by which members find out what they have missed."""
+    trigger: str | None = None
+    """When a round begins: `timer` or `adaptive`."""
+    piggyback: bool = False
+    """Whether what members hold rides on their messages instead."""
+    detector: str | None = None
+    """How it is found out who is gone: one of `antiphon.protocols.detection.DETECTORS`."""
+
+    def given(self) -> dict[str, Any]:
+        """Those that are not left to the order."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
+
+    def configure(self, **knobs: Any) -> fifo.FifoConfiguration:
+        """The knobs of reliable FIFO multicast; what makes no sense is said at once."""
+        given = self.given()
+        if given.pop("piggyback", False):
+            knobs["rows"] = "riding"
+            given.setdefault("stability", "fulldist")
+        return fifo.FifoConfiguration(**given, **knobs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +59,8 @@ class Settings:
     repair: str
     receive_buffer_bytes: int
     random: Random
+    stability: StabilityOptions = StabilityOptions()
+    history: fifo.HistoryRole = NO_HISTORY
 
     @property
     def window_batches(self) -> int:
@@ -52,8 +83,10 @@ class Order:
 
 def _build_fifo(settings: Settings) -> Protocol:
     window_bytes = settings.window_batches * BATCH_BYTES
-    configuration = fifo.FifoConfiguration(repair=settings.repair, window_bytes=window_bytes)
-    return fifo.Fifo(settings.site, (settings.site,), configuration, settings.random)
+    configuration = settings.stability.configure(repair=settings.repair, window_bytes=window_bytes)
+    return fifo.Fifo(
+        settings.site, (settings.site,), configuration, settings.random, history=settings.history
+    )
 
 
 def _build_sequencer(settings: Settings) -> Protocol:
@@ -89,6 +122,28 @@ ORDERS: Final = {
         ),
     )
 }
+
+
+def check_stability(order: str, repair: str, options: StabilityOptions) -> None:
+    """Whether an order can find out what all hold in that way."""
+    given = options.given()
+    if order == "fifo":
+        options.configure(repair=repair)
+    elif given:
+        name = next(iter(given))
+        raise UsageError(
+            f"The order '{order}' finds out in its own way what all hold and who is gone: no {name}=.",
+            hint=f"Leave {name}= out, or choose order='fifo'.",
+        )
+
+
+def check_history(order: str, role: fifo.HistoryRole) -> None:
+    """Whether an order can bring late joiners to the present."""
+    if order != "fifo" and role != NO_HISTORY:
+        raise UsageError(
+            f"The order '{order}' keeps no history for late joiners.",
+            hint="Leave history= and catch_up= out, or choose order='fifo'.",
+        )
 
 
 def find_order(name: str) -> Order:

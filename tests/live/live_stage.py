@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from antiphon.core.ids import Site
+from antiphon.live.orders import StabilityOptions
 from tests.live.hosts import Hosts, hold
 from tests.live.stage import Stage
 
@@ -88,6 +89,7 @@ class LiveStage(Stage):
         *,
         key: Path,
         repair: str = "hybrid",
+        told: StabilityOptions = StabilityOptions(),  # noqa: B008
         queue_mb: int = 64,
         disk_bytes: Mapping[Site, int] | None = None,
     ) -> None:
@@ -96,6 +98,7 @@ class LiveStage(Stage):
         self._folder = folder
         self._key = key
         self._repair = repair
+        self._told = told
         self._queue_mb = queue_mb
         self._disk_bytes = dict(disk_bytes or {})
         self._disks: dict[Site, int] = {}
@@ -198,6 +201,8 @@ class LiveStage(Stage):
             "--network", "multicast:eth0", "--key", str(self._key), "--trace", str(self._folder),
             "--queue", str(self._queue_mb), "--repair", self._repair,
         ]  # fmt: skip
+        for option, value in self._told.given().items():
+            command += [f"--{option}"] if value is True else [f"--{option}", value]
         if self.order == "sequencer":
             command += ["--sequencer", self.sites[0]]
         if site in self._disks:

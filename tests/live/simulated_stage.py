@@ -10,7 +10,7 @@ from antiphon.core.inputs import Received, Start, TimerFired
 from antiphon.core.protocol import Protocol
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, from_seconds
-from antiphon.live.orders import Settings, find_order
+from antiphon.live.orders import Settings, StabilityOptions, find_order
 from antiphon.sim.mesh import Mesh
 from antiphon.sim.network import Arrival
 from antiphon.sim.ordering import Watch, wire_size
@@ -62,10 +62,12 @@ class SimulatedStage(Stage):
         seed: int,
         *,
         repair: str = "hybrid",
+        told: StabilityOptions = StabilityOptions(),  # noqa: B008
         sabotage: str = NONE,
     ) -> None:
         super().__init__(members, order, Weather(members, seed))
         self._repair = repair
+        self._told = told
         self._sabotage = sabotage
         self._folder = folder
         self._seeds = Seeds(seed)
@@ -164,6 +166,7 @@ class SimulatedStage(Stage):
             repair=self._repair,
             receive_buffer_bytes=RECEIVE_BUFFER_BYTES,
             random=self._seeds.stream(f"member/{site}"),
+            stability=self._told,
         )
 
     def _build(self, site: Site) -> Protocol:

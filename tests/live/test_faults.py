@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from antiphon.core.ids import Site
-from antiphon.live.orders import REPAIRS
+from antiphon.live.orders import REPAIRS, StabilityOptions
+from antiphon.protocols.stability import PROTOCOLS
 from tests.live.hosts import skip_unless_allowed
 from tests.live.live_stage import ANTIPHON, LiveStage
 from tests.live.simulated_stage import SimulatedStage
@@ -51,8 +52,8 @@ def open_stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[OpenS
 
         def open_one(kind: str, order: str, seed: int, **options: Any) -> Stage:
             if kind == "simulated":
-                repair = options.get("repair", "hybrid")
-                return SimulatedStage(MEMBERS, order, tmp_path / "trace", seed, repair=repair)
+                known = {name: options[name] for name in ("repair", "told") if name in options}
+                return SimulatedStage(MEMBERS, order, tmp_path / "trace", seed, **known)
             skip_unless_allowed()
             key = request.getfixturevalue("key")
             return stack.enter_context(LiveStage(MEMBERS, order, tmp_path / "trace", key=key, **options))
@@ -104,6 +105,30 @@ def test_every_way_of_repair_makes_up_for_losses(open_stage: OpenStage, kind: st
     # The last message of a burst has none behind it that would show the gap.
     stage.until_delivered(stage.send_all(1))
     assert stage.weather.meddled
+    conclude(stage, before)
+
+
+WAYS = {name: StabilityOptions(stability=name) for name in PROTOCOLS if name != "coordp"} | {
+    "piggyback": StabilityOptions(piggyback=True),
+    "adaptive": StabilityOptions(trigger="adaptive"),
+    "errors": StabilityOptions(errors="coordp"),
+}
+"""Other ways to find out what all hold."""
+
+
+@pytest.mark.parametrize("kind", ["simulated", pytest.param("live", marks=pytest.mark.live)])
+@pytest.mark.parametrize("told", WAYS.values(), ids=list(WAYS))
+def test_every_way_to_find_what_all_hold(open_stage: OpenStage, kind: str, told: StabilityOptions) -> None:
+    stage = open_stage(kind, "fifo", 1, told=told)
+    before = stage.memory()
+    stage.trouble(loss=0.05, reordering=0.1, duplication=0.1)
+    stage.until_delivered(stage.send_all(10))
+    first = stage.sites[0]
+    stage.send_all(5)
+    stage.kill(first)
+    stage.until_delivered(stage.send_all(10), stage.present())
+    stage.restart(first)
+    stage.until_delivered(stage.send_all(5), stage.present())
     conclude(stage, before)
 
 

@@ -203,25 +203,28 @@ class Swarm:
             for site in self.live():
                 rows = [self.group[other].stable for other in self.live()] + [self.group[site].held]
                 self.group[site].hold_all([max(column) for column in zip(*rows, strict=True)])
+
+    def trigger_first(self) -> None:
         first = self.live()[0]
         assert self.group[first].coordinator == first
         self.give(first, RoundTriggered())
 
     def come_to_rest(self) -> None:
+        """Everything arrives and every timer fires; in the end no round is under way any more."""
         for _ in range(LONGEST_REST):
             if self.under_way:
                 self.deliver()
             elif self.timers:
                 self.fire()
             else:
+                assert not any(self.group[site].under_way for site in self.live())
                 return
         raise AssertionError("the group does not come to rest")
 
     def check_found(self) -> None:
-        """Everyone knows what all hold, or how far anyone has seen; and no round is under way any more."""
+        """Everyone knows what all hold, or how far anyone has seen."""
         held = [self.group[site].held for site in self.live()]
         found = [self.group[site].stable for site in self.live()]
-        assert not any(self.group[site].under_way for site in self.live())
         fold = min if self.objective is Objective.LEAST else max
         expected = tuple(map(fold, zip(*held, strict=True)))
         for row in found:
@@ -240,7 +243,10 @@ def weather(
     codec: Codec | None = None,
     own_suspicion: bool = False,
 ) -> Swarm:
-    """Turmoil, then healing, then a round that must find everything."""
+    """Turmoil, then healing, then a round that must find everything.
+
+    Every other time the rounds of the turmoil must end by themselves before it is triggered.
+    """
     swarm = Swarm(
         seed,
         make,
@@ -252,6 +258,9 @@ def weather(
     for _ in range(swarm.draw.randint(0, 200)):
         swarm.misbehave()
     swarm.heal()
+    if seed % 2:
+        swarm.come_to_rest()
+    swarm.trigger_first()
     swarm.come_to_rest()
     swarm.check_found()
     return swarm

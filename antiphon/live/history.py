@@ -1,0 +1,409 @@
+"""The log of a late-join handler: what was delivered, on disk; the oldest goes when there is too much.
+
+A log is a row of segments, each of them magic, a first frame and then a frame for each batch delivered, with
+checksums like those of the trace (`antiphon.trace.frames`). The first frame tells whose log it is, how many
+messages were logged before it and how far each stream had come, so that only the last segment has to be read
+when a member comes back. A torn tail, which a kill may leave there, is cut off then.
+
+One write a step of the member's work hands all of it to the kernel; nobody waits for the disk. Reading is
+done apart from the event loop, on what was written before, a bounded piece at a time. A position is a
+segment's index and an offset in it. If the disk fails, that is said once; the log then takes and gives
+nothing more, and the member goes on without it.
+"""
+
+import fcntl
+import os
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from antiphon.core.effects import Deliver, Recall
+from antiphon.core.errors import AntiphonError, InputError, OutputError, UsageError
+from antiphon.core.ids import Group, Site
+from antiphon.core.inputs import Past, Recalled
+from antiphon.core.packing import Packed, pack
+from antiphon.core.recording import KINDS
+from antiphon.trace import frames
+from antiphon.trace.frames import CHECKSUM, FRAME_BYTES, HEAD, RESIDUE, checksum, encoded, safe_name
+
+SUFFIX: Final = ".history"
+MAGIC: Final = b"antihis\x01"
+"""The last byte is the version of the format."""
+BEGIN, BATCH = 1, 2
+"""Kinds of frames."""
+BATCH_HEAD: Final = struct.Struct("<qqIH")
+"""Incarnation, number, how many messages, length of the sender's name; then the name, the packed bodies."""
+SEGMENTS: Final = 8
+"""A full log has about so many segments; the oldest is deleted as a whole."""
+LEAST_BYTES: Final = 1 << 20
+USUAL_BYTES: Final = 256 << 20
+LARGEST_SEGMENT: Final = 64 << 20
+MOST_SCANNED: Final = 4 << 20
+"""What one reading looks at; what is left out because the reader has it counts too."""
+READ_BYTES: Final = 256 << 10
+OFFSET_BITS: Final = 36
+"""A position is a segment's index above so many bits of offset."""
+
+Stream = tuple[Site, int]
+
+
+class Begin(msgspec.Struct, frozen=True, gc=False):
+    """The first frame: whose log it is, and how it stood when the segment was begun."""
+
+    group: Group
+    site: Site
+    logged: int
+    """Messages in all earlier segments, those that are deleted included."""
+    ends: list[tuple[Site, int, int, int]]
+    """Of each stream that is still in the log: site, incarnation, the number after its last, its segment."""
+
+
+class Segment(NamedTuple):
+    """A file of the log, as far as it is written."""
+
+    path: Path
+    place: int
+    """Its place in the row of segments, from 0, those that are deleted included."""
+    size: int
+    logged: int
+
+
+class Batch(NamedTuple):
+    """A frame that was read: the batch in it, and where the next frame begins."""
+
+    record: Past
+    messages: int
+    end: int
+
+
+class HistoryLog:
+    """Written by one member; whoever has the folder can read it."""
+
+    def __init__(self, folder: Path, group: Group, site: Site, most_bytes: int = USUAL_BYTES) -> None:
+        """Go on with this member's log, or begin it.
+
+        Raises UsageError if somebody else is writing to it, and OutputError if nothing can be written.
+        """
+        if most_bytes < LEAST_BYTES:
+            raise UsageError(
+                f"A history of {most_bytes} bytes is too short.",
+                hint=f"Give it {LEAST_BYTES:,} bytes at least.",
+            )
+        self.failure: str | None = None
+        """Why the log neither takes nor gives anything any more, in one sentence."""
+        self._folder = folder
+        self._group = group
+        self._site = site
+        self._stem = safe_name(site, group)
+        self._most_bytes = most_bytes
+        self._segment_bytes = min(most_bytes // SEGMENTS, LARGEST_SEGMENT)
+        self._segments: list[Segment] = []
+        self._ends: dict[Stream, tuple[int, int]] = {}
+        """How far each stream has come, and in which segment."""
+        self._logged = 0
+        self._buffer: list[bytes] = []
+        self._buffered = 0
+        self._lock = self._descriptor = -1
+        try:
+            self._open()
+        except OSError as error:
+            self.close()
+            raise OutputError(
+                f"The history of {site} cannot be kept in {folder}: {error.strerror or error}.",
+                hint="Choose a folder that you may write to and that has room.",
+            ) from error
+        except AntiphonError:
+            self.close()
+            raise
+
+    # Opening
+
+    def _open(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self._folder / f"{self._stem}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"Somebody else is keeping the history of {self._site} in {self._folder}.",
+                hint="Give each member a name of its own, or a folder of its own.",
+            ) from None
+        self._find_segments()
+        if self._segments:
+            self._resume()
+        else:
+            self._begin(0)
+
+    def _find_segments(self) -> None:
+        form = re.compile(re.escape(self._stem) + r"-(\d{6,})" + re.escape(SUFFIX))
+        matches = [(form.fullmatch(path.name), path) for path in self._folder.iterdir()]
+        for index, path in sorted((int(match[1]), path) for match, path in matches if match):
+            with path.open("rb") as file:
+                begin = read_begin(file)
+            if begin is None or (begin.group, begin.site) != (self._group, self._site):
+                path.unlink()  # torn in its first frame, or damaged: nothing of it can be read
+                continue
+            self._segments.append(Segment(path, index, path.stat().st_size, begin.logged))
+
+    def _resume(self) -> None:
+        """Read the last segment, cut off what is torn, and go on with it."""
+        last = self._segments[-1]
+        with last.path.open("rb") as file:
+            begin = read_begin(file)
+            assert begin is not None, "a segment without a beginning was deleted"
+            self._ends = {(site, inc): (end, index) for site, inc, end, index in begin.ends}
+            self._logged = begin.logged
+            size = file.tell()
+            for record, count, end in read_batches(file, last.size):
+                self._ends[record.sender, record.incarnation] = (record.number + count, last.place)
+                self._logged += count
+                size = end
+        self._segments[-1] = last._replace(size=size)
+        self._descriptor = os.open(last.path, os.O_WRONLY | os.O_APPEND)
+        os.ftruncate(self._descriptor, size)
+
+    def _begin(self, index: int) -> None:
+        """Make room for a whole segment, and begin it."""
+        while self._segments and self._size() + self._segment_bytes > self._most_bytes:
+            with suppress(FileNotFoundError):
+                self._segments[0].path.unlink()
+            del self._segments[0]
+        oldest = self._segments[0].place if self._segments else index
+        self._ends = {stream: entry for stream, entry in self._ends.items() if entry[1] >= oldest}
+        path = self._folder / f"{self._stem}-{index:06d}{SUFFIX}"
+        ends = [(site, incarnation, *entry) for (site, incarnation), entry in self._ends.items()]
+        begin = Begin(self._group, self._site, self._logged, ends)
+        data = MAGIC + encoded(BEGIN, msgspec.json.encode(begin))
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = descriptor
+        write_all(descriptor, data)
+        self._segments.append(Segment(path, index, len(data), self._logged))
+
+    def _size(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    # Writing
+
+    def append(self, effect: Deliver) -> None:
+        """Log a delivery, unless an earlier incarnation of this member has; it is safe once flushed."""
+        stream = (effect.sender, effect.incarnation)
+        if self.failure is not None or effect.number < self._ends.get(stream, (0, 0))[0]:
+            return
+        batch = effect.bodies if type(effect.bodies) is Packed else pack(effect.bodies)
+        name = effect.sender.encode()
+        head = BATCH_HEAD.pack(effect.incarnation, effect.number, len(batch), len(name))
+        wire = batch.wire()
+        length = len(head) + len(name) + len(wire)
+        frame = b"".join((HEAD.pack(length, BATCH), head, name, wire))
+        if self._segments[-1].size + self._buffered + length + FRAME_BYTES > self._segment_bytes:
+            self._roll_over()
+        self._buffer += (frame, CHECKSUM.pack(checksum(frame)))
+        self._buffered += length + FRAME_BYTES
+        self._logged += len(batch)
+        self._ends[stream] = (effect.number + len(batch), self._segments[-1].place)
+
+    def flush(self) -> None:
+        """Hand what was logged to the kernel."""
+        if not self._buffer or self.failure is not None:
+            return
+        last, data = self._segments[-1], b"".join(self._buffer)
+        self._buffer, self._buffered = [], 0
+        try:
+            write_all(self._descriptor, data)
+            self._segments[-1] = last._replace(size=last.size + len(data))
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, last.size)
+            self._fail(error)
+
+    def _roll_over(self) -> None:
+        self.flush()
+        if self.failure is None:
+            try:
+                self._begin(self._segments[-1].place + 1)
+            except OSError as error:
+                self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        self.failure = f"The history can no longer be kept in {self._folder}: {reason}."
+        self._buffer, self._buffered = [], 0
+
+    def close(self) -> None:
+        self.flush()
+        for descriptor in (self._descriptor, self._lock):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._descriptor = self._lock = -1
+        self.failure = self.failure or "The log is closed."
+
+    # Reading
+
+    @property
+    def messages(self) -> int:
+        """How many messages the log has."""
+        return self._logged - self._segments[0].logged if self._segments else 0
+
+    def figures(self) -> dict[str, int]:
+        return {"history_log_bytes": self._size(), "history_log_messages": self.messages}
+
+    def snapshot(self) -> "Snapshot":
+        """What is written now; it can be read apart from the event loop."""
+        self.flush()
+        return Snapshot(tuple(self._segments), self.messages if self.failure is None else -1)
+
+
+class Snapshot(NamedTuple):
+    """The segments of a log at a moment."""
+
+    segments: tuple[Segment, ...]
+    messages: int
+
+    def recall(self, effect: Recall) -> Recalled:
+        """Read on from a position. What is damaged or deleted is passed over like what was never logged."""
+        if self.messages < 0 or not effect.most_bytes:
+            return Recalled(effect.token, self.messages)
+        reading = Reading(effect)
+        try:
+            is_end = all(reading.read(segment) for segment in self.segments)
+        except OSError:
+            return Recalled(effect.token, -1)
+        return reading.answer(self.messages, is_end=is_end)
+
+
+class Reading:
+    """One request's way through the segments."""
+
+    def __init__(self, effect: Recall) -> None:
+        self._effect = effect
+        self._have = {site: (incarnation, number) for site, incarnation, number in effect.have}
+        self._position = effect.position
+        self._found: list[Past] = []
+        self._size = 0
+        self._scanned = 0
+
+    def answer(self, messages: int, *, is_end: bool) -> Recalled:
+        found = tuple(self._found)
+        return Recalled(self._effect.token, messages, found, self._position, is_end)
+
+    def read(self, segment: Segment) -> bool:
+        """Read what comes next in a segment; whether to go on with the one after it."""
+        index, offset = divmod(self._position, 1 << OFFSET_BITS)
+        if segment.place < index:
+            return True
+        with suppress(FileNotFoundError), segment.path.open("rb") as file:
+            if segment.place == index and offset:
+                file.seek(offset)
+            elif read_begin(file) is None:
+                return True
+            self._position = segment.place << OFFSET_BITS | file.tell()
+            for record, _, end in read_batches(file, segment.size):
+                if not self._take(record):
+                    return False
+                self._scanned += end - (self._position & (1 << OFFSET_BITS) - 1)
+                self._position = segment.place << OFFSET_BITS | end
+        return True
+
+    def _take(self, record: Past) -> bool:
+        if self._scanned >= MOST_SCANNED:
+            return False
+        if (record.incarnation, record.number) < self._have.get(record.sender, (-1, -1)):
+            return True
+        size = self._size + len(record.bodies)
+        if self._found and size > self._effect.most_bytes:
+            return False
+        self._found.append(record)
+        self._size = size
+        return True
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def read_begin(file: IO[bytes]) -> Begin | None:
+    """A segment's first frame, and the file stands behind it; None if it is damaged or not ours."""
+    if file.read(len(MAGIC)) != MAGIC:
+        return None
+    frame = file.read(HEAD.size)
+    if len(frame) < HEAD.size:
+        return None
+    length, kind = HEAD.unpack(frame)
+    if kind != BEGIN or length > frames.MOST_CONTENT_BYTES:
+        return None
+    frame += file.read(length + CHECKSUM.size)
+    if len(frame) < length + FRAME_BYTES or checksum(frame) != RESIDUE:
+        return None
+    try:
+        return msgspec.json.decode(frame[HEAD.size : -CHECKSUM.size], type=Begin)
+    except msgspec.MsgspecError:
+        return None
+
+
+def read_batches(file: IO[bytes], size: int) -> Iterator[Batch]:
+    """The batches from where a segment of that size stands, until one is torn or damaged."""
+    place = file.tell()
+    data = b""
+    while place < size:
+        if len(data) < HEAD.size:
+            data += file.read(READ_BYTES)
+        if len(data) < HEAD.size:
+            return
+        length, kind = HEAD.unpack_from(data)
+        whole = length + FRAME_BYTES
+        if kind != BATCH or length > frames.MOST_CONTENT_BYTES or place + whole > size:
+            return
+        if len(data) < whole:
+            data += file.read(max(READ_BYTES, whole - len(data)))
+        if len(data) < whole or checksum(memoryview(data)[:whole]) != RESIDUE:
+            return
+        batch = _decoded(data[HEAD.size : whole - CHECKSUM.size], place + whole)
+        if batch is None:
+            return
+        yield batch
+        place += whole
+        data = data[whole:]
+
+
+def _decoded(content: bytes, end: int) -> Batch | None:
+    if len(content) < BATCH_HEAD.size:
+        return None
+    incarnation, number, count, name_bytes = BATCH_HEAD.unpack_from(content)
+    begin = BATCH_HEAD.size + name_bytes
+    try:
+        sender = content[BATCH_HEAD.size : begin].decode()
+    except UnicodeDecodeError:
+        return None
+    return Batch(Past(sender, incarnation, number, content[begin:]), count, end)
+
+
+def delivered_before(trace: Path, run: str, site: Site) -> Mapping[Site, int]:
+    """How far a member's earlier incarnations have delivered each sender's messages, by their trace."""
+    reached: dict[Site, int] = {}
+    for path in sorted((trace / "events").glob(f"{safe_name(site, run)}-*{frames.SUFFIX}")):
+        with suppress(InputError), path.open("rb") as file:
+            if frames.read_begin(path, file) is not None:
+                _note_delivered(path, file, reached)
+    return reached
+
+
+def _note_delivered(path: Path, file: IO[bytes], reached: dict[Site, int]) -> None:
+    senders: list[Site] = [""]
+    for block in frames.read_blocks(path, file):
+        senders += [name for definitions in block.definitions for name in definitions.senders]
+        rows = block.rows[block.rows["kind"] == KINDS.index("deliver")]
+        ends = np.zeros(len(senders), np.int64)
+        np.maximum.at(ends, rows["sender"], rows["number"] + rows["count"])
+        for code in np.flatnonzero(ends).tolist():
+            sender = senders[code]
+            reached[sender] = max(reached.get(sender, 0), int(ends[code]))
