@@ -183,9 +183,10 @@ class CoordP(Stability):
         return answer
 
     def _give_way(self) -> None:
-        """A greater round is under way: it will find what ours would have found."""
-        self._missing = None
-        self._again = False
+        """A greater round is under way; what was asked for here may be newer than what it will find."""
+        if self._missing is not None:
+            self._missing = None
+            self._again = True
 
     # Step 3: the coordinator collects, and tells the minima
 
@@ -212,10 +213,10 @@ class CoordP(Stability):
             return []  # it has answered before, or is not waited for
         if self._finished is not None and number <= self._finished.round:
             return [Send(sender, self._finished)]
-        if number > self._round and self.coordinator == self.site:
-            self._round = number
-            return self._begin()
-        if number == self._round and self._awaiting and self.coordinator == self.site:
+        idle = self._missing is None and not self._awaiting
+        if self.coordinator == self.site and (number >= self._round or idle):
+            # The result was another's to tell, who is gone: what all hold has to be found again.
+            self._round = max(self._round, number)
             return self._begin()
         return []
 
@@ -246,7 +247,9 @@ class CoordP(Stability):
             if self._awaiting:
                 effects.append(CancelTimer(ACKNOWLEDGE))
             self._awaiting = False
-        return effects + self._declare(read_counts(pdu.stable))
+        effects += self._declare(read_counts(pdu.stable))
+        again = self._again and self._missing is None and self.coordinator == self.site
+        return effects + self._begin() if again else effects
 
     # Loss
 
