@@ -5,7 +5,7 @@ INSTALLED := $(VENV)/.installed
 OUT ?= out
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint swarm reproduce bench-sim bench-audit bench-live soak pins clean
+.PHONY: help install demo test lint swarm reproduce bench-sim bench-audit bench-live bench-gossip bench-large soak pins clean
 
 help: ## list every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,12 @@ bench-audit: $(INSTALLED) ## deliveries audited per second beside DuckDB
 
 bench-live: $(INSTALLED) ## live throughput and latency beside raw UDP and Corosync (a quarter of an hour)
 	@$(BIN)/python bench/live.py
+
+bench-gossip: $(INSTALLED) ## a hundredth of the 12,000 gossip runs on Spark, beside the C++ reference's time for all
+	@$(BIN)/python bench/gossip.py
+
+bench-large: $(INSTALLED) ## one round of S_Gossip among 100,000 members: time and memory
+	@$(BIN)/python bench/large.py
 
 soak: $(INSTALLED) ## ten minutes at full speed for each order: memory, losses, promises (SECONDS=600)
 	@$(BIN)/python bench/soak.py --seconds $(or $(SECONDS),600)

@@ -22,6 +22,7 @@ from antiphon.report.site import write_site
 from antiphon.sim.scenarios import find_scenario
 from antiphon.spark.audit import audit
 from antiphon.spark.single import simulate_and_judge
+from antiphon.studies import guo
 from antiphon.trace.files import write_trace
 
 if TYPE_CHECKING:
@@ -127,10 +128,10 @@ def demo(
     with starting_spark(master) as spark:
         audits = [judge_act(spark, act, out / act.name) for act in ACTS]
         talk.print(f"\n[bold]{len(ACTS) + 2}. A study as a Spark job, and the paper's claims[/]")
-        claims, figures, code = run_studies(spark, "quick", out)
+        claims, pages, code = run_studies(spark, [guo.DENSE], "quick", out)
     print_claims(claims, json=False)
     write_scoreboard(out / "scoreboard.json", claims)
-    site = Site(generated="antiphon demo", claims=claim_rows(claims), figures=figures, audits=audits)
+    site = Site(generated="antiphon demo", claims=claim_rows(claims), pages=pages, audits=audits)
     page = write_site(site, out / "report")
     talk.print(f"\nThe report is at {page}: open it in a browser.", markup=False)
     as_expected = all(report.verdict is act.expected for report, act in zip(audits, ACTS, strict=True))

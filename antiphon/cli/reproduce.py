@@ -1,6 +1,7 @@
 """`antiphon reproduce`: every study, the claims' verdicts and the report."""
 
 import json as json_format
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,13 +9,13 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from antiphon.cli.console import data, print_json, starting_spark, talk
-from antiphon.cli.pages import claim_rows, figures_of
+from antiphon.cli.pages import claim_rows, page_of
 from antiphon.cli.sweep import Full, Master, Quick, effort_of, report_outcome, sweep_with_bar
 from antiphon.core.errors import OutputError
-from antiphon.report.model import FigureData, Site
+from antiphon.report.model import Page, Site
 from antiphon.report.site import write_site
-from antiphon.studies.model import Effort
-from antiphon.studies.reproduce import STUDIES, JudgedClaim, judge, scoreboard
+from antiphon.studies.model import Effort, Study
+from antiphon.studies.reproduce import REPRODUCED, JudgedClaim, find_study, judge, scoreboard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,11 +25,14 @@ def reproduce(
     *,
     quick: Quick = False,
     full: Full = False,
+    study: Annotated[
+        list[str] | None, Parameter(help="only this study; may be given several times", negative=())
+    ] = None,
     out: Annotated[Path, Parameter(help="folder for results, scoreboard and report")] = Path("out/reproduce"),
     master: Master = "local[*]",
     json: Annotated[bool, Parameter(help="print one JSON object per claim", negative=())] = False,
 ) -> int:
-    """Run every study there is, judge the papers' claims and write the report.
+    """Run the studies, judge the papers' claims and write the report.
 
     A claim is reproduced, not reproduced or not measured; all three are answers. The exit code is 1 only
     if runs failed.
@@ -36,15 +40,16 @@ def reproduce(
     Example: antiphon reproduce --quick
     """
     effort = effort_of(quick, full)
+    studies = [find_study(name) for name in dict.fromkeys(study)] if study else REPRODUCED
     with starting_spark(master) as spark:
-        claims, figures, code = run_studies(spark, effort, out)
+        claims, pages, code = run_studies(spark, studies, effort, out)
     write_scoreboard(out / "scoreboard.json", claims)
     page = write_site(
         Site(
             subtitle="Many voices, one order: the papers' claims, measured",
             generated=f"antiphon reproduce --{effort}",
             claims=claim_rows(claims),
-            figures=figures,
+            pages=pages,
         ),
         out / "report",
     )
@@ -54,18 +59,19 @@ def reproduce(
 
 
 def run_studies(
-    spark: "SparkSession", effort: Effort, folder: Path
-) -> tuple[list[JudgedClaim], list[FigureData], int]:
-    """All studies: their judged claims, their figures and the exit code."""
+    spark: "SparkSession", studies: Sequence[Study], effort: Effort, folder: Path
+) -> tuple[list[JudgedClaim], list[Page], int]:
+    """Run studies: their judged claims, their pages and the exit code."""
     claims: list[JudgedClaim] = []
-    figures: list[FigureData] = []
+    pages: list[Page] = []
     code = 0
-    for study in STUDIES.values():
+    for study in studies:
         outcome, results = sweep_with_bar(spark, study, effort, folder / "sweep" / study.name)
         code = max(code, report_outcome(outcome))
-        claims += judge(study, results, effort)
-        figures += figures_of(study, results)
-    return claims, figures, code
+        judged = judge(study, results, effort)
+        claims += judged
+        pages.append(page_of(study, results, judged))
+    return claims, pages, code
 
 
 def write_scoreboard(path: Path, claims: list[JudgedClaim]) -> None:

@@ -119,6 +119,12 @@ def command_for(scenario: Scenario) -> Callable[..., int]:
     return command
 
 
+def add(name: str) -> None:
+    """A command for a scenario; `package.module:ATTRIBUTE` names one that is not in the list."""
+    if name not in app:
+        scenario = find_scenario(name)
+        app.command(command_for(scenario), name=name, help_epilogue=f"Example: {scenario.example}")
+
+
 for _name in scenario_names():
-    _scenario = find_scenario(_name)
-    app.command(command_for(_scenario), name=_name, help_epilogue=f"Example: {_scenario.example}")
+    add(_name)

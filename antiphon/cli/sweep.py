@@ -16,15 +16,15 @@ from antiphon.studies.reproduce import find_study, run_study
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Quick = Annotated[bool, Parameter(help="fewer seeds: done in a minute or so (the default)", negative=())]
-Full = Annotated[bool, Parameter(help="as many seeds as the papers used", negative=())]
+Quick = Annotated[bool, Parameter(help="fewer seeds and points: done in minutes (the default)", negative=())]
+Full = Annotated[bool, Parameter(help="as many seeds and points as the papers used", negative=())]
 Master = Annotated[str, Parameter(help="which Spark to run on")]
 
 ERRORS_SHOWN = 5
 
 
 def sweep(
-    study: Annotated[str, Parameter(help="which study: guo")],
+    study: Annotated[str, Parameter(help="which study: guo, guo-dense, large or advice")],
     *,
     quick: Quick = False,
     full: Full = False,

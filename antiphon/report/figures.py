@@ -3,7 +3,7 @@
 The drawing has no ground of its own. Axes and words are drawn in `currentColor` and the curves in the custom
 properties `--series0` to `--series7`, which the page sets for light and dark schemes: the palette is Okabe
 and Ito's, made for colour-blind readers, darkened or lightened to stand out from the page. Curves also differ
-in their markers, and each is named at its right end; whiskers show intervals.
+in their markers, and each is named at its right end; whiskers show intervals, pale dots single runs.
 
 Equal data give equal bytes: the ids are seeded by the figure's prefix, and no date is written.
 """
@@ -113,7 +113,8 @@ def _tick(value: float, _position: int) -> str:
 
 
 def _curve(axes: Any, series: Series, index: int) -> None:
-    colour = _stand_in(index)
+    hue = _hue(series, index)
+    colour = _stand_in(hue)
     if series.low is not None and series.high is not None:
         below = [_whisker(value, low) for value, low in zip(series.y, series.low, strict=True)]
         above = [_whisker(high, value) for value, high in zip(series.y, series.high, strict=True)]
@@ -127,7 +128,10 @@ def _curve(axes: Any, series: Series, index: int) -> None:
             capsize=2.5,
             alpha=0.85,
         )
-    marker = MARKERS[index % len(MARKERS)]
+    if series.dots:
+        places, values = zip(*series.dots, strict=True)
+        axes.plot(places, values, color=colour, linestyle="none", marker=".", markersize=4, alpha=0.4)
+    marker = MARKERS[hue % len(MARKERS)]
     axes.plot(
         series.x, series.y, color=colour, linewidth=1.7, marker=marker, markersize=4.5, markeredgewidth=0
     )
@@ -136,6 +140,10 @@ def _curve(axes: Any, series: Series, index: int) -> None:
 def _whisker(upper: float, lower: float) -> float:
     length = upper - lower
     return length if math.isfinite(length) and length > 0 else 0.0
+
+
+def _hue(series: Series, index: int) -> int:
+    return index if series.hue is None else series.hue
 
 
 def _stand_in(index: int) -> str:
@@ -164,7 +172,7 @@ def _names(canvas: Any, axes: Any, series: Sequence[Series]) -> None:
             xytext=(6, 0),
             xycoords="axes fraction",
             textcoords="offset points",
-            color=_stand_in(index),
+            color=_stand_in(_hue(series[index], index)),
             va="center",
             fontweight="bold",
             fontsize=9,

@@ -1,4 +1,4 @@
-"""What a report shows, as plain data: claims, figures, audits and tables.
+"""What a report shows, as plain data: claims, figures, audits, tables, and pages of their own for studies.
 
 Whoever has results fills these in; `antiphon.report.site` turns them into pages. Texts are plain text, never
 HTML: the pages escape everything. The time of writing is passed in as text, so that equal inputs give
@@ -34,7 +34,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Series:
-    """One curve. `low` and `high`, when given, are the ends of each point's interval.
+    """One curve. `low` and `high`, when given, are the ends of each point's interval; `dots` are single runs.
 
     A value that was not measured is NaN: the curve has a gap there, and the table a dash.
     """
@@ -44,6 +44,9 @@ class Series:
     y: Sequence[float]
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
+    dots: Sequence[tuple[float, float]] = ()
+    hue: int | None = None
+    """Which of the page's colours; by the curve's place if None, so that figures may differ in it."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,16 @@ class FigureData:
     series: Sequence[Series]
     log_x: bool = False
     log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Plate:
+    """A figure of several panels side by side; a panel's title follows its letter."""
+
+    id: str
+    title: str
+    caption: str
+    panels: Sequence[FigureData]
 
 
 @dataclass(frozen=True)
@@ -101,11 +114,23 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a few paragraphs (blank lines part them) and tables."""
+    """A heading, a few paragraphs (blank lines part them), tables, claims and figures."""
 
     title: str
     text: str = ""
     tables: Sequence[Table] = ()
+    claims: Sequence[Claim] = ()
+    figures: Sequence[FigureData | Plate] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page beside the first one. `name` is its file's name without the ending: letters, digits, dashes."""
+
+    name: str
+    title: str
+    subtitle: str = ""
+    sections: Sequence[Section] = ()
 
 
 @dataclass(frozen=True)
@@ -116,6 +141,7 @@ class Site:
     subtitle: str = "Many voices, one order"
     generated: str = ""
     claims: Sequence[Claim] = ()
-    figures: Sequence[FigureData] = ()
+    figures: Sequence[FigureData | Plate] = ()
     audits: Sequence[AuditReport] = ()
     sections: Sequence[Section] = ()
+    pages: Sequence[Page] = ()

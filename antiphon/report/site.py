@@ -1,4 +1,7 @@
-"""The report as one HTML page that needs nothing beside it: no network, no fonts, no other file.
+"""The report as HTML pages that need nothing beside them: no network, no fonts, no other file.
+
+The first page has the summary, all claims and the audits; a study has a page of its own. Each of them stands
+alone: they only link to one another.
 
 Everything that came from a trace, a study or a user is escaped. A content security policy forbids the page
 to load anything at all and to run any script but its own, whose hash it names: a name that slipped through
@@ -9,11 +12,13 @@ import base64
 import hashlib
 import math
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Final
 from xml.etree import ElementTree
 
@@ -28,6 +33,8 @@ from antiphon.report.model import (
     Claim,
     ClaimVerdict,
     FigureData,
+    Page,
+    Plate,
     Section,
     Series,
     Site,
@@ -43,6 +50,11 @@ SIGNS: Final[dict[str, str]] = {
     "fail": "✗",
     "unknown": "?",
 }
+
+Part = tuple[str, str, str]
+"""A section of a page: its anchor, its title and its body."""
+
+PAGE_NAME: Final = re.compile("[a-z0-9][a-z0-9-]*")
 
 VOICES: Final = """<svg class="voices" viewBox="0 0 420 190" role="img" aria-label="Many voices, one order">
 <title>Many voices, one order</title>
@@ -67,38 +79,59 @@ ICON: Final = (
 
 
 def write_site(site: Site, folder: Path) -> Path:
-    """Write the report into `folder`, made if need be, and say where its page is.
+    """Write the report into `folder`, made if need be, and say where its first page is.
 
-    The page appears whole or not at all: an interrupt leaves the former one.
+    A page appears whole or not at all: an interrupt leaves the former one. The first page comes last.
     """
-    page = render(site).encode("utf-8")
-    target = folder / "index.html"
+    documents = {f"{page.name}.html": render_page(site, page) for page in site.pages}
+    documents["index.html"] = render(site)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".index-", suffix=".html")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(page)
-            Path(temporary).chmod(0o644)
-            Path(temporary).replace(target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        for name, document in documents.items():
+            _write(folder / name, document)
     except OSError as error:
         raise OutputError(
             f"The report cannot be written to {folder}: {error.strerror or error}.",
             "Choose a folder that you may write to.",
         ) from error
-    return target
+    return folder / "index.html"
+
+
+def _write(target: Path, document: str) -> None:
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=".html")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+            stream.write(document)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def render(site: Site) -> str:
-    """The whole page. Equal sites give equal pages."""
+    """The first page. Equal sites give equal pages."""
+    return _document(site, site.title, site.subtitle, _parts(site), VOICES)
+
+
+def render_page(site: Site, page: Page) -> str:
+    """One of the other pages."""
+    if not PAGE_NAME.fullmatch(page.name) or page.name == "index":
+        raise UsageError(
+            f"{page.name!r} is no name for a page.", "Take small letters, digits and dashes; not 'index'."
+        )
+    parts = [
+        (f"section-{index}", section.title, _section(section, f"section-{index}"))
+        for index, section in enumerate(page.sections)
+    ]
+    return _document(site, page.title, page.subtitle, parts, "")
+
+
+def _document(site: Site, title: str, subtitle: str, parts: Sequence[Part], picture: str) -> str:
     style, script = _asset("site.css"), _asset("site.js")
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
-    parts = _parts(site)
-    links = "".join(f'<li><a href="#{anchor}">{escape(title)}</a></li>' for anchor, title, _ in parts)
+    links = "".join(f'<li><a href="#{anchor}">{escape(name)}</a></li>' for anchor, name, _ in parts)
     sections = "\n".join(f'<section id="{anchor}">{body}</section>' for anchor, _, body in parts)
     return f"""<!doctype html>
 <html lang="en">
@@ -107,17 +140,18 @@ def render(site: Site) -> str:
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{escape(site.title)}: {escape(site.subtitle)}</title>
+<title>{escape(title)}: {escape(subtitle)}</title>
 <link rel="icon" href="{ICON}">
 <style>{style}</style>
 </head>
 <body>
 <a class="skip" href="#content">Skip to the content</a>
 <header class="masthead"><div class="wide"><div>
-<h1>{escape(site.title)}</h1>
-<p class="subtitle">{escape(site.subtitle)}</p>
+<h1>{escape(title)}</h1>
+<p class="subtitle">{escape(subtitle)}</p>
 <p class="generated">{escape(site.generated)}</p>
-</div>{VOICES}</div></header>
+{_pages(site)}
+</div>{picture}</div></header>
 <nav aria-label="Contents"><div class="wide"><ul>{links}</ul></div></nav>
 <main id="content" class="wide">
 {sections}
@@ -129,12 +163,21 @@ def render(site: Site) -> str:
 """
 
 
+def _pages(site: Site) -> str:
+    """Links to all pages of the report, if there are several."""
+    if not site.pages:
+        return ""
+    names = [("index", site.title), *((page.name, page.title) for page in site.pages)]
+    links = "".join(f'<li><a href="{name}.html">{escape(title)}</a></li>' for name, title in names)
+    return f'<ul class="pages" aria-label="Pages">{links}</ul>'
+
+
 def _asset(name: str) -> str:
     return files("antiphon.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _parts(site: Site) -> list[tuple[str, str, str]]:
-    """The page's sections as (anchor, title, body), only those that have something to show."""
+def _parts(site: Site) -> list[Part]:
+    """The first page's sections, only those that have something to show."""
     parts = [("summary", "Summary", _summary(site))]
     if site.claims:
         parts.append(("claims", "Claims", _scoreboard(site.claims)))
@@ -143,7 +186,7 @@ def _parts(site: Site) -> list[tuple[str, str, str]]:
     if site.audits:
         parts.append(("audits", "Audits", _audits(site.audits)))
     for index, section in enumerate(site.sections):
-        parts.append((f"section-{index}", section.title, _section(section)))
+        parts.append((f"section-{index}", section.title, _section(section, f"section-{index}")))
     return parts
 
 
@@ -185,8 +228,9 @@ def _summary(site: Site) -> str:
         broken = sum(sum(audit.counts.values()) for audit in site.audits)
         facts.append(("deliveries audited", _count(deliveries), f"in {_plural(len(site.audits), 'trace')}"))
         facts.append(("violations caught and explained", _count(broken), ""))
-    if site.figures:
-        facts.append(("figures drawn", _count(len(site.figures)), ""))
+    drawn = len(site.figures) + sum(len(section.figures) for page in site.pages for section in page.sections)
+    if drawn:
+        facts.append(("figures drawn", _count(drawn), ""))
     return f"<h2>Summary</h2>{_facts(facts)}" if facts else "<h2>Summary</h2><p>Nothing was measured yet.</p>"
 
 
@@ -196,7 +240,6 @@ def _plural(number: int, noun: str) -> str:
 
 def _scoreboard(claims: Sequence[Claim]) -> str:
     papers = list(dict.fromkeys(claim.paper for claim in claims))
-    rows = "\n".join(_claim_row(claim) for claim in claims)
     return f"""<h2>Claims</h2>
 <p class="lead">What the papers state, beside what we measured. Nothing is tuned to a claim: the model comes
 from the text, the verdict from the run, and each row has the command behind it.</p>
@@ -206,7 +249,12 @@ from the text, the verdict from the run, and each row has the command behind it.
 <label>Verdict<select name="verdict">{_options("all verdicts", CLAIM_VERDICTS)}</select></label>
 <output aria-live="polite"></output>
 </form>
-<table class="claims">
+{_claims_table(claims)}"""
+
+
+def _claims_table(claims: Sequence[Claim]) -> str:
+    rows = "\n".join(_claim_row(claim) for claim in claims)
+    return f"""<table class="claims">
 <thead><tr><th scope="col">Claim</th><th scope="col">Statement</th><th scope="col">Theirs</th>
 <th scope="col">Ours</th><th scope="col">Verdict</th></tr></thead>
 <tbody>{rows}</tbody>
@@ -251,24 +299,46 @@ def _labelled_cell(label: str, content: str) -> str:
     return f'<td data-label="{label}">{content}</td>' if content else "<td></td>"
 
 
-def _figures(figures: Sequence[FigureData]) -> str:
-    drawn = "\n".join(_figure(figure, f"plot{index}") for index, figure in enumerate(figures))
+def _figures(figures: Sequence[FigureData | Plate]) -> str:
     lead = (
         "Each curve is named at its right end; whiskers, where there are any, are intervals over the seeds."
     )
-    return f'<h2>Figures</h2><p class="lead">{lead}</p><div class="plots">{drawn}</div>'
+    return f'<h2>Figures</h2><p class="lead">{lead}</p>{_plots(figures, "plot")}'
 
 
-def _figure(figure: FigureData, prefix: str) -> str:
+def _plots(figures: Sequence[FigureData | Plate], prefix: str) -> str:
+    drawn = "\n".join(_figure(figure, f"{prefix}{index}") for index, figure in enumerate(figures))
+    return f'<div class="plots">{drawn}</div>'
+
+
+def _figure(figure: FigureData | Plate, prefix: str) -> str:
+    if isinstance(figure, Plate):
+        return _plate(figure, prefix)
+    return (
+        f'<figure id="{prefix}"><h3>{escape(figure.title)}</h3>{draw(figure, prefix)}'
+        f"<figcaption>{escape(figure.caption)}</figcaption>{_numbers(figure)}</figure>"
+    )
+
+
+def _plate(plate: Plate, prefix: str) -> str:
+    panels = "".join(
+        f"<div><h4>({letter}) {escape(panel.title)}</h4>"
+        f"{draw(panel, f'{prefix}-{letter}')}{_numbers(panel)}</div>"
+        for letter, panel in zip(ascii_uppercase, plate.panels, strict=False)
+    )
+    return (
+        f'<figure id="{prefix}" class="plate"><h3>{escape(plate.title)}</h3>'
+        f'<div class="panels">{panels}</div>'
+        f"<figcaption>{escape(plate.caption)}</figcaption></figure>"
+    )
+
+
+def _numbers(figure: FigureData) -> str:
     rows = [row for series in figure.series for row in _points(series)]
     bounded = any(series.low is not None for series in figure.series)
     columns = ["Series", figure.x_label, figure.y_label] + (["from", "to"] if bounded else [])
     table = Table(columns, [row[: len(columns)] for row in rows])
-    return (
-        f'<figure id="{prefix}"><h3>{escape(figure.title)}</h3>{draw(figure, prefix)}'
-        f"<figcaption>{escape(figure.caption)}</figcaption>"
-        f"<details><summary>The numbers</summary>{_table(table)}</details></figure>"
-    )
+    return f"<details><summary>The numbers</summary>{_table(table)}</details>"
 
 
 def _points(series: Series) -> list[list[str]]:
@@ -358,13 +428,15 @@ def _own_svg(svg: str) -> str:
     return svg
 
 
-def _section(section: Section) -> str:
+def _section(section: Section, prefix: str) -> str:
     paragraphs = [" ".join(clean_lines(part)).strip() for part in section.text.split("\n\n")]
     text = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in paragraphs if paragraph)
+    claims = _claims_table(section.claims) if section.claims else ""
     tables = "".join(
         (f"<h3>{escape(table.title)}</h3>" if table.title else "") + _table(table) for table in section.tables
     )
-    return f"<h2>{escape(section.title)}</h2>{text}{tables}"
+    plots = _plots(section.figures, f"{prefix}-plot") if section.figures else ""
+    return f"<h2>{escape(section.title)}</h2>{text}{claims}{tables}{plots}"
 
 
 def _table(table: Table) -> str:

@@ -29,6 +29,8 @@ class Summary:
     high: float
     least: float
     most: float
+    values: tuple[float, ...] = ()
+    """What each run gave, in ascending order."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ def summarise(spark: "SparkSession", folder: Path) -> list[Point]:
             F.coalesce(F.stddev_samp("value"), F.lit(0.0)).alias("deviation"),
             F.min("value").alias("least"),
             F.max("value").alias("most"),
+            F.sort_array(F.collect_list("value")).alias("values"),
         )
         .collect()
     )
@@ -75,5 +78,12 @@ def _summary(row: Any) -> Summary:
     # A single run has no spread to speak of: its interval is the value itself.
     half = student_975(row["count"] - 1) * row.deviation / row["count"] ** 0.5 if row["count"] > 1 else 0.0
     return Summary(
-        row["count"], row.mean, row.deviation, row.mean - half, row.mean + half, row.least, row.most
+        row["count"],
+        row.mean,
+        row.deviation,
+        row.mean - half,
+        row.mean + half,
+        row.least,
+        row.most,
+        tuple(row["values"]),
     )

@@ -1,6 +1,7 @@
 """Run studies and judge their claims."""
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,17 @@ from antiphon.core.errors import UsageError
 from antiphon.sim.scenarios import find_scenario
 from antiphon.spark.statistics import summarise
 from antiphon.spark.sweep import Progress, SweepResult, sweep
-from antiphon.studies import guo
+from antiphon.studies import guo, large
+from antiphon.studies.advice import plans as advice
 from antiphon.studies.model import Claim, ClaimVerdict, Effort, Finding, Results, Study
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STUDIES: Final[dict[str, Study]] = {study.name: study for study in (guo.STUDY,)}
+REPRODUCED: Final = (guo.STUDY, large.STUDY)
+"""What `antiphon reproduce` runs."""
+STUDIES: Final[dict[str, Study]] = {study.name: study for study in (*REPRODUCED, guo.DENSE, advice.STUDY)}
+"""What `antiphon sweep` knows."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +44,16 @@ def find_study(name: str) -> Study:
 def run_study(
     spark: "SparkSession", study: Study, effort: Effort, folder: Path, progress: Progress
 ) -> tuple[SweepResult, Results]:
-    """Do what is left of a study's runs and summarise them all."""
-    outcome = sweep(spark, study.jobs(effort), folder, progress)
-    points = summarise(spark, folder)
+    """Do what is left of a study's runs and summarise them."""
+    jobs = study.jobs(effort)
+    outcome = sweep(spark, jobs, folder, progress)
+    # The folder may also hold points that the study no longer has, or that only a fuller one has.
+    wanted = {(job.scenario, job.parameters) for job in jobs}
+    points = [
+        point
+        for point in summarise(spark, folder)
+        if (point.scenario, json.dumps(dict(point.parameters), sort_keys=True)) in wanted
+    ]
     return outcome, Results(points, defaults_of(study))
 
 
@@ -63,6 +75,9 @@ def find(claim: Claim, results: Results) -> Finding:
         return claim.judge(results)
     except UsageError as error:
         return Finding(ours="", holds=None, reason=f"The runs that it needs are not there. {error.sentence}")
+    except (LookupError, ArithmeticError, ValueError) as error:
+        # A group size is missing, or there is nothing to divide by: one claim less, not the end of a sweep.
+        return Finding(ours="", holds=None, reason=f"The runs that there are cannot be judged: {error!r}.")
 
 
 def verdict(finding: Finding) -> ClaimVerdict:

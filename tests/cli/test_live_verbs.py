@@ -113,6 +113,10 @@ def test_a_signal_ends_a_node_with_a_clean_leave() -> None:
         (["node", "g", "--network", "peers:10.0.0.1:7400"], "needs a key"),
         (["node", "g", "--key", "no-such-file"], "no-such-file"),
         (["node", "g", "--queue", "0"], "at least one megabyte"),
+        (["node", "g", "--stability", "trian"], "Did you mean 'train'?"),
+        (["node", "g", "--trigger", "adaptive", "--repair", "request"], "hybrid and any"),
+        (["perf", "--piggyback", "--stability", "gossip"], "Choose fulldist"),
+        (["perf", "--order", "sequencer", "--stability", "train"], "Leave stability= out"),
         (["node"], "GROUP"),
         (["perf", "--members", "1"], "at least two members"),
         (["perf", "--size", "3"], "at least 16 bytes"),
@@ -141,6 +145,17 @@ def test_perf_prints_the_contracts_figures(order: str, capfd: pytest.CaptureFixt
     assert figures["group_throughput"] > 100
     assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p99"]
     assert (figures["lost"], figures["violations"]) == (0, 0)
+
+
+def test_perf_tells_its_members_how_to_find_what_all_hold(tmp_path: Path) -> None:
+    told: dict[str, Any] = {
+        "stability": "train",
+        "errors": "gossip",
+        "trigger": "adaptive",
+        "piggyback": True,
+    }
+    task = Plan(**told).task(0, "g", tmp_path, again=False, tells=False)
+    assert {name: getattr(task, name) for name in told} == told
 
 
 def test_perf_runs_on_uvloop_too(capfd: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,14 @@ def test_every_protocol_has_help_with_an_example(capsys: Capture, name: str) -> 
     assert out.count("Example:") == 1
 
 
+def test_a_scenario_that_is_not_in_the_list_is_named_by_its_module(capsys: Capture) -> None:
+    name = "antiphon.studies.guo.search:SCENARIO"
+    for _ in range(2):
+        code, out, _ = says(capsys, "simulate", name, "--members", "10", "--seeds", "1", "--json")
+        assert code == 0
+        assert json.loads(out)["iterations"] == 5
+
+
 @pytest.mark.parametrize(
     ("tokens", "sentence", "hint"),
     [
@@ -49,7 +57,7 @@ def test_every_protocol_has_help_with_an_example(capsys: Capture, name: str) -> 
         (["audit"], "PATHS requires an argument", "antiphon audit --help"),
         (["audit", "/no/such/trace"], "There is no trace at /no/such/trace", "events/"),
         (["audit", ".", "--expect", "beauty"], "There is no property 'beauty'.", "There are: integrity"),
-        (["sweep", "gou"], "There is no study 'gou'.", "There are: guo."),
+        (["sweep", "gou"], "There is no study 'gou'.", "guo, guo-dense, large"),
         (["sweep", "guo", "--quick", "--full"], "either quickly or in full", ""),
     ],
 )

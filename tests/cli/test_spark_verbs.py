@@ -98,18 +98,20 @@ def test_a_torn_file_is_exit_code_2(capsys: Capture, tmp_path: Path) -> None:
 
 
 def test_a_study_is_swept_resumed_and_reproduced(capsys: Capture, tmp_path: Path) -> None:
-    code, out, err = says(capsys, "sweep", "guo", "--out", tmp_path / "sweep" / "guo", "--json")
+    folder = tmp_path / "sweep" / "guo-dense"
+    code, out, err = says(capsys, "sweep", "guo-dense", "--out", folder, "--json")
     points = [json.loads(line) for line in out.splitlines()]
     assert code == 0
-    assert len(points) == 36
-    assert "84 runs, 0 failed" in err
-    code, out, err = says(capsys, "reproduce", "--out", tmp_path, "--json")
+    assert len(points) == 96
+    assert "96 runs, 0 failed" in err
+    code, out, err = says(capsys, "reproduce", "--study", "guo-dense", "--out", tmp_path, "--json")
     claims = {row["id"]: row for row in map(json.loads, out.splitlines())}
     assert code == 0
-    assert "84 of them done before" in err
-    assert claims["G13"]["verdict"] == "reproduced"
-    assert claims["G13"]["command"] == "antiphon sweep guo --quick"
-    assert (tmp_path / "report" / "index.html").is_file()
+    assert "96 of them done before" in err
+    assert claims["G13a"]["verdict"] == "reproduced"
+    assert claims["G13a"]["command"] == "antiphon sweep guo-dense --quick"
+    assert 'href="guo-dense.html"' in (tmp_path / "report" / "index.html").read_text()
+    assert "Dense groups, 50 senders" in (tmp_path / "report" / "guo-dense.html").read_text()
     assert json.loads((tmp_path / "scoreboard.json").read_text()) == list(claims.values())
 
 
@@ -133,7 +135,7 @@ def test_the_demo_leaves_other_peoples_folders_alone(capsys: Capture, tmp_path: 
 
 def test_an_interrupted_sweep_keeps_what_is_done_and_goes_on(tmp_path: Path) -> None:
     """A process of its own: the interrupt comes as from a terminal, to the whole process group."""
-    command = [sys.executable, "-m", "antiphon.cli.main", "sweep", "guo", "--full", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "antiphon.cli.main", "sweep", "guo-dense", "--out", str(tmp_path)]
     sweeping = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

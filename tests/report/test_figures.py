@@ -20,12 +20,18 @@ def figure(*series: Series, log: bool = False, title: str = "T") -> FigureData:
     return FigureData("id", title, "caption", "x", "y", series, log, log)
 
 
+def sampled() -> FigureData:
+    sample = sample_site().figures[0]
+    assert isinstance(sample, FigureData)
+    return sample
+
+
 def words(svg: str) -> str:
     return " ".join("".join(text.itertext()) for text in ElementTree.fromstring(svg).iter(f"{SVG}text"))
 
 
 def test_equal_data_give_equal_bytes_and_prefixes_keep_ids_apart() -> None:
-    data = sample_site().figures[0]
+    data = sampled()
     assert draw(data, "one") == draw(data, "one")
     ids = [set(re.findall(r'id="([^"]+)"', draw(data, prefix))) for prefix in ("one", "two")]
     assert ids[0]
@@ -33,7 +39,7 @@ def test_equal_data_give_equal_bytes_and_prefixes_keep_ids_apart() -> None:
 
 
 def test_references_lead_to_ids_of_the_same_figure() -> None:
-    svg = draw(sample_site().figures[0], "one")
+    svg = draw(sampled(), "one")
     ids = set(re.findall(r'\bid="([^"]+)"', svg))
     references = set(re.findall(r'(?:href="|url\()#([^")]+)', svg))
     assert references
@@ -41,7 +47,7 @@ def test_references_lead_to_ids_of_the_same_figure() -> None:
 
 
 def test_colours_are_the_pages() -> None:
-    svg = draw(sample_site().figures[0])
+    svg = draw(sampled())
     assert INK not in svg
     assert not re.search(r"#0102f\d", svg)
     assert "currentColor" in svg
@@ -50,9 +56,17 @@ def test_colours_are_the_pages() -> None:
 
 
 def test_axes_and_curves_are_named() -> None:
-    said = words(draw(sample_site().figures[0]))
+    said = words(draw(sampled()))
     for name in ("CoordP", "FullDist", "Train", "Gossip", "members", "time per round (s)"):
         assert name in said
+
+
+def test_a_curve_may_have_a_colour_of_its_own() -> None:
+    series = (Series("a", (1, 2), (3, 4), hue=6), Series("b", (1, 2), (3, 4)))
+    assert set(re.findall(r"var\(--series\d\)", draw(figure(*series)))) == {
+        "var(--series6)",
+        "var(--series1)",
+    }
 
 
 def test_whiskers_are_drawn_where_there_are_intervals() -> None:
@@ -60,6 +74,12 @@ def test_whiskers_are_drawn_where_there_are_intervals() -> None:
     whiskers = draw(figure(Series("a", (1, 2), (3, 4), (2, 3), (4, 5))))
     assert "LineCollection" not in bare
     assert "LineCollection" in whiskers
+
+
+def test_single_runs_are_dots_beside_the_curve() -> None:
+    bare = draw(figure(Series("a", (1, 2), (3, 4))))
+    dotted = draw(figure(Series("a", (1, 2), (3, 4), dots=((1, 2.5), (1, 3.5), (2, math.nan)))))
+    assert dotted.count("<use") > bare.count("<use")
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ from typing import get_args
 
 import pytest
 
+from antiphon.report.model import Site
 from antiphon.report.picture import picture
 from antiphon.report.site import write_site
 from tests.browser import CHROMIUM, Page, Scheme, browser
 from tests.report.samples import sample_site
-from tests.report.test_site import evil_site
+from tests.report.test_site import PAGE, evil_site
 
 pytestmark = [
     pytest.mark.browser,
@@ -206,3 +207,36 @@ def test_the_readmes_picture_can_be_read(page: Page, tmp_path: Path, scheme: Sch
     page.open(tmp_path / "picture.html", 800, 400, scheme)
     assert page.evaluate(LOW_CONTRAST) == []
     assert page.evaluate("document.querySelectorAll('.ring').length") == 5
+
+
+@pytest.fixture(scope="module")
+def study_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_site(Site(pages=[PAGE]), tmp_path_factory.mktemp("pages")).with_name("guo.html")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_studys_page_shows_its_panels_side_by_side_where_there_is_room(
+    page: Page, study_page: Path, width: int
+) -> None:
+    page.open(study_page, width, 740)
+    assert page.console == []
+    assert page.requests == [study_page.as_uri()]
+    assert page.evaluate(SIDEWAYS_EXCESS) == 0
+    assert page.evaluate(STICKING_OUT) == []
+    assert page.evaluate(LOW_CONTRAST) == []
+    tops = page.evaluate(
+        "[...document.querySelector('.plate').querySelectorAll('svg')]"
+        ".map((svg) => svg.getBoundingClientRect().top)"
+    )
+    assert len(tops) == 2
+    assert (tops[0] == tops[1]) is (width > 1000)
+
+
+def test_one_gets_from_the_first_page_to_a_study_and_back(page: Page, study_page: Path) -> None:
+    page.open(study_page.with_name("index.html"))
+    assert page.evaluate("document.querySelector('.pages a[href=\"guo.html\"]').textContent") == "Stability"
+    page.open(study_page)
+    assert (
+        page.evaluate("document.querySelector('.pages a').href")
+        == study_page.with_name("index.html").as_uri()
+    )

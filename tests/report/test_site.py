@@ -15,13 +15,15 @@ from antiphon.report.model import (
     AuditReport,
     Claim,
     FigureData,
+    Page,
+    Plate,
     Section,
     Series,
     Site,
     Table,
     ViolationReport,
 )
-from antiphon.report.site import render, write_site
+from antiphon.report.site import render, render_page, write_site
 from tests.report.samples import sample_site
 
 EVIL = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'&amp;"
@@ -173,3 +175,71 @@ def test_an_interrupt_leaves_the_former_page(tmp_path: Path, monkeypatch: pytest
         write_site(Site(title="latter"), tmp_path)
     assert "former" in (tmp_path / "index.html").read_text(encoding="utf-8")
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+
+
+PLATE = Plate(
+    "5.3",
+    "Queues",
+    "over the step",
+    [
+        FigureData("5.3", name, "", "step", unit, [Series("subset 1", [1, 2], [3, 4], dots=[(1, 2.5)])])
+        for name, unit in (("mean queue", "mean"), ("longest queue", "most"))
+    ],
+)
+PAGE = Page(
+    "guo",
+    "Stability",
+    "as published",
+    [
+        Section("5.3 Gossip", "A text.\n\nAnother.", claims=[Claim("G6", "Guo", "5.3", "Queues explode.")]),
+        Section("5.4 Dense", figures=[PLATE, PLATE]),
+    ],
+)
+
+
+def test_a_page_of_its_own_has_its_sections_claims_and_panels() -> None:
+    reader = Reader(render_page(Site(title="Report", pages=[PAGE]), PAGE))
+    for text in ("Stability", "as published", "Another.", "G6", "Queues explode.", "(A) mean queue"):
+        assert text in reader.words
+    assert "(B) longest queue" in reader.words
+    assert reader.tags.count("svg") == 4
+    ids = [value for name, value in reader.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    anchors = [value for name, value in reader.attributes if name == "href" and value and value[0] == "#"]
+    assert {str(anchor)[1:] for anchor in anchors} <= set(ids)
+
+
+def test_pages_link_to_one_another_and_count(tmp_path: Path) -> None:
+    other = Page("large", "Large groups")
+    site = Site(title="Report", pages=[PAGE, other])
+    write_site(site, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["guo.html", "index.html", "large.html"]
+    for path in tmp_path.iterdir():
+        reader = Reader(path.read_text(encoding="utf-8"))
+        links = [value for name, value in reader.attributes if name == "href" and value and value[0] != "#"]
+        assert [link for link in links if not link.startswith("data:")] == [
+            "index.html",
+            "guo.html",
+            "large.html",
+        ]
+    assert "figures drawn" in Reader((tmp_path / "index.html").read_text(encoding="utf-8")).words
+
+
+def test_hostile_texts_on_a_page_are_words_and_nothing_else() -> None:
+    evil = evil_site()
+    plate = Plate(
+        EVIL, EVIL, EVIL, [replace(figure) for figure in evil.figures if isinstance(figure, FigureData)]
+    )
+    section = Section(EVIL, EVIL, [Table([EVIL], [[EVIL]], EVIL, EVIL)], evil.claims, [plate, *evil.figures])
+    page = Page("evil", EVIL, EVIL, [section])
+    reader = Reader(render_page(Site(title=EVIL, pages=[page]), page))
+    assert reader.tags.count("script") == 1
+    assert "img" not in reader.tags
+    assert not [name for name, _ in reader.attributes if name.startswith("on")]
+
+
+@pytest.mark.parametrize("name", ["index", "", "../guo", "Guo", "a b", 'x"'])
+def test_a_page_needs_a_plain_name(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no name for a page"):
+        write_site(Site(pages=[replace(PAGE, name=name)]), tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -110,6 +110,7 @@ def test_summaries_are_means_with_intervals(spark: "SparkSession", tmp_path: Pat
     (point,) = summarise(spark, tmp_path)
     squares = point.metrics["seed_squared"]
     assert (squares.count, squares.least, squares.most) == (3, 0, 4)
+    assert squares.values == (0.0, 1.0, 4.0)
     assert squares.mean == pytest.approx(5 / 3)
     assert squares.high - squares.mean == pytest.approx(student_975(2) * squares.deviation / 3**0.5)
     assert point.metrics["finished"].mean == 1.0

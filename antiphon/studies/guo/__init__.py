@@ -1,0 +1,50 @@
+"""Guo, message stability detection: chapters 4 to 6 and appendices A to D, as data.
+
+`STUDY` is all of it; `DENSE` the part that takes a second, for a first look. `antiphon.studies.guo.judging`
+says how claims are judged, `settings` how the text was read, `grids` which runs are made.
+"""
+
+from typing import Final
+
+from antiphon.studies.guo import (
+    analysis,
+    complexity,
+    dense,
+    detection,
+    fixed,
+    grids,
+    one_sender,
+    sizes,
+    sparse,
+    trigger,
+)
+from antiphon.studies.model import Study
+
+PAPER: Final = "Guo, Scalable message stability detection protocols"
+
+STUDY: Final = Study(
+    name="guo",
+    paper=PAPER,
+    title="Message stability detection",
+    grids=grids.GRIDS,
+    sections=(
+        analysis.SECTION,
+        complexity.SECTION,
+        fixed.SECTION,
+        sizes.SECTION,
+        dense.SECTION,
+        sparse.SECTION,
+        one_sender.DENSE_SECTION,
+        one_sender.SPARSE_SECTION,
+        trigger.SECTION,
+        detection.SECTION,
+    ),
+)
+
+DENSE: Final = Study(
+    name="guo-dense",
+    paper=PAPER,
+    title="Message stability detection in dense groups, a first look",
+    grids=grids.all_dense((50,)),
+    sections=(dense.SMALL_SECTION,),
+)

@@ -1,0 +1,474 @@
+"""Section 5.4: all protocols in dense groups with 50 senders; figures 5.12 to 5.21, table 5.2, claims G13 to
+G17.
+"""
+
+from functools import partial
+from typing import Any, Final
+
+from antiphon.studies.growth import best_law
+from antiphon.studies.guo.comparisons import HOPS, TPR, Setting
+from antiphon.studies.guo.judging import (
+    NOTHING_WAITS,
+    both,
+    by_size,
+    crossing,
+    ends,
+    falls_off,
+    grows_as,
+    is_near,
+    ratios,
+    rises,
+    span,
+    two_readings,
+)
+from antiphon.studies.guo.settings import HUES, NAMES, STRUCTURED, points
+from antiphon.studies.model import Claim, Curve, Figure, Finding, Panel, Results, Section, Table
+from antiphon.studies.words import number
+
+HERE: Final = Setting("dense", 50)
+STRUCTURES: Final = {"coordp": "s-coordp", "fulldist": "s-coordp", "train": "s-train", "gossip": "s-gossip"}
+LAWS: Final = {
+    "coordp": "n log n",
+    "fulldist": "n^2",
+    "train": "n",
+    "gossip": "n log n",
+    "s-coordp": "n",
+    "s-train": "n",
+    "s-gossip": "n",
+}
+"""Table 5.2; n log 50 is n."""
+ALMOST_SIX: Final = (5.0, 6.3)
+
+measured = partial(by_size, density="dense", senders=50)
+
+
+def scattered(results: Results) -> dict[int, float]:
+    return by_size(results, "fulldist", "dense", 50, scattered=True)
+
+
+SCATTERED: Final = Figure(
+    id="5.18",
+    title="Time per round: Gossip and FullDist with scattered multicasts, dense groups with 50 senders",
+    caption="Each member multicasts at a moment drawn from n times the mean spacing, 0.02 s at n = 50 and in "
+    "proportion to n beyond.",
+    panels=[
+        Panel(
+            curves=[
+                *HERE.curves("gossip"),
+                Curve(
+                    name="scattered FullDist",
+                    where=points("fulldist", "dense", 50, scattered=True),
+                    hue=HUES["fulldist"],
+                ),
+            ],
+            spread="interval",
+            **TPR,
+        )
+    ],
+)
+
+FIGURES: Final = (
+    HERE.basic_messages("5.12"),
+    HERE.structured_messages("5.13"),
+    *HERE.pairs(("5.14", "5.15"), "Messages on all hops", HOPS),
+    HERE.dense_queues("5.16"),
+    HERE.basic_times("5.17"),
+    SCATTERED,
+    HERE.structured_times("5.19"),
+    *HERE.pairs(("5.20", "5.21"), "Time per round", TPR),
+)
+
+
+# Table 5.2 and the queues
+
+
+def law_rows(results: Results) -> list[list[str]]:
+    rows = []
+    for protocol, theirs in LAWS.items():
+        values = measured(results, protocol, metric="hop_messages")
+        law, misfit = best_law(list(values), list(values.values()))
+        text = "n log 50" if protocol == "s-gossip" else theirs
+        rows.append([NAMES[protocol], text, law, f"{misfit:.1%}", *(number(values[size]) for size in values)])
+    return rows
+
+
+def queue_rows(results: Results) -> list[list[str]]:
+    names = ("queue_mean", "queue_max", "queue_node_mean", "queue_node_max")
+    rows = []
+    for protocol in NAMES:
+        for size in (100, 500):
+            values = [measured(results, protocol, metric=name).get(size) for name in names]
+            rows.append(
+                [NAMES[protocol], str(size), *("–" if value is None else f"{value:.3g}" for value in values)]
+            )
+    return rows
+
+
+# Judges
+
+
+def gossip_is_a_multiple_of_coordp(results: Results) -> Finding:
+    factors = ratios(
+        measured(results, "gossip", metric="hop_messages"), measured(results, "coordp", metric="hop_messages")
+    )
+    return Finding(ours=f"k = {span(factors.values())}", holds=min(factors.values()) > 1)
+
+
+def a_structure_saves_messages(results: Results) -> Finding:
+    return both(
+        *(
+            (
+                NAMES[basic],
+                falls_off(
+                    (NAMES[basic], NAMES[structured]),
+                    [measured(results, one, metric="hop_messages") for one in (basic, structured)],
+                ),
+            )
+            for basic, structured in STRUCTURES.items()
+        )
+    )
+
+
+def longest_queues(results: Results, metric: str) -> Finding:
+    curves = {name: measured(results, name, metric=metric) for name in ("fulldist", "coordp")}
+    others = [name for name in NAMES if name not in curves]
+    largest = {
+        size: max(measured(results, name, metric=metric)[size] for name in others)
+        for size in curves["coordp"]
+    }
+    growing = all(rises(curve.values()) for curve in curves.values())
+    order = falls_off(("FullDist", "CoordP", "the others"), [*curves.values(), largest])
+    return Finding(order.ours, bool(order.holds) and growing, reason=order.reason)
+
+
+def gossip_queue(results: Results, metric: str) -> Finding:
+    values = measured(results, "gossip", metric=metric)
+    flat = [value for size, value in values.items() if size >= 100]
+    return Finding(
+        ours=", ".join(f"n={size}: {value:.2f}" for size, value in values.items()),
+        holds=all(is_near(value, 4.0) for value in flat),
+    )
+
+
+def local_gossip_queue(results: Results, metric: str) -> Finding:
+    values = measured(results, "s-gossip", metric=metric)
+    return Finding(ours=span(values.values()), holds=all(is_near(value, 0.5) for value in values.values()))
+
+
+def nothing_waits(results: Results, metric: str) -> Finding:
+    values = {
+        name: max(measured(results, name, metric=metric).values())
+        for name in ("train", "s-coordp", "s-train")
+    }
+    words = ", ".join(f"{NAMES[name]} at most {value:.2g}" for name, value in values.items())
+    return Finding(ours=words, holds=max(values.values()) <= NOTHING_WAITS)
+
+
+def buffers_of_fulldist(results: Results) -> Finding:
+    link = measured(results, "fulldist", metric="queue_max")[500]
+    node = measured(results, "fulldist", metric="queue_node_max")[500]
+    left = by_size(results, "fulldist", "dense", 50, "queue_max", fill="left")[500]
+    return Finding(
+        ours=f"{link:.0f} at one link ({left:.0f} with the last level filled from the left), {node:.0f} "
+        "at one node",
+        holds=is_near(link, 180),
+        reason=""
+        if is_near(link, 180)
+        else "How long the queue gets turns on how the tree's last level is filled.",
+    )
+
+
+def train_is_slowest(results: Results) -> Finding:
+    others = [measured(results, name) for name in ("coordp", "fulldist", "gossip")]
+    train = measured(results, "train")
+    most = {size: max(curve[size] for curve in others) for size in train}
+    return falls_off(("Train", "the slowest other"), [train, most])
+
+
+def coordp_is_like_fulldists_smallest(results: Results) -> Finding:
+    factors = ratios(measured(results, "coordp"), measured(results, "fulldist"))
+    return Finding(
+        ours=f"CoordP takes {span(factors.values())} times FullDist's smallest",
+        holds=all(is_near(factor, 1.0) for factor in factors.values()),
+    )
+
+
+def fulldists_largest(results: Results) -> Finding:
+    factors = ratios(measured(results, "fulldist", metric="tpr_last_s"), measured(results, "fulldist"))
+    left = ratios(
+        by_size(results, "fulldist", "dense", 50, "tpr_last_s", fill="left"),
+        by_size(results, "fulldist", "dense", 50, fill="left"),
+    )
+    return Finding(
+        ours=f"{span(factors.values())} times ({span(left.values())} with the last level filled from the "
+        "left)",
+        holds=all(is_near(factor, 2.0) for factor in factors.values()),
+        reason=""
+        if is_near(factors[500], 2.0)
+        else "It turns on how the tree's last level is filled, which the text does not say.",
+    )
+
+
+def scattered_is_worse(results: Results) -> Finding:
+    gossip, other = measured(results, "gossip"), scattered(results)
+    worse = {size: other[size] > gossip[size] for size in sorted(gossip) if size in other}
+    words = ", ".join(f"n={size}: {other[size]:.1f} against {gossip[size]:.1f} s" for size in worse)
+    where = crossing(other, gossip)
+    words += f"; the curves cross near n={where:.0f}" if where else "; the curves do not cross"
+    return Finding(ours=words, holds=all(is_worse == (size > 200) for size, is_worse in worse.items()))
+
+
+def gain(results: Results, basic: str, structured: str, **changes: Any) -> float:
+    """How many times as fast the structured protocol is at n=500."""
+    lower = by_size(results, structured, "dense", 50, **changes)
+    upper = by_size(
+        results, basic, "dense", 50, **({} if basic == "train" and "fill" not in changes else changes)
+    )
+    return upper[500] / lower[500]
+
+
+def coordp_gains_25(results: Results) -> Finding:
+    factor = gain(results, "coordp", "s-coordp")
+    free, left = (
+        gain(results, "coordp", "s-coordp", start="free"),
+        gain(results, "coordp", "s-coordp", fill="left"),
+    )
+    return Finding(
+        ours=f"{factor:.1f} times ({free:.1f} if START takes no time, {left:.1f} with the last level "
+        "filled from "
+        "the left)",
+        holds=is_near(factor, 25.0),
+        reason=""
+        if is_near(factor, 25.0)
+        else f"START counted, as 5.4.3 describes the time of S_CoordP; not counted, the ratio is {free:.1f}.",
+    )
+
+
+def train_gains_66(results: Results) -> Finding:
+    factor = gain(results, "train", "s-train")
+    start_free = measured(results, "train")[500] / by_size(results, "s-train", "dense", 50, start="free")[500]
+    return Finding(ours=f"{factor:.1f} times ({start_free:.1f} if START takes no time)", holds=factor >= 66.0)
+
+
+def gossip_gains_6(results: Results) -> Finding:
+    factor = gain(results, "gossip", "s-gossip")
+    low, high = ALMOST_SIX
+    return Finding(ours=f"{factor:.2f} times", holds=low <= factor <= high)
+
+
+def _growth_claims() -> list[Claim]:
+    return [
+        Claim(
+            id=f"G13{letter}",
+            where="5.4.1, figures 5.12-5.13, table 5.2",
+            statement=f"{NAMES[protocol]}'s messages on all hops grow as "
+            f"{'n log 50, which is n,' if protocol == 's-gossip' else law} in dense groups.",
+            theirs="n log 50" if protocol == "s-gossip" else law,
+            judge=lambda results, law=law, protocol=protocol: grows_as(results, law, protocol),  # type: ignore[misc]
+        )
+        for letter, (protocol, law) in zip("abcdefg", LAWS.items(), strict=True)
+    ]
+
+
+def _message_claims() -> list[Claim]:
+    return [
+        *_growth_claims(),
+        Claim(
+            id="G13h",
+            where="5.4.1, figure 5.12(A)",
+            statement="Gossip uses k times CoordP's messages, with k > 1.",
+            theirs="k > 1",
+            judge=gossip_is_a_multiple_of_coordp,
+        ),
+        Claim(
+            id="G13i",
+            where="5.4.1, figures 5.14-5.15",
+            statement="A structure lowers the messages of all protocols (dense).",
+            theirs="all",
+            judge=a_structure_saves_messages,
+        ),
+    ]
+
+
+def _queue_claims() -> list[Claim]:
+    where = "5.4.2, figure 5.16(A)"
+    judges = (
+        (
+            "G14a",
+            "FullDist has the largest mean queue, then CoordP, both growing with n.",
+            "FullDist, CoordP",
+            longest_queues,
+        ),
+        ("G14b", "Gossip's mean queue rises to 4 at n=100 and stays there.", "4", gossip_queue),
+        ("G14c", "S_Gossip's mean queue stays at 0.5.", "0.5", local_gossip_queue),
+        ("G14d", "The mean queue of Train, S_CoordP and S_Train is 0.", "0", nothing_waits),
+    )
+    claims = [
+        Claim(
+            id=id_,
+            where=where,
+            statement=statement,
+            theirs=theirs,
+            judge=lambda results, judge=judge: two_readings(results, judge),  # type: ignore[misc]
+        )
+        for id_, statement, theirs, judge in judges
+    ]
+    claims.append(
+        Claim(
+            id="G14e",
+            where="5.4.3, figure 5.16(B)",
+            statement="FullDist needs buffers of 180 messages at n=500.",
+            theirs="180",
+            judge=buffers_of_fulldist,
+        )
+    )
+    return claims
+
+
+def _time_claims() -> list[Claim]:
+    return [
+        Claim(
+            id="G15a",
+            where="5.4.3, figure 5.17",
+            statement="Train has the longest time per round of the basic protocols.",
+            theirs="longest",
+            judge=train_is_slowest,
+        ),
+        Claim(
+            id="G15b",
+            where="5.4.3, figure 5.17",
+            statement="CoordP's time per round is about FullDist's smallest.",
+            theirs="almost identical",
+            judge=coordp_is_like_fulldists_smallest,
+        ),
+        Claim(
+            id="G15c",
+            where="5.4.3, figure 5.17",
+            statement="FullDist's largest time is about twice its smallest.",
+            theirs="twice",
+            judge=fulldists_largest,
+        ),
+        Claim(
+            id="G15d",
+            where="5.4.3, figure 5.17",
+            statement="CoordP's and FullDist's times grow with the group size.",
+            theirs="growing",
+            judge=lambda results: both(
+                *(
+                    (NAMES[name], Finding(ends(values, " s"), rises(values.values())))
+                    for name in ("coordp", "fulldist")
+                    for values in (measured(results, name),)
+                )
+            ),
+        ),
+        Claim(
+            id="G16",
+            where="5.4.3, figure 5.18",
+            statement="FullDist with scattered multicasts is worse than Gossip above n=200, and not below.",
+            theirs="above n=200",
+            judge=scattered_is_worse,
+        ),
+    ]
+
+
+def _structure_claims() -> list[Claim]:
+    where = "5.4.3, figures 5.19-5.21"
+    return [
+        Claim(
+            id="G17a",
+            where=where,
+            statement="S_CoordP is 25 times better than CoordP (dense, n=500).",
+            theirs="25 times",
+            judge=coordp_gains_25,
+        ),
+        Claim(
+            id="G17b",
+            where=where,
+            statement="S_Train is over 66 times better than Train (dense, n=500).",
+            theirs="over 66 times",
+            judge=train_gains_66,
+        ),
+        Claim(
+            id="G17c",
+            where=where,
+            statement="S_Gossip is almost 6 times better than Gossip (dense, n=500).",
+            theirs="almost 6 times",
+            judge=gossip_gains_6,
+        ),
+        Claim(
+            id="G17d",
+            where=where,
+            statement="S_CoordP is faster than S_Train (dense).",
+            theirs="faster",
+            judge=lambda results: falls_off(
+                ("S_Train", "S_CoordP"), [measured(results, name) for name in ("s-train", "s-coordp")]
+            ),
+        ),
+    ]
+
+
+TEXT: Final = (
+    "A member at every node of a balanced tree. Gossip and S_Gossip have 64-message buffers and lose two "
+    "gossips "
+    "a step; the others lose nothing. The logical trees of S_CoordP and S_Train match the network, "
+    "S_Gossip has "
+    "local groups of 50."
+)
+TABLES: Final = (
+    Table(
+        title="Table 5.2: messages on all hops",
+        caption="The text's law, the one that fits best in proportion, how far it is off on the average, "
+        "and the "
+        "counts at n = 50, 100, 200, 300, 400 and 500.",
+        columns=("protocol", "the text's", "ours", "off by", "50", "100", "200", "300", "400", "500"),
+        rows=law_rows,
+    ),
+    Table(
+        title="Queues: two readings",
+        caption="The output link's queue, and the sum over a node's links, at each enqueue.",
+        columns=("protocol", "n", "link: mean", "link: most", "node: mean", "node: most"),
+        rows=queue_rows,
+    ),
+)
+SECTION: Final = Section(
+    title="5.4 Dense groups, 50 senders",
+    text=TEXT,
+    figures=FIGURES,
+    tables=TABLES,
+    claims=(*_message_claims(), *_queue_claims(), *_time_claims(), *_structure_claims()),
+)
+
+
+# The part of it that takes a second: what is not random, and not Gossip
+
+DETERMINISTIC: Final = tuple(name for name in NAMES if name not in ("gossip", "s-gossip"))
+SMALL_SECTION: Final = Section(
+    title="5.4 Dense groups, 50 senders, without gossip",
+    text="A member at every node of a balanced tree, nothing lost: five of the seven protocols.",
+    figures=(
+        Figure(
+            id="5.12-5.13",
+            title="Messages on all hops, dense groups with 50 senders",
+            caption="Transmissions started on any link in one round.",
+            panels=[
+                Panel(title="all five", curves=HERE.curves(*DETERMINISTIC), **HOPS),
+                Panel(title="structured", curves=HERE.curves(*STRUCTURED[:2]), **HOPS),
+            ],
+        ),
+        Figure(
+            id="5.17-5.19",
+            title="Time per round, dense groups with 50 senders",
+            caption="From the trigger to the first member that has the stability array.",
+            panels=[
+                Panel(title="all five", curves=HERE.curves(*DETERMINISTIC), **TPR),
+                Panel(title="structured", curves=HERE.curves(*STRUCTURED[:2]), **TPR),
+            ],
+        ),
+    ),
+    claims=[
+        claim
+        for claim in SECTION.claims
+        if claim.id
+        in ("G13a", "G13b", "G13c", "G13e", "G13f", "G15b", "G15c", "G15d", "G17a", "G17b", "G17d")
+    ],
+)

@@ -1,0 +1,444 @@
+"""Sections 5.3.1 and 5.3.2: Gossip in a group of 200 over the step; figures 5.2 to 5.9, appendices A and B,
+claims G4 to G9.
+
+'Simulation I' has no loss, II 64-message buffers and two lost gossips a step, III only the latter. Appendix
+A repeats figures 5.3 to 5.6 and adds simulation III; appendix B has the same for sparse groups, of which
+figure 5.7 shows the times. Each is drawn once here.
+"""
+
+import math
+from typing import Any, Final
+
+from antiphon.studies.guo.judging import NEAR, is_near, span, two_readings
+from antiphon.studies.guo.search import NAME as SEARCH
+from antiphon.studies.guo.settings import FIXED_SIZE, SUBSETS, fixed_gossip
+from antiphon.studies.model import Claim, Curve, Figure, Finding, Panel, Results, Section, Table
+
+SIMULATIONS: Final = {
+    "none": "I (no loss)",
+    "buffers": "II (64-message buffers, 2 lost a step)",
+    "random": "III (2 lost a step)",
+}
+STEP: Final[dict[str, Any]] = {"x": "step", "x_label": "step interval (s)"}
+FLOOR: Final = 0.10
+"""Steps count as having reached their floor within this share of it."""
+UNFINISHED: Final = 0.0015
+SURE: Final = 0.01
+"""A share of unfinished rounds is told from the text's if chance gives ours this rarely."""
+
+
+def panel(density: str, loss: str, metric: str, title: str, unit: str) -> Panel:
+    return Panel(
+        title=title,
+        y=metric,
+        y_label=unit,
+        curves=[
+            Curve(name=f"subset {subset}", where=fixed_gossip(density, loss, subset)) for subset in SUBSETS
+        ],
+        **STEP,
+    )
+
+
+def queues(id_: str, density: str, loss: str) -> Figure:
+    return Figure(
+        id=id_,
+        title=f"Gossip, simulation {SIMULATIONS[loss]}, {density} group of {FIXED_SIZE}: queues",
+        caption="The output link's queue at each enqueue, over the step interval.",
+        panels=[
+            panel(density, loss, "queue_mean", "mean queue", "messages waiting, mean"),
+            panel(density, loss, "queue_max", "longest queue", "messages waiting, most"),
+        ],
+    )
+
+
+def times(id_: str, density: str, loss: str) -> Figure:
+    return Figure(
+        id=id_,
+        title=f"Gossip, simulation {SIMULATIONS[loss]}, {density} group of {FIXED_SIZE}: steps and time",
+        caption="A round's time is its steps times the step interval.",
+        panels=[
+            panel(density, loss, "steps", "steps in a round", "steps"),
+            panel(density, loss, "tpr_s", "time per round", "time per round (s)"),
+        ],
+    )
+
+
+def spread(metric: str, title: str, unit: str) -> Panel:
+    where = fixed_gossip("dense", "none", 3)
+    curves = [Curve(name="subset 3", where=where)]
+    return Panel(title=title, y=metric, y_label=unit, curves=curves, spread="deviation", **STEP)
+
+
+FIGURES: Final = (
+    Figure(
+        id="5.2",
+        title=f"Spread over 20 seeds: Gossip, simulation I, dense group of {FIXED_SIZE}, subset size 3",
+        caption="Mean, and one standard deviation above and below it.",
+        panels=[
+            spread("queue_mean", "mean queue", "messages waiting, mean"),
+            spread("tpr_s", "time per round", "time per round (s)"),
+        ],
+    ),
+    queues("5.3, A.1", "dense", "none"),
+    times("5.4, A.2", "dense", "none"),
+    queues("5.5, A.3", "dense", "buffers"),
+    times("5.6, A.4", "dense", "buffers"),
+    Figure(
+        id="5.7",
+        title=f"Gossip in sparse groups of {FIXED_SIZE}: time per round",
+        caption="Simulations I and II; a group is drawn anew for each seed.",
+        panels=[
+            panel("sparse", "none", "tpr_s", "simulation I", "time per round (s)"),
+            panel("sparse", "buffers", "tpr_s", "simulation II", "time per round (s)"),
+        ],
+    ),
+    queues("A.5", "dense", "random"),
+    times("A.6", "dense", "random"),
+    queues("B.1", "sparse", "none"),
+    times("B.2", "sparse", "none"),
+    queues("B.3", "sparse", "buffers"),
+    times("B.4", "sparse", "buffers"),
+    queues("B.5", "sparse", "random"),
+    times("B.6", "sparse", "random"),
+)
+
+
+# G4, G5
+
+
+def deviation(results: Results, metric: str, most: float) -> Finding:
+    curve = results.curve(fixed_gossip("dense", "none", 3), "step", metric)
+    shares = {step: summary.deviation / summary.mean for step, summary in curve}
+    worst = max(shares, key=lambda step: shares[step])
+    fewest = min(summary.count for _, summary in curve)
+    above = [step for step, share in shares.items() if share > most]
+    return Finding(
+        ours=f"at most {shares[worst]:.1%}, at a step of {worst:g} s ({fewest} seeds)",
+        holds=not above,
+        reason=f"Above {most:.0%} at {len(above)} of {len(shares)} steps." if above else "",
+    )
+
+
+def unfinished(results: Results, losses: tuple[str, ...] = tuple(SIMULATIONS)) -> tuple[int, int]:
+    """How many of the runs of section 5.3.1 did not end in ten minutes, and how many runs there were."""
+    lost, runs = 0.0, 0
+    for density in ("dense", "sparse"):
+        for loss in losses:
+            for subset in SUBSETS:
+                for point in results.matching(fixed_gossip(density, loss, subset)):
+                    finished = point.metrics["finished"]
+                    runs += finished.count
+                    lost += finished.count * (1 - finished.mean)
+    return round(lost), runs
+
+
+def some_never_finish(results: Results) -> Finding:
+    lost, runs = unfinished(results)
+    ours = f"{lost} of {runs} runs"
+    if not runs:
+        return Finding(ours="", holds=None, reason="No run of section 5.3.1 is there.")
+    expected = UNFINISHED * runs
+    chance = _poisson_tail(lost, expected)
+    if chance < SURE:
+        reason = f"At the text's rate {expected:.0f} would be expected; {lost} has a chance of {chance:.1g}."
+        return Finding(ours=ours, holds=False, reason=reason)
+    if expected < 5:
+        reason = (
+            f"At the text's rate only {expected:.1f} would be expected: too few runs to tell; --full tells."
+        )
+        return Finding(ours=ours, holds=None, reason=reason)
+    return Finding(ours=ours, holds=True)
+
+
+def _poisson_tail(count: int, mean: float) -> float:
+    """The probability of a count at least as far from the mean on its side."""
+    below = sum(math.exp(-mean + k * math.log(mean) - math.lgamma(k + 1)) for k in range(count + 1))
+    at = math.exp(-mean + count * math.log(mean) - math.lgamma(count + 1))
+    return min(below, 1 - below + at)
+
+
+# G6
+
+
+def queues_explode(results: Results) -> Finding:
+    factors = {}
+    for subset in SUBSETS:
+        curve = results.means(fixed_gossip("dense", "none", subset), "step", "queue_mean")
+        factors[subset] = curve[min(curve)] / curve[max(curve)]
+    return Finding(
+        ours=f"mean queue at the shortest step {span(factors.values())} times that at the longest",
+        holds=all(factor >= 5 for factor in factors.values()),
+        reason="" if min(factors.values()) >= 5 else "Not five times as long with every subset size.",
+    )
+
+
+def critical_step(results: Results, density: str, loss: str, subset: int) -> float:
+    """The step from which on the steps of a round stay near their floor (the least mean)."""
+    curve = results.means(fixed_gossip(density, loss, subset), "step", "steps")
+    floor = min(curve.values())
+    critical: float = max(curve)
+    for step in sorted(curve, reverse=True):
+        if curve[step] > floor * (1 + FLOOR):
+            break
+        critical = step
+    return critical
+
+
+def steps_reach_a_floor(results: Results) -> Finding:
+    found = {subset: critical_step(results, "dense", "none", subset) for subset in SUBSETS}
+    longest = max(results.means(fixed_gossip("dense", "none", 1), "step", "steps"))
+    shortest = min(results.means(fixed_gossip("dense", "none", 1), "step", "steps"))
+    words = ", ".join(f"subset {subset}: {step:g} s" for subset, step in found.items())
+    return Finding(
+        ours=f"critical step {words}",
+        holds=all(shortest < step < longest for step in found.values()),
+        reason="The floor is the least mean; the critical step is where the steps come within 10% of it "
+        "for good.",
+    )
+
+
+def times_in_the_window(results: Results) -> Finding:
+    values = {
+        (subset, step): mean
+        for subset in SUBSETS[1:]
+        for step, mean in results.means(fixed_gossip("dense", "none", subset), "step", "tpr_s").items()
+        if 4 <= step <= 15
+    }
+    outside = {place: mean for place, mean in values.items() if not is_within(mean, 28, 40)}
+    words = ", ".join(
+        f"subset {subset} step {step:g} s ({mean:.0f} s)" for (subset, step), mean in outside.items()
+    )
+    return Finding(
+        ours=f"{span(values.values())} s",
+        holds=not outside,
+        reason=f"Outside: {words}." if outside else "",
+    )
+
+
+def is_within(value: float, low: float, high: float) -> bool:
+    return low * (1 - NEAR) <= value <= high * (1 + NEAR)
+
+
+# G7
+
+
+def searched(results: Results, subset: int, metric: str) -> float:
+    where = {"scenario": SEARCH, "density": "dense", "loss": "none", "members": FIXED_SIZE, "subset": subset}
+    return results.one(where, metric).mean
+
+
+def search_ends(results: Results) -> Finding:
+    tpr_s, iterations = searched(results, 3, "tpr_s"), searched(results, 3, "iterations")
+    evaluations = searched(results, 3, "evaluations")
+    return Finding(
+        ours=f"{iterations:.0f} iterations, {tpr_s:.1f} s; {evaluations:.0f} steps tried, the window's "
+        "included",
+        holds=iterations == 5 and is_near(tpr_s, 28.6),
+    )
+
+
+def search_finds(results: Results) -> Finding:
+    """The text's 9 s and ours count as the same within g, where the search stops."""
+    step, tpr_s = searched(results, 3, "step"), searched(results, 3, "tpr_s")
+    theirs = results.means(fixed_gossip("dense", "none", 3), "step", "tpr_s")[9.0]
+    holds = abs(step - 9.0) <= 2.0
+    return Finding(
+        ours=f"{step:.1f} s, where a round takes {tpr_s:.1f} s; at 9 s it takes {theirs:.1f} s",
+        holds=holds,
+        reason=""
+        if holds
+        else "Within the window the time has several shallow valleys; the search follows "
+        "the one that its first comparisons favour.",
+    )
+
+
+def window(results: Results, subset: int, low: float, high: float) -> Finding:
+    """The text's ends are whole seconds, as its stride is; ours count as the same within one stride."""
+    ours_low, ours_high = searched(results, subset, "window_low"), searched(results, subset, "window_high")
+    return Finding(
+        ours=f"{ours_low:.1f} to {ours_high:.1f} s around {searched(results, subset, 'step'):.1f} s, "
+        f"at best {searched(results, subset, 'tpr_s'):.1f} s",
+        holds=abs(ours_low - low) <= 1.0 and abs(ours_high - high) <= 1.0,
+    )
+
+
+# G8, G9
+
+
+def loss_helps_below_the_critical_step(results: Results) -> Finding:
+    gains: dict[tuple[int, float], float] = {}
+    for subset in SUBSETS:
+        free = results.means(fixed_gossip("dense", "none", subset), "step", "tpr_s")
+        lossy = results.means(fixed_gossip("dense", "buffers", subset), "step", "tpr_s")
+        critical = critical_step(results, "dense", "none", subset)
+        gains |= {
+            (subset, step): free[step] / lossy[step] for step in free if step < critical and step in lossy
+        }
+    if not gains:
+        return Finding(ours="", holds=None, reason="No step that was run is below the critical one.")
+    better = [gain for gain in gains.values() if gain > 1]
+    worse = {place: gain for place, gain in gains.items() if gain <= 1}
+    words = ", ".join(
+        f"subset {subset} step {step:g} s ({gain:.2f})" for (subset, step), gain in worse.items()
+    )
+    return Finding(
+        ours=f"without loss a round takes {span(gains.values())} times as long; longer at {len(better)} of "
+        f"{len(gains)} points below the critical step",
+        holds=not worse,
+        reason=f"Not at {words}: there the buffers hardly fill, and the lost gossips only cost."
+        if worse
+        else "",
+    )
+
+
+def densities_are_alike(results: Results, metrics: dict[str, str]) -> Finding:
+    words, holds = [], True
+    for metric, name in metrics.items():
+        shares = []
+        for loss in SIMULATIONS:
+            for subset in SUBSETS:
+                dense = results.means(fixed_gossip("dense", loss, subset), "step", metric)
+                sparse = results.means(fixed_gossip("sparse", loss, subset), "step", metric)
+                shares += [abs(sparse[step] / dense[step] - 1) for step in dense if step in sparse]
+        mean = sum(shares) / len(shares)
+        words.append(f"{name} {mean:.0%} apart on the average, at most {max(shares):.0%}")
+        holds = holds and mean <= NEAR
+    return Finding(ours="; ".join(words), holds=holds)
+
+
+def search_rows(results: Results) -> list[list[str]]:
+    rows = []
+    for subset in SUBSETS:
+        where = {
+            "scenario": SEARCH,
+            "density": "dense",
+            "loss": "none",
+            "members": FIXED_SIZE,
+            "subset": subset,
+        }
+        if results.matching(where):
+            names = ("step", "tpr_s", "window_low", "window_high", "iterations", "evaluations")
+            rows.append([str(subset), *(f"{searched(results, subset, name):.3g}" for name in names)])
+    return rows
+
+
+SECTION: Final = Section(
+    title="5.3 Gossip, 200 members",
+    text="Fifty senders; subset sizes 1 to 5, steps of 1 to 20 s, dense and sparse groups, and three "
+    "models of "
+    "loss. Too short a step floods the network; too long a one wastes time; between them is a window of "
+    "steps "
+    "that are all about as good.",
+    figures=FIGURES,
+    tables=(
+        Table(
+            title="The golden-ratio search (figures 5.8 and 5.9)",
+            caption="Dense group of 200, no loss; range 0 to 20 s, g = 2 s, e = 10%, p = 1 s.",
+            columns=(
+                "subset",
+                "best step (s)",
+                "its time (s)",
+                "window from",
+                "to",
+                "iterations",
+                "steps tried",
+            ),
+            rows=search_rows,
+        ),
+    ),
+    claims=(
+        Claim(
+            id="G4a",
+            where="5.3.1, figure 5.2",
+            statement="Over 20 seeds the mean queue's standard deviation is at most 7% of its mean.",
+            theirs="at most 7%",
+            judge=lambda results: two_readings(results, lambda them, metric: deviation(them, metric, 0.07)),
+        ),
+        Claim(
+            id="G4b",
+            where="5.3.1, figure 5.2",
+            statement="Over 20 seeds the time per round's standard deviation is at most 5% of its mean.",
+            theirs="at most 5%",
+            judge=lambda results: deviation(results, "tpr_s", 0.05),
+        ),
+        Claim(
+            id="G5",
+            where="5.3.1",
+            statement="Of 12,000 runs about 0.15% do not finish in ten minutes.",
+            theirs="17 of 12,000",
+            judge=some_never_finish,
+        ),
+        Claim(
+            id="G6a",
+            where="5.3.1, figure 5.3",
+            statement="Below a smallest step interval queues explode.",
+            theirs="dramatic increase",
+            judge=queues_explode,
+        ),
+        Claim(
+            id="G6b",
+            where="5.3.1, figure 5.4(A)",
+            statement="The steps of a round fall to a floor at a critical step interval, and stay there.",
+            theirs="for every subset size",
+            judge=steps_reach_a_floor,
+        ),
+        Claim(
+            id="G6c",
+            where="5.3.1, figure 5.4(B)",
+            statement="Between steps of 4 and 15 s the time stays within 28 to 40 s, but for subset size 1.",
+            theirs="28 to 40 s",
+            judge=times_in_the_window,
+        ),
+        Claim(
+            id="G7a",
+            where="5.3.2, figure 5.8",
+            statement="The golden-ratio search for subset size 3 ends after 5 iterations with 28.6 s.",
+            theirs="5 iterations, 28.6 s",
+            judge=search_ends,
+        ),
+        Claim(
+            id="G7d",
+            where="5.3.2, figure 5.8",
+            statement="The step that it finds is 9 s.",
+            theirs="9 s",
+            judge=search_finds,
+        ),
+        Claim(
+            id="G7b",
+            where="5.3.2, figure 5.9",
+            statement="The window for subset size 3 is 4 to 10 s.",
+            theirs="4 to 10 s, 28.6 to 31.2 s",
+            judge=lambda results: window(results, 3, 4.0, 10.0),
+        ),
+        Claim(
+            id="G7c",
+            where="5.3.2",
+            statement="The window for subset size 1 is 2 to 4 s.",
+            theirs="2 to 4 s",
+            judge=lambda results: window(results, 1, 2.0, 4.0),
+        ),
+        Claim(
+            id="G8",
+            where="5.3.1, figures 5.5-5.6",
+            statement="Limited buffers and lost gossips give a better time below the critical step.",
+            theirs="better",
+            judge=loss_helps_below_the_critical_step,
+        ),
+        Claim(
+            id="G9a",
+            where="5.3.1, figure 5.7",
+            statement="Dense and sparse groups of one size need alike times and steps.",
+            theirs="no major difference",
+            judge=lambda results: densities_are_alike(results, {"tpr_s": "time", "steps": "steps"}),
+        ),
+        Claim(
+            id="G9b",
+            where="5.3.1, appendices A and B",
+            statement="Dense and sparse groups of one size have alike queues.",
+            theirs="no major difference",
+            judge=lambda results: densities_are_alike(
+                results, {"queue_mean": "mean queue", "queue_max": "longest queue"}
+            ),
+        ),
+    ),
+)

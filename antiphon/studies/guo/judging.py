@@ -1,0 +1,134 @@
+"""How claims are judged, the same way throughout.
+
+- A quoted number holds if ours is within 10% of it: the text rounds, and reads some of them off figures.
+- 'Over' and 'at least' hold if ours is above; 'much' means at least twice; 'slightly' means more, by less
+  than   half.
+- An order or a trend holds if it does at every group size that was run.
+- A growth law holds if it fits best among the candidates (`antiphon.studies.growth`).
+
+The same rules hold for all claims, whatever they come to. Queues are judged by the output link's queue; what
+the sum over a node's links would say is said beside it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from antiphon.studies.growth import best_law
+from antiphon.studies.guo.settings import points
+from antiphon.studies.model import Finding, Results
+from antiphon.studies.words import number
+
+NEAR: Final = 0.10
+MUCH: Final = 2.0
+SLIGHTLY: Final = 1.5
+NOTHING_WAITS: Final = 0.05
+"""A mean queue below this counts as 0: the text's figures show no smaller ones."""
+
+
+def is_near(ours: float, theirs: float, share: float = NEAR) -> bool:
+    return abs(ours - theirs) <= share * abs(theirs)
+
+
+def rises(values: Iterable[float]) -> bool:
+    return all(before < after for before, after in pairwise(values))
+
+
+def by_size(
+    results: Results, protocol: str, density: str, senders: int, metric: str = "tpr_s", **changes: Any
+) -> dict[int, float]:
+    """A metric's means over the group size in the comparisons."""
+    return results.means(points(protocol, density, senders, **changes), "members", metric)
+
+
+def ends(values: Mapping[Any, float], unit: str = "") -> str:
+    """The first and the last value of a curve, in words."""
+    places = sorted(values)
+    first, last = places[0], places[-1]
+    return f"{number(values[first])}{unit} at n={first:g} to {number(values[last])}{unit} at n={last:g}"
+
+
+def shared(*curves_: Mapping[int, float]) -> list[int]:
+    """The group sizes that all curves have."""
+    return sorted(set.intersection(*(set(curve) for curve in curves_)))
+
+
+def falls_off(names: Sequence[str], curves_: Sequence[Mapping[int, float]], above: int = 0) -> Finding:
+    """Whether the curves stand in falling order at every size above a given one; says where not."""
+    sizes = [size for size in shared(*curves_) if size > above]
+    broken = [
+        f"{first} not above {second} at n={size}"
+        for size in sizes
+        for (first, upper), (second, lower) in pairwise(zip(names, curves_, strict=True))
+        if upper[size] <= lower[size]
+    ]
+    last = sizes[-1]
+    values = ", ".join(f"{name} {number(curve[last])}" for name, curve in zip(names, curves_, strict=True))
+    return Finding(ours=f"n={last}: {values}", holds=not broken, reason=_several(broken))
+
+
+def _several(parts: Sequence[str], most: int = 4) -> str:
+    if not parts:
+        return ""
+    more = f" and {len(parts) - most} more" if len(parts) > most else ""
+    return "; ".join(parts[:most]) + more + "."
+
+
+def grows_as(
+    results: Results, law: str, protocol: str, density: str = "dense", metric: str = "hop_messages"
+) -> Finding:
+    """Whether a metric over the group size follows a law best."""
+    values = by_size(results, protocol, density, 50, metric)
+    found, misfit = best_law(list(values), list(values.values()))
+    each = {size: value / size for size, value in values.items()}
+    return Finding(
+        ours=f"{ends(values)}; best of the laws: {found}",
+        interval=f"off by {misfit:.1%}",
+        holds=found == law,
+        reason="" if found == law else f"For each member: {ends(each)}.",
+    )
+
+
+def ratios(upper: Mapping[int, float], lower: Mapping[int, float]) -> dict[int, float]:
+    return {size: upper[size] / lower[size] for size in shared(upper, lower)}
+
+
+def span(values: Iterable[float], unit: str = "") -> str:
+    numbers = list(values)
+    return f"{_short(min(numbers))} to {_short(max(numbers))}{unit}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 else number(value)
+
+
+def both(*findings: tuple[str, Finding]) -> Finding:
+    """Several findings as one: it holds if all do; each is named."""
+    holds = None if any(one.holds is None for _, one in findings) else all(one.holds for _, one in findings)
+    broken = [f"{name}: {one.reason}" for name, one in findings if one.reason]
+    return Finding(
+        ours="; ".join(f"{name}: {one.ours}" for name, one in findings),
+        interval="; ".join(f"{name} {one.interval}" for name, one in findings if one.interval),
+        holds=holds,
+        reason=" ".join(broken),
+    )
+
+
+def two_readings(results: Results, judge: Callable[[Results, str], Finding]) -> Finding:
+    """A claim about mean queues: judged by the link's, with what the node's sum would say."""
+    link, node = judge(results, "queue_mean"), judge(results, "queue_node_mean")
+    word = "hold" if node.holds else "not hold"
+    return Finding(
+        ours=f"{link.ours}; as the node's sum: {node.ours}",
+        holds=link.holds,
+        reason=f"{link.reason} Read as the sum over a node's links it would {word}.".strip(),
+    )
+
+
+def crossing(upper: Mapping[int, float], lower: Mapping[int, float]) -> float | None:
+    """Where the first curve comes to exceed the second, by straight lines between the sizes."""
+    for before, after in pairwise(shared(upper, lower)):
+        below, above = upper[before] - lower[before], upper[after] - lower[after]
+        if below < 0 <= above:
+            return before + (after - before) * below / (below - above)
+    return None

@@ -1,0 +1,104 @@
+"""The settings of Guo's evaluation (chapter 5): names, sizes, steps, and which runs a curve is about.
+
+Source: K. Guo, Scalable Message Stability Detection Protocols, sections 5.1 to 5.7. The model's readings are
+the simulator's defaults (`antiphon.sim.rounds`, `antiphon.sim.tree`). Where a result turns on a reading,
+both are run: how the tree's last level is filled, and whether the time to spread START counts.
+
+In the comparisons (sections 5.4 to 5.7) Gossip and S_Gossip run with 64-message buffers and two lost gossips
+a step, as 5.4 and 5.4.2 say, and the other protocols without loss. Gossip has subset size 1 and the step of
+table 5.1 for its group size. The text does not give S_Gossip's step: it is 1.5 s with 50 senders and, with
+one sender, as much shorter as its message is.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from antiphon.studies.model import Curve, Where
+
+SIZES: Final = (50, 100, 200, 300, 400, 500)
+SENDERS: Final = (50, 1)
+DENSITIES: Final = ("dense", "sparse")
+LOSSES: Final = ("none", "buffers", "random")
+SUBSETS: Final = (1, 2, 3, 4, 5)
+STEPS: Final = tuple(float(step) for step in range(1, 21))
+QUICK_STEPS: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 9.0, 10.0, 12.0, 15.0, 17.0, 20.0)
+FIXED_SIZE: Final = 200
+"""The group of section 5.3.1."""
+SUBGROUPS: Final = (4, 50)
+BANDWIDTH: Final = 30_000
+FAST_BANDWIDTH: Final = 300_000
+LOCAL_STEP_S: Final = 1.5
+LOCAL_GROUP: Final = 50
+
+NAMES: Final[Mapping[str, str]] = {
+    "coordp": "CoordP",
+    "fulldist": "FullDist",
+    "train": "Train",
+    "gossip": "Gossip",
+    "s-coordp": "S_CoordP",
+    "s-train": "S_Train",
+    "s-gossip": "S_Gossip",
+}
+HUES: Final = {protocol: hue for hue, protocol in enumerate(NAMES)}
+"""Each protocol has its colour, the same in all figures."""
+OTHER_HUE: Final = len(NAMES)
+"""For a second curve of a protocol."""
+BASIC: Final = ("coordp", "fulldist", "train", "gossip")
+STRUCTURED: Final = ("s-coordp", "s-train", "s-gossip")
+
+TEXT_STEPS: Final[Mapping[int, Mapping[int, float]]] = {
+    50: dict(zip(SIZES, (0.7, 0.7, 3.0, 3.0, 4.0, 5.0), strict=True)),
+    1: dict(zip(SIZES, (0.1, 0.2, 0.5, 0.6, 0.9, 1.0), strict=True)),
+}
+"""Table 5.1: by senders and group size, the near-optimal step in seconds."""
+
+
+def gossip_bytes(members: int, senders: int) -> int:
+    """A gossip message: header, counts, round number and a bit for each member (section 5.2)."""
+    return 36 + 4 * senders + -(-members // 8)
+
+
+def text_step(point: Where) -> float:
+    """Table 5.1's step for a group; with other links, as much shorter as they are faster (section 5.3.3)."""
+    step = TEXT_STEPS[point["senders"]].get(point["members"], 0.0)
+    bandwidth: int = point["bandwidth"]
+    return round(step * BANDWIDTH / bandwidth, 3)
+
+
+def local_step(point: Where) -> float:
+    """S_Gossip's step in seconds."""
+    share = gossip_bytes(LOCAL_GROUP, point["senders"]) / gossip_bytes(LOCAL_GROUP, 50)
+    return round(LOCAL_STEP_S * share, 2)
+
+
+# Which points of the grids a curve or a claim is about: every parameter that any grid varies is named.
+
+
+def points(protocol: str, density: str, senders: int, **changes: Any) -> dict[str, Any]:
+    """The points of a protocol in the comparisons of sections 5.4 to 5.7, over the group size."""
+    where: dict[str, Any] = {"scenario": protocol, "density": density, "senders": senders}
+    if protocol in ("gossip", "s-gossip"):
+        step = text_step if protocol == "gossip" else local_step
+        where |= {"loss": "buffers", "subset": 1, "until": "first", "bandwidth": BANDWIDTH, "step": step}
+        return {**where, **changes}
+    where |= {"loss": "none", "fill": "even"}
+    if protocol == "fulldist":
+        where["scattered"] = False
+    if protocol in ("s-coordp", "s-train"):
+        where["subgroup"] = 4
+    if protocol in ("coordp", "s-coordp", "s-train"):
+        where["start"] = "counted"
+    return {**where, **changes}
+
+
+def fixed_gossip(density: str, loss: str, subset: int) -> dict[str, Any]:
+    """The points of Gossip in the group of 200, over the step."""
+    where = {"scenario": "gossip", "density": density, "senders": 50, "loss": loss, "subset": subset}
+    return {**where, "until": "first", "bandwidth": BANDWIDTH, "members": FIXED_SIZE}
+
+
+def curves(protocols: tuple[str, ...], density: str, senders: int) -> list[Curve]:
+    """A curve for each protocol."""
+    return [
+        Curve(name=NAMES[name], where=points(name, density, senders), hue=HUES[name]) for name in protocols
+    ]

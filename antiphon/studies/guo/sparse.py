@@ -1,0 +1,324 @@
+"""Section 5.5: all protocols in sparse groups with 50 senders; figures 5.22 to 5.33, claims G18 to G20."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from antiphon.studies.guo.comparisons import HOPS, MEAN_QUEUE, MOST_QUEUE, TPR, Setting
+from antiphon.studies.guo.dense import ALMOST_SIX
+from antiphon.studies.guo.judging import (
+    MUCH,
+    NOTHING_WAITS,
+    both,
+    by_size,
+    crossing,
+    ends,
+    falls_off,
+    ratios,
+    rises,
+    span,
+    two_readings,
+)
+from antiphon.studies.guo.settings import NAMES, SUBGROUPS
+from antiphon.studies.model import Claim, Finding, Results, Section
+
+HERE: Final = Setting("sparse", 50)
+SLOWLY: Final = 2.0
+"""A queue that not even doubles from n=50, where the others grow manyfold, grows slowly."""
+THRESHOLD: Final = 150
+
+measured = partial(by_size, density="sparse", senders=50)
+
+FIGURES: Final = (
+    HERE.basic_messages("5.22"),
+    HERE.structured_messages("5.23"),
+    *HERE.pairs(("5.24", "5.25"), "Messages on all hops", HOPS),
+    HERE.basic_queues("5.26", MEAN_QUEUE),
+    HERE.structured_queues("5.27", MEAN_QUEUE),
+    HERE.basic_queues("5.28", MOST_QUEUE),
+    HERE.structured_queues("5.29", MOST_QUEUE),
+    HERE.basic_times("5.30"),
+    HERE.structured_times("5.31"),
+    *HERE.pairs(("5.32", "5.33"), "Time per round", TPR),
+)
+
+
+# G18: messages
+
+
+def s_coordp_uses_more(results: Results) -> Finding:
+    basic = measured(results, "coordp", metric="hop_messages")
+    return both(
+        *(
+            (
+                f"sub-groups of {size}",
+                falls_off(
+                    ("S_CoordP", "CoordP"),
+                    [measured(results, "s-coordp", metric="hop_messages", subgroup=size), basic],
+                    # A group that is one sub-group has no structure: it is CoordP.
+                    above=size,
+                ),
+            )
+            for size in SUBGROUPS
+        )
+    )
+
+
+def one_uses_more(results: Results, more: str, less: str, subgroup: int) -> Finding:
+    curves = [measured(results, name, metric="hop_messages", subgroup=subgroup) for name in (more, less)]
+    return falls_off((NAMES[more], NAMES[less]), curves)
+
+
+def train_uses_most(results: Results) -> Finding:
+    curves = [
+        measured(results, "train", metric="hop_messages"),
+        *(measured(results, "s-train", metric="hop_messages", subgroup=size) for size in (50, 4)),
+    ]
+    found = falls_off(("Train", "S_Train with 50", "S_Train with 4"), curves)
+    why = " Train goes from neighbour to neighbour, S_Train through trees drawn at random."
+    return replace(found, reason=f"{found.reason}{why}" if found.reason else "")
+
+
+# G19: queues
+
+
+def basic_queues(results: Results, metric: str) -> Finding:
+    fulldist, coordp = (
+        measured(results, "fulldist", metric=metric),
+        measured(results, "coordp", metric=metric),
+    )
+    train = measured(results, "train", metric=metric)
+    others = measured(results, "gossip", metric=metric)
+    order = falls_off(("FullDist", "CoordP"), [fulldist, coordp])
+    most_train = max(train.values())
+    growing = rises(fulldist.values()) and rises(coordp.values())
+    return Finding(
+        ours=f"{order.ours}, Gossip {others[max(others)]:.3g}; Train at most {most_train:.2g}",
+        holds=bool(order.holds) and growing and most_train <= NOTHING_WAITS,
+        reason=order.reason or ("" if growing else "Not growing throughout."),
+    )
+
+
+def small_subgroups_queue_more(results: Results) -> Finding:
+    curves = {
+        name: measured(results, name, metric="queue_mean", subgroup=4) for name in ("s-coordp", "s-train")
+    }
+    return both(
+        *((NAMES[name], Finding(ends(curve), rises(curve.values()))) for name, curve in curves.items())
+    )
+
+
+def large_subgroups_queue(results: Results) -> Finding:
+    """Significantly and very slowly: S_CoordP's queue grows at least twice as much as S_Train's."""
+    curves = {
+        name: measured(results, name, metric="queue_mean", subgroup=50) for name in ("s-coordp", "s-train")
+    }
+    growth = {name: curve[max(curve)] - curve[min(curve)] for name, curve in curves.items()}
+    return Finding(
+        ours="; ".join(f"{NAMES[name]} {ends(curve)}" for name, curve in curves.items()),
+        holds=growth["s-coordp"] > 0 and growth["s-coordp"] >= MUCH * growth["s-train"],
+    )
+
+
+def gossip_queues_grow_slowly(results: Results) -> Finding:
+    curves = {name: measured(results, name, metric="queue_mean") for name in ("gossip", "s-gossip")}
+    factors = {name: curve[max(curve)] / curve[min(curve)] for name, curve in curves.items()}
+    return Finding(
+        ours="; ".join(f"{NAMES[name]} {ends(curve)}" for name, curve in curves.items()),
+        holds=all(factor <= SLOWLY for factor in factors.values()),
+        reason=""
+        if max(factors.values()) <= SLOWLY
+        else "More than doubles from the smallest group to the largest.",
+    )
+
+
+# G20: times
+
+
+def order_of_times(results: Results) -> Finding:
+    names = ("train", "gossip", "fulldist", "coordp")
+    return falls_off([NAMES[name] for name in names], [measured(results, name) for name in names])
+
+
+def better_subgroup(results: Results, protocol: str, worse: int, better: int) -> Finding:
+    curves = [measured(results, protocol, subgroup=size) for size in (worse, better)]
+    return falls_off((f"sub-groups of {worse}", f"sub-groups of {better}"), curves)
+
+
+def coordp_wins_in_small_groups(results: Results) -> Finding:
+    """CoordP is the fastest exactly below n=150; where the curves cross is between two sizes."""
+    basic = measured(results, "coordp")
+    best = {
+        size: min(measured(results, "s-coordp", subgroup=group)[size] for group in SUBGROUPS)
+        for size in basic
+    }
+    wins = {size: basic[size] < best[size] for size in sorted(basic)}
+    last = max((size for size, is_won in wins.items() if is_won), default=0)
+    where = crossing(basic, best)
+    words = f"CoordP faster up to n={last}" if last else "CoordP never faster"
+    return Finding(
+        ours=f"{words}; the curves cross near n={where:.0f}" if where else words,
+        holds=all(is_won == (size < THRESHOLD) for size, is_won in wins.items()),
+    )
+
+
+def gossip_gains_6(results: Results) -> Finding:
+    factor = ratios(measured(results, "gossip"), measured(results, "s-gossip"))[500]
+    return Finding(ours=f"{factor:.2f} times", holds=ALMOST_SIX[0] <= factor <= ALMOST_SIX[1])
+
+
+def times_with_large_subgroups(results: Results) -> Finding:
+    train = measured(results, "s-train", subgroup=50)
+    gossip, coordp = measured(results, "s-gossip"), measured(results, "s-coordp", subgroup=50)
+    order = falls_off(("S_Train", "S_Gossip", "S_CoordP"), [train, gossip, coordp])
+    much = ratios(train, gossip)
+    return Finding(
+        ours=f"{order.ours}; S_Train {span(much.values())} times S_Gossip",
+        holds=bool(order.holds) and min(much.values()) >= MUCH,
+        reason=order.reason,
+    )
+
+
+def _message_claims() -> list[Claim]:
+    return [
+        Claim(
+            id="G18a",
+            where="5.5.1, figure 5.24(A)",
+            statement="With random logical trees S_CoordP uses more messages than CoordP, with either "
+            "sub-group size.",
+            theirs="more",
+            judge=s_coordp_uses_more,
+        ),
+        Claim(
+            id="G18b",
+            where="5.5.1, figure 5.23(A)",
+            statement="With sub-groups of 4 S_CoordP uses more messages than S_Train.",
+            theirs="more",
+            judge=lambda results: one_uses_more(results, "s-coordp", "s-train", 4),
+        ),
+        Claim(
+            id="G18c",
+            where="5.5.1, figure 5.23(B)",
+            statement="With sub-groups of 50 S_Train uses slightly more messages than S_CoordP.",
+            theirs="slightly more",
+            judge=lambda results: one_uses_more(results, "s-train", "s-coordp", 50),
+        ),
+        Claim(
+            id="G18d",
+            where="5.5.1, figure 5.25(A)",
+            statement="Train uses more messages than S_Train with sub-groups of 50, and that more than "
+            "with 4.",
+            theirs="expected",
+            judge=train_uses_most,
+        ),
+    ]
+
+
+def _queue_claims() -> list[Claim]:
+    return [
+        Claim(
+            id="G19a",
+            where="5.5.2, figure 5.26",
+            statement="FullDist has the largest mean queue, then CoordP, both growing; Train's is 0.",
+            theirs="FullDist, CoordP; Train 0",
+            judge=lambda results: two_readings(results, basic_queues),
+        ),
+        Claim(
+            id="G19b",
+            where="5.5.2, figure 5.27(A)",
+            statement="With sub-groups of 4 the mean queue grows with n for S_CoordP and S_Train.",
+            theirs="grows",
+            judge=small_subgroups_queue_more,
+        ),
+        Claim(
+            id="G19c",
+            where="5.5.2, figure 5.27(B)",
+            statement="With sub-groups of 50 it grows significantly for S_CoordP and very slowly for "
+            "S_Train.",
+            theirs="significantly; very slowly",
+            judge=large_subgroups_queue,
+        ),
+        Claim(
+            id="G19d",
+            where="5.5.2, figures 5.26-5.27",
+            statement="Gossip's and S_Gossip's mean queues grow only slowly.",
+            theirs="slowly",
+            judge=gossip_queues_grow_slowly,
+        ),
+        Claim(
+            id="G19e",
+            where="5.5.2, figures 5.28-5.29",
+            statement="The longest queues show the same trend: FullDist, then CoordP, both growing; "
+            "Train's is 0.",
+            theirs="same trend",
+            judge=lambda results: basic_queues(results, "queue_max"),
+        ),
+    ]
+
+
+def _time_claims() -> list[Claim]:
+    return [
+        Claim(
+            id="G20a",
+            where="5.5.3, figure 5.30",
+            statement="Times per round: Train, then Gossip, FullDist and CoordP.",
+            theirs="Train > Gossip > FullDist > CoordP",
+            judge=order_of_times,
+        ),
+        Claim(
+            id="G20b",
+            where="5.5.3, figure 5.32(A)",
+            statement="S_CoordP is better with sub-groups of 50 than of 4, at all sizes.",
+            theirs="50",
+            judge=lambda results: better_subgroup(results, "s-coordp", 4, 50),
+        ),
+        Claim(
+            id="G20c",
+            where="5.5.3, figure 5.33(A)",
+            statement="S_Train is better with sub-groups of 4 than of 50.",
+            theirs="4",
+            judge=lambda results: better_subgroup(results, "s-train", 50, 4),
+        ),
+        Claim(
+            id="G20d",
+            where="5.5.3, figure 5.32(A)",
+            statement="Below n=150 CoordP is faster than S_CoordP with either sub-group size, and not above.",
+            theirs="n=150",
+            judge=coordp_wins_in_small_groups,
+        ),
+        Claim(
+            id="G20e",
+            where="5.5.3, figure 5.33(B)",
+            statement="S_Gossip is almost 6 times better than Gossip (sparse, n=500).",
+            theirs="almost 6 times",
+            judge=gossip_gains_6,
+        ),
+        Claim(
+            id="G20f",
+            where="5.5.3, figure 5.31(B)",
+            statement="With sub-groups of 50 S_Gossip is slightly slower than S_CoordP and a lot faster "
+            "than S_Train.",
+            theirs="S_Train >> S_Gossip > S_CoordP",
+            judge=times_with_large_subgroups,
+        ),
+        Claim(
+            id="G20g",
+            where="5.5.3, figure 5.31(A)",
+            statement="With sub-groups of 4 S_CoordP is slightly faster than S_Train.",
+            theirs="faster",
+            judge=lambda results: falls_off(
+                ("S_Train", "S_CoordP"),
+                [measured(results, name, subgroup=4) for name in ("s-train", "s-coordp")],
+            ),
+        ),
+    ]
+
+
+SECTION: Final = Section(
+    title="5.5 Sparse groups, 50 senders",
+    text="Members at some of a thousand nodes, the others routers. The logical trees are drawn at "
+    "random: sub-groups "
+    "of 4 are a tree in which everyone has three children, sub-groups of 50 have 49 under each head.",
+    figures=FIGURES,
+    claims=(*_message_claims(), *_queue_claims(), *_time_claims()),
+)

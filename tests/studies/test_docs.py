@@ -1,0 +1,25 @@
+"""The example in docs/studies.md does what it says."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from antiphon.studies.model import Study
+from antiphon.studies.reproduce import judge
+from tests.studies.imagined import imagine
+
+PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
+
+
+def test_the_example_is_a_study() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    study = names["STUDY"]
+    assert isinstance(study, Study)
+    assert (len(study.jobs("quick")), len(study.jobs("full"))) == (3, 60)
+    for time_s, verdict in ((0.5, "reproduced"), (2.0, "not reproduced")):
+        results = imagine(study, "quick", otherwise=time_s)
+        assert [one.verdict for one in judge(study, results, "quick")] == [verdict]
+        (line,) = study.figures[0].panels[0].lines(results)
+        assert line.x == [10.0, 20.0, 40.0]
