@@ -32,7 +32,16 @@ every_way = pytest.mark.parametrize("way", EVERY.values(), ids=list(EVERY))
 
 
 def test_the_seven_are_there() -> None:
-    assert list(PROTOCOLS) == ["coordp", "fulldist", "train", "gossip", "s-coordp", "s-train", "s-gossip"]
+    assert list(PROTOCOLS) == [
+        "coordp",
+        "fulldist",
+        "train",
+        "gossip",
+        "gossip-hops",
+        "s-coordp",
+        "s-train",
+        "s-gossip",
+    ]
 
 
 # Every one of them releases what all hold, and nothing else

@@ -31,6 +31,8 @@ CASES: dict[str, tuple[Scenario, dict[str, Any]]] = {
     "sequencer, sabotage": (sequencer.SCENARIO, {"messages": 150, "sabotage": "hold"}),
     "fifo": (fifo.SCENARIO, FAULTS | {"crashes": 3}),
     "fifo, any": (fifo.SCENARIO, FAULTS | {"crashes": 3, "repair": "any", "apart_ms": 100.0}),
+    "fifo, gossip": (fifo.SCENARIO, FAULTS | {"stability": "gossip", "errors": "s-gossip"}),
+    "fifo, riding rows": (fifo.SCENARIO, FAULTS | {"stability": "fulldist", "rows": "riding"}),
     "template": (template.SCENARIO, FAULTS),
     "fulldist, scattered": (fulldist.SCENARIO, ROUND | {"scattered": True}),
     "train": (train.SCENARIO, ROUND),

@@ -120,7 +120,7 @@ class Fifo:
             self._fire(now, event.name)
         elif type(event) is Admit:
             self._check_admission(event)
-            if self._catch_up.is_full:
+            if self._catch_up.watching and self._catch_up.is_full:
                 state.effects.append(Rejected("History is still on its way."))
             else:
                 self._sending.admit(now, pack(event.bodies))

@@ -25,7 +25,8 @@ class Sending:
         self._release = release
         self._waits = state.configuration.others_keep
         self._repeats = state.configuration.repair == "acknowledge"
-        self._announces = state.configuration.announces
+        configuration = state.configuration
+        self._announce_ns = configuration.announce_ns if configuration.announces else None
         self._slowest = 0
         """No member that counts is behind this; refreshed when the window seems full."""
 
@@ -50,8 +51,8 @@ class Sending:
                 pdu = RidingData(state.incarnation, number, view.number, row(view.held()), bodies)
             state.effects.append(Multicast(pdu))
             self._note_told(now)
-            if self._announces:
-                state.arm(now, "heartbeat", state.configuration.announce_ns)
+            if self._announce_ns is not None:
+                state.arm(now, "heartbeat", self._announce_ns)
         if len(view.pairs) == 1 or not self._waits:
             release.deliver_own(own.expected)
         if self._repeats:

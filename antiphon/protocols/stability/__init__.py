@@ -38,6 +38,9 @@ LONGEST_REPEAT: Final = 8
 SUBGROUP: Final = 4
 """A parent and its children in the trees of the structured protocols."""
 
+FARTHEST: Final = 8
+"""Links that a gossip crosses at most where members know no addresses; the network's own limit is one too."""
+
 
 class Layer(Interface):
     """What a stability protocol is, for one view, to whoever owns it.
@@ -139,6 +142,11 @@ def _gossip(setting: Setting) -> Layer:
     return gossip.Gossip(*setting.group, knobs, setting.random)
 
 
+def _gossip_hops(setting: Setting) -> Layer:
+    knobs = gossip.GossipConfiguration(step_ns=setting.step_ns, hops=(1, FARTHEST), **setting.common)
+    return gossip.Gossip(*setting.group, knobs, setting.random)
+
+
 def _s_coordp(setting: Setting) -> Layer:
     knobs = StructuredConfiguration(subgroup=SUBGROUP, **setting.common)
     return s_coordp.SCoordP(*setting.group, knobs, setting.random)
@@ -163,6 +171,12 @@ PROTOCOLS: Final = {
         ("fulldist", "all multicast what they hold, and each finds the least", fulldist.PDUS, _fulldist),
         ("train", "one list goes from member to member, twice round", train.PDUS, _train),
         ("gossip", "members tell others at random what they have heard", gossip.PDUS, _gossip),
+        (
+            "gossip-hops",
+            "the same by multicasts some links far, without addresses",
+            gossip.PDUS,
+            _gossip_hops,
+        ),
         ("s-coordp", "answers are gathered up a tree of members", s_coordp.PDUS, _s_coordp),
         ("s-train", "trains go through the children of each member of a tree", s_train.PDUS, _s_train),
         ("s-gossip", "gossip in small groups, then among their controllers", s_gossip.PDUS, _s_gossip),
