@@ -49,8 +49,8 @@ PARENT, FIRST_CHILD, CHILDREN, ENTER, SIZE, BELOW, SITE, PROCESSOR, ROUTING = ra
 FREE, HEAD, TAIL, WAITING = range(4)  # of a link: when it falls free, the starts before it
 SOURCE_ENTER, TARGET, TRANSMIT, RECEIVE, NUMBER, COPIES, NEXT_SLOT, SOURCE_SITE = range(8)  # of a message
 START, NEXT_START = range(2)
-SEND_NOW, SEND_NODE, SEND_TARGET, SEND_SIZE, SEND_SLOT = range(5)
-NODE_COLUMNS, LINK_COLUMNS, MESSAGE_COLUMNS, START_COLUMNS, SEND_COLUMNS = 9, 4, 8, 2, 5
+SEND_NOW, SEND_NODE, SEND_TARGET, SEND_SIZE = range(4)
+NODE_COLUMNS, LINK_COLUMNS, MESSAGE_COLUMNS, START_COLUMNS, SEND_COLUMNS = 9, 4, 8, 2, 4
 
 EVERYONE: Final = -1
 """The target that means every other member; targets from -2 down stand for sets of sites."""
@@ -390,7 +390,6 @@ def _accept(
     slot = control[FREE_SLOT]
     control[FREE_SLOT] = messages[slot, NEXT_SLOT]
     control[FREE_SLOTS] -= 1
-    sends[row, SEND_SLOT] = slot
     messages[slot, SOURCE_ENTER] = nodes[node, ENTER]
     messages[slot, SOURCE_SITE] = nodes[node, SITE]
     messages[slot, TARGET] = sends[row, SEND_TARGET]
@@ -496,9 +495,8 @@ def _move(
 ) -> int:
     """Work events off up to the limit, or to the end of the moment in which enough arrivals are together.
 
-    A send is taken at the end of its own moment. What arrived before that is handed over first, since the
-    send may get the slot of a message that has just come to its end. If not even one arrival is asked for,
-    this is a repetition: it goes on to the limit and hands nothing over.
+    A send is taken at the end of its own moment. If not even one arrival is asked for, this is a repetition:
+    it goes on to the limit and hands nothing over.
     """
     found, bound = 0, limit_ns + 1
     while True:
@@ -517,13 +515,13 @@ def _move(
                 arrivals[found, 0] = time
                 arrivals[found, 1] = nodes[node, SITE]
                 arrivals[found, 2] = messages[slot, SOURCE_SITE]
-                arrivals[found, 3] = slot
+                arrivals[found, 3] = messages[slot, NUMBER]
                 found += 1
                 control[ARRIVALS] = found
                 if found >= most:
                     bound = edge = time + 1
             _release(control, messages, slot)
-        if send_ns >= bound or found > 0:
+        if send_ns >= bound:
             return DONE
         if control[FREE_SLOTS] == 0 or control[EVENTS] == len(heap):
             return GROW

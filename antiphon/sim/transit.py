@@ -25,9 +25,8 @@ reading. So running ahead changes the speed and nothing else, whatever the world
 What makes going back cheap for those who never do. A copy of the state costs far more than an advance, so it
 is a rare checkpoint with a log of what was sent since. Nothing else is needed to repeat what happened: a send
 takes effect at the end of its own moment, whenever the kernel is told of it, and the kernel is a function of
-its state. It even chooses the same slots again, so that PDUs stay filed as they are. To repeat the events
-since a checkpoint costs at most what they cost the first time, and going back drops the checkpoint; so
-neither can happen more often than it pays.
+its state. To repeat the events since a checkpoint costs at most what they cost the first time, and going back
+drops the checkpoint; so neither can happen more often than it pays.
 """
 
 import struct
@@ -58,7 +57,6 @@ FIRST_SETS: Final = 1 << 14
 """How many sites the sets of destinations may have together before those not in use are forgotten."""
 MOST_NEAR_SITES: Final = 1 << 20
 """How many sites the remembered neighbourhoods may have together; raising it costs 8 bytes a site."""
-NO_PDU: Final = Pdu()
 SEND_BYTES: Final = 8 * SEND_COLUMNS
 pack_send: Final = struct.Struct("=4q").pack_into
 """Writes a row of sends: moment, node, target and size, in the order of the columns."""
@@ -124,11 +122,14 @@ class TreeNetwork:
         self._near: dict[tuple[int, int], tuple[int, ...]] = {}
         self._near_sites = 0
         self._state = _prepare(tree, self._hosts, model)
-        self._pdus = [NO_PDU] * len(self._state.messages)
-        """By the kernel's slots, which know everything else of a message."""
+        self._pdus: dict[int, Pdu] = {}
+        """By the messages' serial numbers; those that have come to their end are forgotten late."""
+        self._most_pdus = FIRST_ROWS
         self._logged = 0
         """Rows of sends that are in use: those taken since the checkpoint, then those pending."""
-        self._pending: list[Pdu] = []
+        self._first_number = 0
+        """The serial number of the message in the first of them."""
+        self._taken = 0
         self._clock_ns: Nanoseconds = -1
         """The moment of the last event that the kernel has worked off."""
         self._next_ns: Nanoseconds = NEVER_NS
@@ -160,8 +161,8 @@ class TreeNetwork:
             self._state = self._state._replace(sends=_doubled(self._state.sends))
             self._look()
         pack_send(self._sends, SEND_BYTES * row, now, self._hosts[source], target, size)
+        self._pdus[self._first_number + row] = pdu
         self._logged = row + 1
-        self._pending.append(pdu)
         earliest_ns = now + hops.LEAST_SEND_NS
         if earliest_ns < self._next_ns:
             self._next_ns = earliest_ns
@@ -172,16 +173,18 @@ class TreeNetwork:
     def advance(self, limit_ns: Nanoseconds) -> Sequence[Arrival]:
         """The next arrivals. A send while the world is reading them withdraws those later than it."""
         reach = self._reach
-        if self._kept is None or self._logged > (self._longest_log or len(self._pdus)):
+        if self._kept is None or self._logged > (self._longest_log or len(self._state.messages)):
             self._begin_log()
+        if len(self._pdus) > self._most_pdus:
+            self._forget_pdus()
         count = self._move(limit_ns, reach)
         if not count:
             self._batch_ns = limit_ns
             return ()
         # If nobody answers these, the network may run further ahead the next time.
         self._reach = min(max(FIRST_REACH, REACH_FACTOR * reach), self._longest_reach)
-        times, targets, sources, slots = self._state.arrivals[:count].T.tolist()
-        self._batch = list(map(Arrival, times, targets, sources, map(self._pdus.__getitem__, slots)))
+        times, targets, sources, numbers = self._state.arrivals[:count].T.tolist()
+        self._batch = list(map(Arrival, times, targets, sources, map(self._pdus.__getitem__, numbers)))
         self._batch_ns = times[-1]
         return self._batch
 
@@ -221,48 +224,45 @@ class TreeNetwork:
 
     def _move(self, limit_ns: Nanoseconds, most: int) -> int:
         """Let the kernel work until there are arrivals or the limit is reached; how many arrivals."""
-        while True:
+        count, answer = 0, hops.GROW
+        while answer != hops.DONE and not count:
             answer = advance_kernel(*self._state, self._logged, limit_ns, most)
-            taken, count, self._clock_ns, self._next_ns = self._outcome.tolist()
-            if self._pending:
-                self._file_sends(taken)
-            if answer == hops.DONE:
-                return int(count)
-            self._grow()
-            if count:
-                return int(count)
-
-    def _file_sends(self, taken: int) -> None:
-        """File what the kernel has taken under the slots that it chose."""
-        pending, sends, pdus = self._pending, self._sends, self._pdus
-        first = self._logged - len(pending)
-        rows = range(first * SEND_COLUMNS, taken * SEND_COLUMNS, SEND_COLUMNS)
-        for place, pdu in zip(rows, pending, strict=False):
-            pdus[sends[place + hops.SEND_SLOT]] = pdu
-        del pending[: taken - first]
-        if pending:
-            first_ns = sends[taken * SEND_COLUMNS + hops.SEND_NOW]
+            self._taken, count, self._clock_ns, self._next_ns = self._outcome.tolist()
+            if answer != hops.DONE:
+                self._grow()
+        if self._taken < self._logged:
+            first_ns = self._sends[SEND_COLUMNS * self._taken + hops.SEND_NOW]
             self._next_ns = min(self._next_ns, first_ns + hops.LEAST_SEND_NS)
+        return count
 
     def _begin_log(self) -> None:
         """Forget the sends that were taken, and take a checkpoint if the network is about to run ahead."""
-        pending = len(self._pending)
-        if pending < self._logged:
-            self._state.sends[:pending] = self._state.sends[self._logged - pending : self._logged]
-            self._logged = pending
-            self._control[hops.TAKEN] = 0
+        taken = self._taken
+        if taken:
+            self._state.sends[: self._logged - taken] = self._state.sends[taken : self._logged]
+            self._logged -= taken
+            self._first_number += taken
+            self._taken = self._control[hops.TAKEN] = 0
         self._kept = None
         if self._sets_end > self._most_sets:
             self._forget_sets()
         if self._reach > 1:
             self._kept = self._spare = _copied(self._state, self._spare)
 
+    def _forget_pdus(self) -> None:
+        """Keep only the PDUs that are under way or pending; the network must not be ahead."""
+        messages = self._state.messages
+        wanted = messages[messages[:, hops.COPIES] > 0, hops.NUMBER].tolist()
+        wanted += range(self._first_number + self._taken, self._first_number + self._logged)
+        self._pdus = {number: self._pdus[number] for number in wanted}
+        self._most_pdus = max(FIRST_ROWS, 2 * len(wanted))
+
     def _go_back(self, now: Nanoseconds) -> None:
         """Undo what the network did ahead of a moment, and withdraw the arrivals later than it."""
         if self._clock_ns <= now:
             return
         assert self._kept is not None, "without a checkpoint the network is not ahead"
-        assert not self._pending, "what is pending has not happened yet, so nothing later has"
+        assert self._taken == self._logged, "what is pending has not happened yet, so nothing later has"
         del self._batch[bisect_right(self._batch, now, key=_time_of) :]
         self._spare = self._state
         self._state = self._kept._replace(sends=self._state.sends, sets=self._state.sets)
@@ -322,11 +322,7 @@ class TreeNetwork:
         self._room = len(self._state.sends)
 
     def _grow(self) -> None:
-        """Double what has become short; the kernel goes on where it stopped.
-
-        Slots must become short and be added at the same points when events are repeated, or messages would
-        get others the second time; so they are added when there is none left and at no other time.
-        """
+        """Double what has become short; the kernel goes on where it stopped."""
         state = self._state
         if len(state.heap) - state.control[hops.EVENTS] < hops.EVENTS_PER_STEP:
             state = state._replace(heap=_doubled(state.heap))
@@ -336,7 +332,6 @@ class TreeNetwork:
         if state.control[hops.FREE_STARTS] < hops.STARTS_PER_STEP:
             state = state._replace(starts=_doubled(state.starts))
             _chain(state.starts, hops.NEXT_START, state.control, hops.FREE_START, len(state.starts) // 2)
-        self._pdus.extend([NO_PDU] * (len(state.messages) - len(self._pdus)))
         self._state = state
 
 

@@ -463,6 +463,14 @@ def test_model_refuses_nonsense(knobs: dict[str, int]) -> None:
         TreeModel(**knobs)
 
 
+def test_a_send_beyond_the_limit_is_not_forgotten() -> None:
+    network = TreeNetwork(grow_tree(2), range(2))
+    network.send(1000, 0, (1,), Note(1), 32)
+    assert not network.advance(999)
+    assert 1000 < network.next_ns() < LATER_NS
+    assert [arrival.pdu for arrival in network.advance(LATER_NS)] == [Note(1)]
+
+
 def test_a_send_in_the_moment_of_the_last_arrival_is_not_forgotten() -> None:
     network = TreeNetwork(grow_tree(2), range(2))
     network.send(0, 0, (1,), Note(1), 32)
