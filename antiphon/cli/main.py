@@ -31,6 +31,7 @@ VERBS: Final = {
     "node": ("antiphon.cli.node:node", "One live member: lines in, deliveries out."),
     "perf": ("antiphon.cli.perf:perf", "Live throughput and latency with local members."),
     "keygen": ("antiphon.cli.keygen:keygen", "A group key, and the steps to a new one."),
+    "advise": ("antiphon.cli.advise:advise", "Which stability protocol to use, and how."),
     "reproduce": ("antiphon.cli.reproduce:reproduce", "Every study, the claims' verdicts and the report."),
 }
 
@@ -92,6 +93,10 @@ def require_known(tokens: Sequence[str]) -> None:
         raise UsageError(f"There is no command '{words[0]}'.", hint=f"{guess}There are: {', '.join(VERBS)}.")
     if words[:1] == ["simulate"] and len(words) == 2:
         find_scenario(words[1])
+        if ":" in words[1]:
+            from antiphon.cli.simulate import add
+
+            add(words[1])
 
 
 def _command(tokens: Sequence[str]) -> str:
