@@ -49,6 +49,15 @@ class ClimbingStudy(RoundStudy):
         return self.subgroup == CHILDREN_PER_NODE + 1
 
     @property
+    def levels(self) -> int:
+        """Generations below the root."""
+        return math.ceil(math.log(2 * self.members + 1, CHILDREN_PER_NODE)) - 1 if self.ternary else 2
+
+    @property
+    def longest_chain(self) -> int:
+        return self.levels
+
+    @property
     def heads_below(self) -> int:
         """How many heads stand under the root, if there are two levels."""
         if self.heads == "with-root":

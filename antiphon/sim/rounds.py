@@ -35,7 +35,7 @@ from antiphon.protocols.stability.base import Objective, Repetition
 from antiphon.sim.layers import Loss as LossLayer
 from antiphon.sim.scenario import Metrics
 from antiphon.sim.transit import BUFFER_MESSAGES, Traffic, TreeModel, TreeNetwork
-from antiphon.sim.tree import Fill, IntegerArray, Tree, draw_members, grow_tree
+from antiphon.sim.tree import CHILDREN_PER_NODE, Fill, IntegerArray, Tree, draw_members, grow_tree
 from antiphon.sim.world import Host, World
 
 Density = Literal["dense", "sparse"]
@@ -48,6 +48,12 @@ HEADER_BYTES: Final = 32
 COUNT_BYTES: Final = 4
 LONGEST_ROUND_NS: Final = 600 * SECOND_NS
 """A round that takes longer counts as not finished (section 5.3.1)."""
+THERE_AND_BACK_S: Final = 0.2
+"""What links and routers take from the root to the leaves and back, beside transmissions, in a deep tree."""
+LONGEST_WAY: Final = 14
+"""Links between two members far from each other, in a network of a thousand nodes."""
+HOST_S: Final = 0.0005
+"""About what a host takes for one message."""
 MOST_MESSAGES: Final = 100
 MESSAGE_BYTES: Final = 1000
 
@@ -109,15 +115,28 @@ class RoundStudy:
         return self.loss == "buffers" or self.loss_rate > 0
 
     @property
+    def longest_chain(self) -> int:
+        """How many members tell one another in turn before the round can end; 0 if it is a few."""
+        return 0
+
+    @property
     def objective(self) -> Objective:
         return Objective(self.detect)
 
     def repetition(self) -> Repetition | None:
-        """Wait first while a full buffer drains: who repeats sooner finds it as full as before."""
+        """Wait first while a full buffer drains: who repeats sooner finds it as full as before.
+
+        Where buffers may fill, wait as well while the messages of all pass the root's links and its host, and
+        while members wait for one another, so that nothing is repeated in a round of which nothing was lost.
+        """
         if not self.lossy:
             return None
-        drain_ns = from_seconds(BUFFER_MESSAGES * 8 * self.array_bytes / self.bandwidth)
-        return Repetition(first_ns=drain_ns, longest_ns=10 * drain_ns)
+        transmission_s = 8 * self.array_bytes / self.bandwidth
+        wait_s = BUFFER_MESSAGES * transmission_s
+        if self.loss == "buffers":
+            wait_s += THERE_AND_BACK_S + self.members * (transmission_s / CHILDREN_PER_NODE + HOST_S)
+            wait_s += self.longest_chain * (transmission_s * LONGEST_WAY + THERE_AND_BACK_S)
+        return Repetition(first_ns=from_seconds(wait_s), longest_ns=from_seconds(10 * wait_s))
 
 
 def _choices(study: type[Any]) -> dict[str, Any]:

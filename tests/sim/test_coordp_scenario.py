@@ -10,6 +10,7 @@ import pytest
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.recording import Kind
+from antiphon.sim.scenarios import find_scenario
 from antiphon.sim.scenarios.coordp import SCENARIO, CoordPStudy, simulate
 from antiphon.sim.tree import grow_tree
 
@@ -69,6 +70,20 @@ def test_ten_times_the_bandwidth_is_about_ten_times_as_fast() -> None:
         simulate(CoordPStudy(members=200, bandwidth=bandwidth), 1, None) for bandwidth in (30_000, 300_000)
     )
     assert slow["tpr_s"] / fast["tpr_s"] == pytest.approx(10, rel=0.1)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["coordp", "fulldist", "train", "s-coordp", "s-train"])
+@pytest.mark.parametrize("density", ["dense", "sparse"])
+@pytest.mark.parametrize("bandwidth", [30_000, 30_000_000])
+def test_buffers_that_never_fill_change_nothing(name: str, density: str, bandwidth: int) -> None:
+    """Nobody repeats itself in a round of which nothing is lost."""
+    scenario = find_scenario(name)
+    setting = {"members": 100, "density": density, "bandwidth": bandwidth, "until": "first"}
+    limited, unlimited = (
+        scenario.run(scenario.configure(setting | {"loss": loss}), 1, None) for loss in ("buffers", "none")
+    )
+    assert limited["dropped"] == 0
+    assert limited == unlimited
 
 
 def test_full_buffers_lose_answers_and_the_round_ends_all_the_same() -> None:

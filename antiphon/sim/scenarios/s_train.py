@@ -19,6 +19,11 @@ from antiphon.sim.tree import CHILDREN_PER_NODE
 class STrainStudy(ClimbingStudy):
     """The scenario's parameters; `step` and `subset` have no effect."""
 
+    @property
+    def longest_chain(self) -> int:
+        """The siblings on each level, or those under a head and the heads."""
+        return CHILDREN_PER_NODE * self.levels if self.ternary else self.subgroup + self.heads_below
+
 
 class STrainRound(ClimbingRound):
     """One round of S_Train."""

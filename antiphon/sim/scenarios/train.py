@@ -23,6 +23,11 @@ from antiphon.sim.scenario import Metrics, Scenario
 class TrainStudy(RoundStudy):
     """The scenario's parameters; `start`, `step`, `subset` and `subgroup` have no effect."""
 
+    @property
+    def lossy(self) -> bool:
+        """There is one message at a time, which fills no buffer."""
+        return self.loss_rate > 0
+
 
 class TrainRound(Round):
     """One round of Train."""
