@@ -117,11 +117,12 @@ class Kept(Generic[Made]):
 
     def find(self, sources: tuple[object, ...], make: Callable[[], Made]) -> Made:
         key = tuple(map(id, sources))
-        if key not in self._found:
+        found = self._found.get(key)
+        if found is None:
             if len(self._found) >= MOST_KEPT:
                 del self._found[next(iter(self._found))]
-            self._found[key] = (sources, make())
-        return self._found[key][1]
+            found = self._found[key] = (sources, make())
+        return found[1]
 
 
 _rosters: Final = Kept[Roster]()

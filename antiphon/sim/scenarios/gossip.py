@@ -66,14 +66,13 @@ class LostGossips:
         self._step_ns = step_ns
         self._gossips_per_step = gossips_per_step
         self._random = random
-        self._step = -1
+        self._next_step_ns = 0
         self._sent = 0
         self._lost: list[int] = []
 
     def next_is_lost(self, now: Nanoseconds) -> bool:
-        step = now // self._step_ns
-        if step != self._step:
-            self._step, self._sent = step, 0
+        if now >= self._next_step_ns:
+            self._next_step_ns, self._sent = now - now % self._step_ns + self._step_ns, 0
             gossips = range(self._gossips_per_step())
             self._lost = self._random.sample(gossips, min(LOST_PER_STEP, len(gossips)))
         place = self._sent
@@ -93,7 +92,7 @@ class LosingNetwork(TreeNetwork):
 
     def send(self, now: Nanoseconds, source: int, targets: Sequence[int] | None, pdu: Pdu, size: int) -> None:
         if type(pdu) not in self._kinds or not self._next_is_lost(now):
-            super().send(now, source, targets, pdu, size)
+            TreeNetwork.send(self, now, source, targets, pdu, size)
 
 
 class GossipRound(Round):
