@@ -16,8 +16,8 @@ Repair: TypeAlias = Annotated[
 Stability: TypeAlias = Annotated[
     str | None,
     Parameter(
-        help="how fifo finds what all hold: coordp (the default), fulldist, train, gossip, gossip-hops, "
-        "s-coordp, s-train or s-gossip (docs/stability.md)"
+        help="how fifo finds what all hold: coordp (the default), fulldist, train, gossip, "
+        "gossip-adaptive, gossip-hops, s-coordp, s-train or s-gossip (docs/stability.md)"
     ),
 ]
 Errors: TypeAlias = Annotated[

@@ -120,7 +120,8 @@ def join(
     order: 'fifo' or 'sequencer' (one total order, given by the member named in `sequencer`).
     repair: how 'fifo' makes up for losses: hybrid, acknowledge, request, request-all or any.
     stability: how 'fifo' finds out what all hold: coordp (the default), fulldist, train, gossip,
-        gossip-hops, s-coordp, s-train or s-gossip; all members use the same, as with the next three.
+        gossip-adaptive, gossip-hops, s-coordp, s-train or s-gossip; all members use the same, as with the
+        next three.
     errors: one of the same protocols, by which members find out what they have missed; by default senders
         announce how far their messages go.
     trigger: when a round of `stability` begins: 'timer' (the default), or 'adaptive', by how full the buffers

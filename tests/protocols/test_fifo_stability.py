@@ -37,6 +37,7 @@ def test_the_seven_are_there() -> None:
         "fulldist",
         "train",
         "gossip",
+        "gossip-adaptive",
         "gossip-hops",
         "s-coordp",
         "s-train",

@@ -38,6 +38,8 @@ LONGEST_REPEAT: Final = 8
 SUBGROUP: Final = 4
 """A parent and its children in the trees of the structured protocols."""
 
+SEARCH_FACTOR: Final = 8
+"""How much shorter or longer than usual a gossip's step may become where it adapts itself."""
 FARTHEST: Final = 8
 """Links that a gossip crosses at most where members know no addresses; the network's own limit is one too."""
 
@@ -142,6 +144,12 @@ def _gossip(setting: Setting) -> Layer:
     return gossip.Gossip(*setting.group, knobs, setting.random)
 
 
+def _gossip_adaptive(setting: Setting) -> Layer:
+    search = (max(1, setting.step_ns // SEARCH_FACTOR), SEARCH_FACTOR * setting.step_ns)
+    knobs = gossip.GossipConfiguration(step_ns=setting.step_ns, search=search, **setting.common)
+    return gossip.Gossip(*setting.group, knobs, setting.random)
+
+
 def _gossip_hops(setting: Setting) -> Layer:
     knobs = gossip.GossipConfiguration(step_ns=setting.step_ns, hops=(1, FARTHEST), **setting.common)
     return gossip.Gossip(*setting.group, knobs, setting.random)
@@ -171,6 +179,7 @@ PROTOCOLS: Final = {
         ("fulldist", "all multicast what they hold, and each finds the least", fulldist.PDUS, _fulldist),
         ("train", "one list goes from member to member, twice round", train.PDUS, _train),
         ("gossip", "members tell others at random what they have heard", gossip.PDUS, _gossip),
+        ("gossip-adaptive", "the same, its step found by search", gossip.PDUS, _gossip_adaptive),
         (
             "gossip-hops",
             "the same by multicasts some links far, without addresses",
