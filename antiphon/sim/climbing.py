@@ -1,13 +1,13 @@
 """One round of a structured stability protocol: the logical trees of S_CoordP's and S_Train's scenarios.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, sections 5.4 and 5.5.
-Dense groups with sub-groups of 4 have the network's own tree. Sparse ones have a complete ternary tree over a
-random order of the members, with member 0 at its root. With sub-groups of another size g each of the heads
-has g-1 members under it and the heads are under the root, member 0: over the depth-first walk of the network
-where the group is dense, over a random order where it is sparse. Whether the root is one of the heads, with
-g-1 members directly under it, the text does not say. By default it is: so the text's groups of n members have
-n/g sub-groups of g, and at n = g S_CoordP is CoordP. `heads` has the other reading as well; it makes rounds
-of sparse groups about a tenth longer.
+Dense groups have the network's own tree, unless `tree` says that sub-groups count there too. Sparse ones
+with sub-groups of 4 have a complete ternary tree over a random order of the members, with member 0 at its
+root. With sub-groups of another size g each of the heads has g-1 members under it and the heads are under the
+root, member 0: over the depth-first walk of the network where the group is dense, over a random order where
+it is sparse. Whether the root is one of the heads, with g-1 members directly under it, the text does not say.
+By default it is: so the text's groups of n members have n/g sub-groups of g, and at n = g S_CoordP is CoordP.
+`heads` has the other reading as well; it makes rounds of sparse groups about a tenth longer.
 """
 
 import math
@@ -28,6 +28,7 @@ from antiphon.sim.rounds import Round, RoundStudy
 from antiphon.sim.tree import CHILDREN_PER_NODE
 
 Heads = Literal["with-root", "below-root"]
+DenseTree = Literal["network", "subgroups"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,9 @@ class ClimbingStudy(RoundStudy):
 
     heads: Annotated[Heads, "whether the root is a head of a sub-group too, where they are not of 4"] = (
         "with-root"
+    )
+    tree: Annotated[DenseTree, "what a dense group's logical tree is: the network's, or `subgroup`s"] = (
+        "network"
     )
 
     def __post_init__(self) -> None:
@@ -46,7 +50,8 @@ class ClimbingStudy(RoundStudy):
     @property
     def ternary(self) -> bool:
         """Whether sub-groups have the size of the network's."""
-        return self.subgroup == CHILDREN_PER_NODE + 1
+        matching = self.density == "dense" and self.tree == "network"
+        return matching or self.subgroup == CHILDREN_PER_NODE + 1
 
     @property
     def levels(self) -> int:

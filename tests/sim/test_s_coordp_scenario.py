@@ -50,8 +50,15 @@ def test_dense_trees_match_the_network() -> None:
         assert below == [simulated.sites[child] for child in tree.children_of(node)]
 
 
+def test_a_dense_group_has_the_tree_of_the_network_whatever_the_sub_groups() -> None:
+    usual, other = (
+        simulate(SCoordPStudy(members=60, subgroup=size, until="first"), 1, None) for size in (4, 50)
+    )
+    assert usual == other
+
+
 def test_dense_sub_groups_of_another_size_follow_the_walk_of_the_network() -> None:
-    simulated = SCoordPRound(SCoordPStudy(members=30, subgroup=10), 1)
+    simulated = SCoordPRound(SCoordPStudy(members=30, subgroup=10, tree="subgroups"), 1)
     hierarchy, enter = simulated.hierarchy, simulated.placement.tree.enter
     places = [int(enter[simulated.index[site]]) for site in hierarchy.walk]
     heads = [place for place in range(1, 30) if list(hierarchy.children(place))]
