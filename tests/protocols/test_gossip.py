@@ -182,10 +182,10 @@ def test_a_subset_larger_than_the_group_is_the_group() -> None:
 def test_g1_the_literal_form_stops_with_two_members_whatever_happens() -> None:
     """All states that gossips delivered one at a time can lead to: nobody ever ends the second round."""
     seen = set()
-    todo: list[tuple[tuple[bool, bool], ...]] = [()]
+    histories: list[tuple[tuple[bool, bool], ...]] = [()]
     deepest = 0
-    while todo:
-        history = todo.pop()
+    while histories:
+        history = histories.pop()
         pair = [LiteralGossip(place, 2) for place in (0, 1)]
         for source_is_first, _ in history:
             source, target = (0, 1) if source_is_first else (1, 0)
@@ -195,7 +195,7 @@ def test_g1_the_literal_form_stops_with_two_members_whatever_happens() -> None:
             continue
         seen.add(state)
         deepest = max(deepest, *(one.round for one in pair))
-        todo += [(*history, (True, True)), (*history, (False, True))]
+        histories += [(*history, (True, True)), (*history, (False, True))]
     assert deepest == 1
 
 
