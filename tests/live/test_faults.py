@@ -128,7 +128,8 @@ def test_every_way_to_find_what_all_hold(open_stage: OpenStage, kind: str, told:
     stage.kill(first)
     stage.until_delivered(stage.send_all(10), stage.present())
     stage.restart(first)
-    stage.until_delivered(stage.send_all(5), stage.present())
+    # A sender that learns late that the newcomer is back may have sent before: that is not the newcomer's.
+    stage.until_delivered(stage.send_all(5), [site for site in stage.sites if site != first])
     conclude(stage, before)
 
 
