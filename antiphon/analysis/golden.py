@@ -210,11 +210,6 @@ class StepController:
     def is_searching(self) -> bool:
         return self._interval is not None
 
-    @property
-    def best_ns(self) -> Nanoseconds | None:
-        """What a round takes at the step that is kept; None during a search."""
-        return None if self._best is None or self.is_searching else round(self._best)
-
     def round_took(self, duration_ns: Nanoseconds) -> None:
         """A round with the proposed step took so long."""
         if duration_ns < 0:

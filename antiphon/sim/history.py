@@ -57,10 +57,6 @@ class MemoryLog:
         return Recalled(effect.token, self._messages, tuple(found), self._begin + place, is_end)
 
 
-def pack_of(record: Past) -> Packed:
-    return Packed(record.bodies)
-
-
 class Archivist:
     """Stands around a member's protocol object: keeps its log, and remembers what it has delivered."""
 
