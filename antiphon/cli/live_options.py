@@ -8,7 +8,13 @@ from cyclopts import Parameter
 Name: TypeAlias = Annotated[
     str | None, Parameter(help="this member's name; the host's name and process id by default")
 ]
-Order: TypeAlias = Annotated[str, Parameter(help="fifo, or sequencer (one total order)")]
+Order: TypeAlias = Annotated[
+    str, Parameter(help="fifo, total (one order, whoever comes and goes), or sequencer (one member orders)")
+]
+Service: TypeAlias = Annotated[
+    str | None,
+    Parameter(help="what total stands on: sequencer (the default), bounded-delay or lan (docs/total.md)"),
+]
 Sequencer: TypeAlias = Annotated[str | None, Parameter(help="with --order sequencer: the member that orders")]
 Repair: TypeAlias = Annotated[
     str, Parameter(help="how fifo makes up for losses: hybrid, acknowledge, request, request-all or any")

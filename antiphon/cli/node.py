@@ -28,6 +28,7 @@ from antiphon.cli.live_options import (
     Piggyback,
     Repair,
     Sequencer,
+    Service,
     Stability,
     Trigger,
 )
@@ -48,6 +49,7 @@ def node(
     name: Name = None,
     order: Order = "fifo",
     sequencer: Sequencer = None,
+    service: Service = None,
     repair: Repair = "hybrid",
     stability: Stability = None,
     errors: Errors = None,
@@ -75,7 +77,8 @@ def node(
     if queue < 1:
         raise UsageError("The queue holds at least one megabyte.")
     member = join(
-        group, name=name, order=order, sequencer=sequencer, repair=repair, stability=stability, errors=errors,
+        group, name=name, order=order, sequencer=sequencer, service=service, repair=repair, stability=stability,
+        errors=errors,
         trigger=trigger, piggyback=piggyback, detector=detector, network=network, key=key,
         insecure=insecure, trace=trace, run=run, history=history, history_bytes=history_bytes,
         catch_up=catch_up, limits=Limits(queue_bytes=queue << 20),

@@ -17,12 +17,12 @@ from antiphon.cli.live_options import (
     Order,
     Piggyback,
     Repair,
+    Service,
     Stability,
     Trigger,
 )
-from antiphon.core.errors import UsageError
 from antiphon.live.crew import ChurnBy, Crew, Plan, summarise
-from antiphon.live.orders import StabilityOptions, check_stability, find_order
+from antiphon.live.orders import StabilityOptions, check_service, check_stability, find_order
 from antiphon.spark.audit import audit_here
 
 
@@ -32,7 +32,7 @@ def perf(
     size: Annotated[int, Parameter(help="bytes of a message's body")] = 1000,
     seconds: Annotated[float, Parameter(help="how long to measure")] = 5.0,
     order: Order = "fifo",
-    service: Annotated[str | None, Parameter(help="the one-channel service of --order total")] = None,
+    service: Service = None,
     senders: Annotated[int | None, Parameter(help="members that send; all by default")] = None,
     rate: Annotated[float, Parameter(help="messages a second of all together; 0: as many as it takes")] = 0.0,
     repair: Repair = "hybrid",
@@ -59,14 +59,14 @@ def perf(
     Example: antiphon perf --members 7 --size 1000 --seconds 5 --order fifo --churn 1
     """
     find_order(order)
-    if service is not None:
-        raise UsageError(f"The order '{order}' has no services.", hint="Leave --service out.")
+    check_service(order, service)
     told = StabilityOptions(
         stability=stability, errors=errors, trigger=trigger, piggyback=piggyback, detector=detector
     )
     check_stability(order, repair, told)
     plan = Plan(
-        members=members, size=size, seconds=seconds, order=order, senders=senders, rate=rate, repair=repair,
+        members=members, size=size, seconds=seconds, order=order, service=service, senders=senders, rate=rate,
+        repair=repair,
         stability=stability, errors=errors, trigger=trigger, piggyback=piggyback,
         detector=detector,
         network=network, key=None if key is None else str(key), insecure=insecure, churn=churn,

@@ -124,6 +124,29 @@ class Vanished(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
+class Disagreed(msgspec.Struct, frozen=True, gc=False):
+    """Another member's order is not ours: the promise of one order is broken, and `reason` says how.
+
+    The first message that differs is named where it is known.
+    """
+
+    other: Site
+    reason: str
+    sender: Site | None = None
+    number: int | None = None
+
+
+class Unavailable(msgspec.Struct, frozen=True, gc=False):
+    """A message stands here in the order that is not delivered; `reason` is one plain sentence.
+
+    Who sent it is told where it is known.
+    """
+
+    reason: str
+    sender: Site | None = None
+    number: int | None = None
+
+
 class Recall(msgspec.Struct, frozen=True, gc=False):
     """Read the log of what was delivered here, from a position in it on; answered by `Recalled`.
 
@@ -165,6 +188,8 @@ Effect: TypeAlias = (
     | Present
     | Appeared
     | Vanished
+    | Disagreed
+    | Unavailable
     | Recall
     | AwaitRoom
     | CaughtUp

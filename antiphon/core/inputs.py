@@ -43,6 +43,8 @@ class Received(msgspec.Struct, frozen=True, gc=False):
 
     sender: Site
     pdu: "Pdu"
+    after_loss: bool = False
+    """Whether this member can tell that something on its way to it was lost just before."""
 
 
 class TimerFired(msgspec.Struct, frozen=True, gc=False):

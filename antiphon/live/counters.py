@@ -14,6 +14,10 @@ class Counters:
     datagrams_received: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
+    datagrams_lost: int = 0
+    """Dropped by the kernel since the receive buffer was full, where that is watched."""
+    pdus_lost: int = 0
+    """Of members or would-be members, dropped here."""
     reassembled: int = 0
     fragments_requested: int = 0
     fragments_resent: int = 0
@@ -23,6 +27,11 @@ class Counters:
 
     def drop(self, reason: str) -> None:
         self.drops[reason] = self.drops.get(reason, 0) + 1
+
+    def lose(self, reason: str) -> None:
+        """Drop what may have been for the protocol above."""
+        self.pdus_lost += 1
+        self.drop(reason)
 
     def snapshot(self) -> dict[str, Any]:
         """A copy that no longer changes."""

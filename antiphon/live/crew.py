@@ -42,6 +42,7 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     rate: float = 0.0
     """Messages a second of the whole group; 0 means as many as it takes."""
     order: str = "fifo"
+    service: str | None = None
     repair: str = "hybrid"
     stability: str | None = None
     errors: str | None = None
@@ -83,7 +84,8 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
         return Task(
             group=group, name=self.name(index), members=1 if again else self.members, size=self.size,
             sends=index < senders, rate=self.rate / senders, order=self.order,
-            sequencer=self.name(0) if self.order == "sequencer" else None, repair=self.repair,
+            sequencer=self.name(0) if self.order == "sequencer" else None, service=self.service,
+            repair=self.repair,
             stability=self.stability, errors=self.errors, trigger=self.trigger, piggyback=self.piggyback,
             detector=self.detector,
             network=self.network, key=self.key, insecure=self.insecure, trace=str(trace), tells=tells,

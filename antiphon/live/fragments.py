@@ -206,11 +206,12 @@ class Shelf:
 class Cabinet:
     """Shelves for one kind of senders, within a quota."""
 
-    def __init__(self, quota: Quota, counters: Counters) -> None:
+    def __init__(self, quota: Quota, give_up: Callable[[str], None]) -> None:
+        """`give_up` is told why something will not be finished."""
         self.quota: Final = quota
         self.shelves: OrderedDict[Address, Shelf] = OrderedDict()
         self.held_bytes = 0
-        self._counters = counters
+        self.give_up: Final = give_up
 
     def partial(self, address: Address, piece: Piece, now: Nanoseconds) -> Partial:
         """The partial that a fragment belongs to, a new one if need be."""
@@ -250,12 +251,12 @@ class Cabinet:
 
     def _push_out(self, shelf: Shelf) -> None:
         self.held_bytes -= shelf.drop(next(iter(shelf.partials)))
-        self._counters.drop(CROWDED)
+        self.give_up(CROWDED)
 
     def _clear(self, address: Address) -> None:
         shelf = self.shelves.pop(address)
         self.held_bytes -= shelf.held_bytes
-        self._counters.drop(CROWDED)
+        self.give_up(CROWDED)
 
 
 class Reassembly:
@@ -264,8 +265,8 @@ class Reassembly:
     def __init__(self, is_member: Callable[[Address], bool], counters: Counters) -> None:
         self._is_member = is_member
         self._counters = counters
-        self.members: Final = Cabinet(FOR_MEMBERS, counters)
-        self.strangers: Final = Cabinet(FOR_STRANGERS, counters)
+        self.members: Final = Cabinet(FOR_MEMBERS, counters.lose)
+        self.strangers: Final = Cabinet(FOR_STRANGERS, counters.drop)
         self._done: OrderedDict[tuple[Address, int, int], None] = OrderedDict()
 
     def is_late(self, address: Address, boot: int, counter: int) -> bool:
@@ -317,7 +318,7 @@ class Reassembly:
 
     def _give_up(self, cabinet: Cabinet, partial: Partial) -> None:
         cabinet.remove(partial.address, partial.boot, partial.counter)
-        self._counters.drop(MISSING)
+        cabinet.give_up(MISSING)
 
 
 class Kept:

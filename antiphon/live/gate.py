@@ -36,6 +36,8 @@ SILENCE_NS: Final = 5 * SECOND_NS
 ANSWERS_PER_TICK: Final = 128
 """Challenges and answers that strangers may cause between two ticks."""
 NUMBER_BYTES: Final = 16
+OWN_CODES: Final = range(2, 16)
+"""PDU codes of the transport, which no protocol may use."""
 
 OTHER_GROUP: Final = "of another group"
 UNSEALED: Final = "not sealed, and there is a key"
@@ -179,7 +181,7 @@ class Gate:
             return self._refuse(REPLAYED)
         body = known.seal.open(counter, view[: PREFIX.size], view[HEADER.size :])
         if body is None:
-            return self._refuse(FORGED)
+            return self._lose(FORGED)
         if address != known.address and counter > known.window.top:
             self._move(known, address)
         known.window.note(counter)
@@ -189,14 +191,14 @@ class Gate:
         self, known: Known, head: Head, view: memoryview, address: Address
     ) -> tuple[Known, Pdu] | None:
         if not checksum_fits(head, view):
-            return self._refuse(Reason.CHECKSUM.value)
+            return self._lose(Reason.CHECKSUM.value)
         if address != known.address:
             self._move(known, address)
         return self._finish(known, self._codec.decode_body(head.code, view[HEADER.size :]))
 
     def _finish(self, known: Known, found: tuple[Site, Pdu] | Reason) -> tuple[Known, Pdu] | None:
         if isinstance(found, Reason):
-            return self._refuse(found.value)
+            return self._lose(found.value)
         if found[0] != known.site:
             return self._refuse(RENAMED)
         known.heard_ns = self.now
@@ -212,6 +214,11 @@ class Gate:
 
     def _refuse(self, reason: str) -> tuple[Known, Pdu] | None:
         self._counters.drop(reason)
+        return None
+
+    def _lose(self, reason: str) -> tuple[Known, Pdu] | None:
+        """Refuse what a member may have said."""
+        self._counters.lose(reason)
         return None
 
     # Boots that are not known
@@ -284,8 +291,10 @@ class Gate:
             return
         if isinstance(pdu, Challenge):
             self.answer(pdu, address, is_member=False)
-        else:
+        elif pdu.code in OWN_CODES:
             self._counters.drop(UNPROVEN)
+        else:
+            self._counters.lose(UNPROVEN)
         # A recorded PDU is never the newest of a boot that still speaks, so that whoever repeats old ones
         # cannot draw our challenges to himself for long.
         if is_newest:

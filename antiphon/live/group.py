@@ -42,11 +42,13 @@ from antiphon.live.member import Member
 from antiphon.live.messages import Batch, Message, Presence
 from antiphon.live.networks import Network, parse_network, require_key
 from antiphon.live.orders import (
+    DEFAULT_SERVICE,
     REPAIRS,
     Order,
     Settings,
     StabilityOptions,
     check_history,
+    check_service,
     check_stability,
     find_order,
 )
@@ -98,6 +100,7 @@ def join(
     name: Site | None = None,
     order: str = "fifo",
     sequencer: Site | None = None,
+    service: str | None = None,
     repair: str = "hybrid",
     stability: str | None = None,
     errors: str | None = None,
@@ -117,7 +120,9 @@ def join(
     """A member of a group: `async with join(...) as group`.
 
     name: who this member is, unique in the group; by default the host's name and the process id.
-    order: 'fifo' or 'sequencer' (one total order, given by the member named in `sequencer`).
+    order: 'fifo', 'total' (one order for all messages, whoever comes and goes) or 'sequencer' (one total
+        order, given by the member named in `sequencer`).
+    service: what 'total' stands on: sequencer (the default), bounded-delay or lan; all members use the same.
     repair: how 'fifo' makes up for losses: hybrid, acknowledge, request, request-all or any.
     stability: how 'fifo' finds out what all hold: coordp (the default), fulldist, train, gossip,
         gossip-adaptive, gossip-hops, s-coordp, s-train or s-gossip; all members use the same, as with the
@@ -149,6 +154,7 @@ def join(
         stability=stability, errors=errors, trigger=trigger, piggyback=piggyback, detector=detector
     )
     check_stability(order, repair, told)
+    chosen = check_service(order, service)
     role = HistoryRole(history is not None, catch_up)
     check_history(order, role)
     folder = None if trace is None else Path(trace)
@@ -158,6 +164,8 @@ def join(
         "repair": repair,
         "network": str(network),
     } | told.given()
+    if order == "total":
+        options["service"] = chosen
     archive = None if history is None else (Path(history), history_bytes)
     return Group(
         group, site, options=options, stability=told, role=role, archive=archive, network=place, keys=ring,
@@ -316,6 +324,7 @@ class Group:
             site=self.name, sequencer=self._options["sequencer"], repair=self._options["repair"],
             receive_buffer_bytes=transport.receive_buffer_bytes, random=SystemRandom(),
             stability=self._stability_options, history=self._role,
+            service=self._options.get("service", DEFAULT_SERVICE), secret=self.group.encode(),
         )  # fmt: skip
         try:
             protocol = order.build(settings)
@@ -392,6 +401,16 @@ class Group:
         """Who appears and vanishes, beginning with those who are there; ends when this member leaves."""
         self._require_in()
         return self._presence.read()
+
+    def doubted(self, effect: fx.Disagreed | fx.Unavailable) -> None:
+        """The promise of one order, delivered whole, is broken as far as members can tell themselves."""
+        named = (
+            "" if effect.sender is None else f" The first message concerned: {effect.sender}:{effect.number}."
+        )
+        if isinstance(effect, fx.Disagreed):
+            self._presence.post(Presence("disagreed", effect.other, effect.reason + named))
+        else:
+            self._presence.post(Presence("unavailable", self.name, effect.reason + named))
 
     def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished | fx.CaughtUp) -> None:
         match effect:

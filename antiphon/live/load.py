@@ -54,6 +54,7 @@ class Task(msgspec.Struct, kw_only=True, frozen=True):
     """Messages a second of this member; 0 means as many as the group takes."""
     order: str = "fifo"
     sequencer: Site | None = None
+    service: str | None = None
     repair: str = "hybrid"
     stability: str | None = None
     errors: str | None = None
@@ -220,7 +221,8 @@ async def obey(load: Load) -> None:
 
 async def work(task: Task) -> None:
     group = join(
-        task.group, name=task.name, order=task.order, sequencer=task.sequencer, repair=task.repair,
+        task.group, name=task.name, order=task.order, sequencer=task.sequencer, service=task.service,
+        repair=task.repair,
         stability=task.stability, errors=task.errors, trigger=task.trigger, piggyback=task.piggyback,
         detector=task.detector,
         network=task.network, key=task.key, insecure=task.insecure, trace=task.trace,

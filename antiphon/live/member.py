@@ -30,7 +30,7 @@ from antiphon.core.protocol import Protocol
 from antiphon.core.time import MILLISECOND_NS, NEVER_NS, SECOND_NS, Nanoseconds
 from antiphon.live.history import HistoryLog
 from antiphon.live.timers import Timers
-from antiphon.live.transport import Transport
+from antiphon.live.transport import Arrival, Transport
 from antiphon.trace.segments import SegmentRecorder
 
 PDUS_AT_ONCE: Final = 64
@@ -49,6 +49,7 @@ class Listener(Interface):
     def admitted(self, effect: fx.Admitted) -> None: ...
     def stable(self, effect: fx.Stable) -> None: ...
     def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished | fx.CaughtUp) -> None: ...
+    def doubted(self, effect: fx.Disagreed | fx.Unavailable) -> None: ...
     def history_failed(self, reason: str) -> None:
         """The log of what is delivered cannot be kept any more."""
 
@@ -96,6 +97,8 @@ class Member:
         self._tick_ns: Nanoseconds = 0
         self._outgoing: list[fx.Send | fx.Multicast] = []
         self._rejected = False
+        self._refused = False
+        """Whether something was refused just before what comes next."""
         self._running = False
         self._finishing = False
         self._away = True
@@ -159,13 +162,13 @@ class Member:
             arrivals = self._transport.receive(PDUS_AT_ONCE)
             if self._away:
                 arrivals = []
-            elif self._listener.pressed:
-                arrivals = [arrival for arrival in arrivals if self._has_room_for(arrival[1])]
+            elif self._listener.pressed or self._refused:
+                arrivals = self._with_room_for(arrivals)
             if arrivals:
                 now = time.monotonic_ns()
                 self._wall_ns = time.time_ns()
-                for sender, pdu in arrivals:
-                    self._carry_out(now, Received(sender, pdu))
+                for sender, pdu, after_loss in arrivals:
+                    self._carry_out(now, Received(sender, pdu, after_loss))
             if not self._finishing:
                 # The application, which was woken by what it gets, comes first.
                 self._finishing = True
@@ -181,11 +184,17 @@ class Member:
             except Exception as error:
                 self._fail(error)
 
-    def _has_room_for(self, pdu: object) -> bool:
-        if getattr(pdu, "bodies", None) is None:
-            return True
-        self.refused_bodies += 1
-        return False
+    def _with_room_for(self, arrivals: list[Arrival]) -> list[Arrival]:
+        """What a slow reader has room for. To the protocol, what is refused is lost before what follows."""
+        taken: list[Arrival] = []
+        for sender, pdu, after_loss in arrivals:
+            if self._listener.pressed and getattr(pdu, "bodies", None) is not None:
+                self.refused_bodies += 1
+                self._refused = True
+            else:
+                taken.append((sender, pdu, after_loss or self._refused))
+                self._refused = False
+        return taken
 
     def _step(self, event: Input) -> None:
         if not self._running:
@@ -324,6 +333,9 @@ class Member:
     def _presence(self, _now: Nanoseconds, effect: fx.Appeared | fx.Vanished | fx.CaughtUp) -> None:
         self._listener.noted(effect)
 
+    def _doubt(self, _now: Nanoseconds, effect: fx.Disagreed | fx.Unavailable) -> None:
+        self._listener.doubted(effect)
+
     # History
 
     def _write_history(self, history: HistoryLog) -> None:
@@ -367,6 +379,8 @@ class Member:
         fx.Appeared: _presence,
         fx.Vanished: _presence,
         fx.CaughtUp: _presence,
+        fx.Disagreed: _doubt,
+        fx.Unavailable: _doubt,
         fx.Recall: _recall,
         fx.AwaitRoom: _await_room,
     }

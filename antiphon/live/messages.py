@@ -8,7 +8,7 @@ import msgspec
 from antiphon.core.ids import MessageId, Site
 from antiphon.core.packing import Packed
 
-PresenceKind = Literal["appeared", "vanished", "missed", "history"]
+PresenceKind = Literal["appeared", "vanished", "missed", "history", "disagreed", "unavailable"]
 
 StableWaiter = Callable[[Site, int], Awaitable[None]]
 
@@ -71,7 +71,8 @@ class Batch:
 class Presence(msgspec.Struct, frozen=True):
     """A member has appeared or vanished; or this one has missed messages while it was away.
 
-    `history` tells that the history asked for is over, or that it cannot be kept any more.
+    `history` tells that the history asked for is over, or that it cannot be kept any more. `disagreed` tells
+    that another member's order is not ours, `unavailable` that a message of the order is not delivered here.
     """
 
     kind: PresenceKind

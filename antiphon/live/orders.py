@@ -12,7 +12,8 @@ from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Property
 from antiphon.core.wire import Pdu
 from antiphon.live.pieces import BATCH_BYTES
-from antiphon.protocols import fifo, sequencer
+from antiphon.protocols import dpg, fifo, sequencer
+from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES
 
 REPAIRS: Final = fifo.REPAIRS
 NO_HISTORY: Final = fifo.HistoryRole()
@@ -20,6 +21,10 @@ ASSUMED_SENDERS: Final = 8
 """Members that may fill one's socket buffer at the same time before anyone has to wait."""
 LARGEST_WINDOW: Final = 20
 """Batches under way of one sender. Raising it costs memory at every receiver."""
+KEPT_BODIES: Final = 256
+"""Delivered batches of the total order that are kept for others. Raising it costs memory."""
+DEFAULT_SERVICE: Final = "sequencer"
+"""The one-channel service that keeps its order on an ordinary network and a busy machine (docs/total.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +66,8 @@ class Settings:
     random: Random
     stability: StabilityOptions = StabilityOptions()
     history: fifo.HistoryRole = NO_HISTORY
+    service: str = DEFAULT_SERVICE
+    secret: bytes = b""
 
     @property
     def window_batches(self) -> int:
@@ -103,6 +110,15 @@ def _build_sequencer(settings: Settings) -> Protocol:
     return sequencer.Sequencer(settings.site, members, configuration)
 
 
+def _build_total(settings: Settings) -> Protocol:
+    windows = settings.window_batches
+    configuration = dpg.DpgConfiguration(
+        window=windows, lag=windows * (ASSUMED_SENDERS - 2), kept_bodies=KEPT_BODIES
+    )
+    service = SERVICES[settings.service]()
+    return dpg.Dpg(settings.site, configuration, service, settings.random, secret=settings.secret)
+
+
 ORDERS: Final = {
     order.name: order
     for order in (
@@ -120,6 +136,13 @@ ORDERS: Final = {
             promises=lambda _: sequencer.PROMISES,
             build=_build_sequencer,
         ),
+        Order(
+            name="total",
+            summary="one order for all messages, whoever comes and goes",
+            pdus=(*dpg.PDUS, *SERVICE_PDUS),
+            promises=lambda _: dpg.PROMISES,
+            build=_build_total,
+        ),
     )
 }
 
@@ -135,6 +158,19 @@ def check_stability(order: str, repair: str, options: StabilityOptions) -> None:
             f"The order '{order}' finds out in its own way what all hold and who is gone: no {name}=.",
             hint=f"Leave {name}= out, or choose order='fifo'.",
         )
+
+
+def check_service(order: str, service: str | None) -> str:
+    """The one-channel service to use; only the total order has some to choose from."""
+    if service is None:
+        return DEFAULT_SERVICE
+    if order != "total":
+        raise UsageError(
+            f"The order '{order}' has no services.", hint="Leave service out, or choose 'total'."
+        )
+    if service not in SERVICES:
+        raise UsageError(f"There is no service '{service}'.", hint=f"There are: {', '.join(SERVICES)}.")
+    return service
 
 
 def check_history(order: str, role: fifo.HistoryRole) -> None:

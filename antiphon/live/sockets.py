@@ -4,6 +4,10 @@ Everything a member sends leaves by one socket, so that whoever hears it knows w
 with multicast a second socket hears the group. A socket filter in the kernel keeps a member's own multicasts
 from coming back to it.
 
+Whoever wants to know what the kernel drops because a receive buffer is full asks for notices: then each
+datagram tells how many were dropped before it. The kernel counts as dropped what a filter refuses, so there
+the filter lets a member's own multicasts through, but empty.
+
 Where the kernel has them, `UDP_SEGMENT` sends all fragments of a PDU by one call and `UDP_GRO` hands them
 over by one. Both are tried once; a kernel, interface or route that refuses costs a call per datagram.
 """
@@ -45,6 +49,7 @@ UDP_GRO: Final = 104
 SO_ATTACH_FILTER: Final = 26
 SO_RCVBUFFORCE: Final = 33
 SO_SNDBUFFORCE: Final = 32
+SO_RXQ_OVFL: Final = 40
 IP_MTU_DISCOVER: Final = 10
 IP_MULTICAST_ALL: Final = 49
 IPV6_MTU_DISCOVER: Final = 23
@@ -55,8 +60,9 @@ INTERFACE_MTU: Final = 0x8921
 MOST_SEGMENTS: Final = 64
 MOST_SEGMENTED_BYTES: Final = 65_000
 READ_BYTES: Final = 1 << 16
-ANCILLARY_BYTES: Final = socket.CMSG_SPACE(4)
+ANCILLARY_BYTES: Final = 2 * socket.CMSG_SPACE(4)
 MOST_ADDRESSES: Final = 1024
+UDP_HEADER_BYTES: Final = 8
 IPV4_OVERHEAD: Final = 28
 IPV6_OVERHEAD: Final = 48
 
@@ -93,7 +99,14 @@ class Sockets:
     """The open sockets of one member."""
 
     def __init__(
-        self, network: Network, group: Group, boot: int, counters: Counters, *, sealed: bool
+        self,
+        network: Network,
+        group: Group,
+        boot: int,
+        counters: Counters,
+        *,
+        sealed: bool,
+        notice_losses: bool = False,
     ) -> None:
         opened = open_network(network, group)
         self._buffer = memoryview(bytearray(READ_BYTES))
@@ -107,7 +120,11 @@ class Sockets:
         for each in {self._sending, *self.receiving}:
             each.setblocking(False)
             enlarge_buffers(each, network.buffer_bytes)
-            ignore_own(each, boot)
+        self.notices_losses: Final = notice_losses and all(map(notice_overflow, self.receiving))
+        """Whether `datagrams_lost` is counted, up to what was read last."""
+        for each in {self._sending, *self.receiving}:
+            ignore_own(each, boot, empty=self.notices_losses)
+        self._overflows = dict.fromkeys(self.receiving, 0)
         sizes = [each.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for each in self.receiving]
         self.receive_buffer_bytes: Final = min(sizes)
         # A network whose datagrams hold a whole PDU has nothing to gain, and plain reads are quicker.
@@ -121,7 +138,9 @@ class Sockets:
         read has memory of its own. Opening a seal copies them anyway; then one buffer, which stays in the
         processor's cache, serves all reads, and what was read is good only until the next one.
         """
-        if any(joined):
+        if self.notices_losses:
+            self.read = self._read_noticing
+        elif any(joined):
             self.read = self._read_joined
         else:
             self.read = self._read_again if sealed else self._read_one
@@ -160,6 +179,26 @@ class Sockets:
                 each = int.from_bytes(option[:4], sys.byteorder)
                 return memoryview(data), each if each < len(data) else 0, address
         return memoryview(data), 0, address
+
+    def _read_noticing(self, sock: socket.socket) -> Found | None:
+        """The same, where each datagram tells how many were dropped before it."""
+        try:
+            data, ancillary, _, address = sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError:
+            self._counters.drop(UNREAD)
+            return None
+        each = 0
+        for level, kind, option in ancillary:
+            number = int.from_bytes(option[:4], sys.byteorder)
+            if level == SOL_UDP and kind == UDP_GRO:
+                each = number if number < len(data) else 0
+            elif level == socket.SOL_SOCKET and kind == SO_RXQ_OVFL and number != self._overflows[sock]:
+                # The count has 32 bits and goes round.
+                self._counters.datagrams_lost += (number - self._overflows[sock]) & 0xFFFFFFFF
+                self._overflows[sock] = number
+        return memoryview(data), each, address
 
     def reach(self, hops: int | None) -> None:
         """How many links what is multicast from now on may cross; None, or more, is as far as the network's.
@@ -444,9 +483,21 @@ def turn_on(sock: socket.socket, option: int) -> bool:
     return True
 
 
-def ignore_own(sock: socket.socket, boot: int) -> None:
-    """Let the kernel drop what carries our own boot; without that we drop it ourselves, at a higher price."""
-    offset = 8 + PREFIX.size - 16  # behind UDP's own header; boot and counter end the prefix
+def notice_overflow(sock: socket.socket) -> bool:
+    """Have each datagram tell how many the kernel has dropped before it; whether it does."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
+    except OSError:
+        return False
+    return True
+
+
+def ignore_own(sock: socket.socket, boot: int, *, empty: bool = False) -> None:
+    """Let the kernel drop what carries our own boot; without that we drop it ourselves, at a higher price.
+
+    Or let it through without its contents, so that it does not count as dropped.
+    """
+    offset = UDP_HEADER_BYTES + PREFIX.size - 16  # behind UDP's own header; boot and counter end the prefix
     program: list[tuple[int, int, int, int]] = [
         (0x80, 0, 0, 0),  # length
         (0x35, 0, 4, offset + 8),  # too short to tell: keep
@@ -455,7 +506,7 @@ def ignore_own(sock: socket.socket, boot: int) -> None:
         (0x20, 0, 0, offset + 4),  # and its low half
         (0x15, 1, 0, boot & 0xFFFFFFFF),
         (0x06, 0, 0, 0xFFFFFFFF),  # keep
-        (0x06, 0, 0, 0),  # drop
+        (0x06, 0, 0, UDP_HEADER_BYTES if empty else 0),  # empty it, or drop it
     ]
     code: Any = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
     with contextlib.suppress(OSError):

@@ -3,8 +3,10 @@
 What it assumes: datagrams may be lost, repeated, reordered, altered or invented. What it guarantees:
 `receive` returns only whole PDUs of this group's members with the name of who sent them (see `gate` for how
 sure that is), and neither a peer's bytes nor the network's errors raise. It does not promise that a PDU
-arrives; the protocols above repair what is lost. Nothing grows without limit: see `fragments` and `gate` for
-the tables.
+arrives; the protocols above repair what is lost. Each PDU comes with whether something is known to be lost
+just before it: with `notice_losses` that includes what the kernel dropped because a receive buffer was full;
+what was lost on the way here nobody can tell. Nothing grows without limit: see `fragments` and `gate` for the
+tables.
 
 A PDU that fits a datagram travels as one. A larger one is sealed whole and then cut, since a call of the
 cipher for each datagram would cost more than the cipher; a forged fragment costs a repair at most.
@@ -12,7 +14,7 @@ cipher for each datagram would cost more than the cipher; a forged fragment cost
 
 import secrets
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
@@ -42,7 +44,7 @@ from antiphon.live.fragments import (
     missing_indices,
     parse_fragment,
 )
-from antiphon.live.gate import Answer, Challenge, Gate, Known
+from antiphon.live.gate import OWN_CODES, Answer, Challenge, Gate, Known
 from antiphon.live.keys import KeyRing
 from antiphon.live.memory import keep_spare_memory
 from antiphon.live.networks import Address, Network, Peers
@@ -78,8 +80,8 @@ class Missing(Pdu, frozen=True, gc=False):
 
 
 TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (Hello, Challenge, Answer, Missing)
-OWN_CODES: Final = range(2, 16)
-"""PDU codes that no protocol may use."""
+Arrival: TypeAlias = tuple[Site, Pdu, bool]
+"""Who sent which PDU, and whether something is known to be lost between it and the one before."""
 
 
 def with_own(codec: Codec) -> Codec:
@@ -102,6 +104,7 @@ class Transport:
         network: Network,
         keys: KeyRing | None,
         counters: Counters,
+        notice_losses: bool = False,
     ) -> None:
         keep_spare_memory()
         name = name_bytes(site)
@@ -130,7 +133,11 @@ class Transport:
         self._greeted_ns: Nanoseconds = 0
         self._repair_bytes_left = REPAIR_BYTES_PER_TICK
         self._turn = 0
-        self._sockets = Sockets(network, group, self.boot, counters, sealed=keys is not None)
+        self._sockets = Sockets(
+            network, group, self.boot, counters, sealed=keys is not None, notice_losses=notice_losses
+        )
+        self.notices_losses: Final = self._sockets.notices_losses
+        self._losses_told = 0
         self.datagram_bytes: Final = self._sockets.datagram_bytes
         self.receive_buffer_bytes: Final = self._sockets.receive_buffer_bytes
         self._listed = self._sockets.destinations
@@ -217,13 +224,13 @@ class Transport:
 
     # Receiving
 
-    def receive(self, limit: int) -> list[tuple[Site, Pdu]]:
+    def receive(self, limit: int) -> list[Arrival]:
         """What can be read now without waiting. Reading ends when there are `limit` PDUs.
 
         So many datagrams are read at most from each socket, whatever they hold, so that a flood of garbage
         does not keep us here; and the sockets take turns to be the first.
         """
-        arrived: list[tuple[Site, Pdu]] = []
+        arrived: list[Arrival] = []
         receiving, read = self._sockets.receiving, self._sockets.read
         self._turn += 1
         for place in range(len(receiving)):
@@ -234,10 +241,12 @@ class Transport:
                 found = read(sock)
                 if found is None:
                     break
-                self._take(found[0], found[1], found[2], arrived)
+                # Where losses are noticed, our own multicasts come back empty.
+                if found[0] or not self._sockets.is_own(found[2]):
+                    self._take(found[0], found[1], found[2], arrived)
         return arrived
 
-    def _take(self, view: memoryview, each: int, address: Address, arrived: list[tuple[Site, Pdu]]) -> None:
+    def _take(self, view: memoryview, each: int, address: Address, arrived: list[Arrival]) -> None:
         """Take in what was read: one datagram, or several of one size that the kernel joined."""
         size = len(view)
         self._counters.bytes_received += size
@@ -256,7 +265,7 @@ class Transport:
             self._reassembly.finish(address, boot, counter)
             self._take_pdu(memoryview(whole), address, arrived)
 
-    def _take_datagram(self, view: memoryview, address: Address, arrived: list[tuple[Site, Pdu]]) -> None:
+    def _take_datagram(self, view: memoryview, address: Address, arrived: list[Arrival]) -> None:
         if len(view) < PREFIX.size or view[3] != FRAGMENT:
             self._take_pdu(view, address, arrived)
             return
@@ -268,14 +277,16 @@ class Transport:
             if whole is not None:
                 self._take_pdu(memoryview(whole), address, arrived)
 
-    def _take_pdu(self, view: memoryview, address: Address, arrived: list[tuple[Site, Pdu]]) -> None:
+    def _take_pdu(self, view: memoryview, address: Address, arrived: list[Arrival]) -> None:
         found = self._gate.let_in(view, address)
         if found is None:
             return
         known, pdu = found
         self._counters.pdus_received += 1
         if pdu.code not in OWN_CODES:
-            arrived.append((known.site, pdu))
+            losses = self._counters.datagrams_lost + self._counters.pdus_lost
+            arrived.append((known.site, pdu, losses != self._losses_told))
+            self._losses_told = losses
         elif isinstance(pdu, Missing):
             self._repair(known, pdu)
         elif isinstance(pdu, Challenge):

@@ -7,6 +7,7 @@ member can be wrongly left out in the middle of that; then another round of clos
 faults there is only the first part.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -28,6 +29,7 @@ from antiphon.core.time import (
 )
 from antiphon.core.wire import HEADER, Pdu
 from antiphon.sim import churn
+from antiphon.sim.churn import Pace
 from antiphon.sim.layers import Delay, Duplication, Loss, Partition, Reordering
 from antiphon.sim.medium import Medium
 from antiphon.sim.mesh import Mesh
@@ -48,7 +50,12 @@ CLOSING_NS: Final = SECOND_NS
 """How long a round of closing messages may take before another is sent."""
 PATIENCE_NS: Final = 10 * SECOND_NS
 """How long a run whose faults are over may take to finish."""
-PACE: Final = churn.Pace(calm_ns=500 * MILLISECOND_NS, trouble_ns=300 * MILLISECOND_NS)
+BUCKET_NS: Final = 100 * MILLISECOND_NS
+"""What a halt or a slow stretch is counted in."""
+HALTED: Final = 0.1
+"""Below this share of its median bucket a member is halted."""
+SLOWED: Final = 0.6
+"""Below this share, and not halted, it is slowed: to about half, give or take what buckets vary by anyway."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +76,8 @@ class OrderingConfiguration:
     duplication: Annotated[float, "probability that an arrival comes twice"] = 0.0
     reordering: Annotated[float, "probability that an arrival is held up, so that others overtake it"] = 0.0
     churn: Annotated[int, "members that alternate presence and absence"] = 0
+    calm_ms: Annotated[float, "mean time between a member's absences, crashes and partitions"] = 500.0
+    away_ms: Annotated[float, "mean time that an absence, a crash or a partition lasts"] = 300.0
     crashes: Annotated[int, "crashes of random members, each followed by a restart without memory"] = 0
     partitions: Annotated[int, "partitions, each of a random cell against the rest, healed in the end"] = 0
     detector_ms: Annotated[float, "delay of an outside failure detector in milliseconds; 0 means none"] = 0.0
@@ -81,6 +90,8 @@ class OrderingConfiguration:
             raise UsageError("The rate must be positive.")
         if min(self.delay_ms, self.jitter_ms, self.detector_ms) < 0:
             raise UsageError("A delay cannot be negative.")
+        if min(self.calm_ms, self.away_ms) < 1:
+            raise UsageError("Presence and absence last a millisecond or longer.")
         if self.network not in ("mesh", "medium"):
             raise UsageError(f"There is no network '{self.network}'.", hint="Choose mesh or medium.")
         for name in ("loss", "duplication", "reordering"):
@@ -94,6 +105,11 @@ class OrderingConfiguration:
     def horizon_ns(self) -> Nanoseconds:
         """When the last message is offered, the closing ones aside."""
         return from_seconds(self.messages / self.rate)
+
+    @property
+    def pace(self) -> Pace:
+        """How long faults last and how long it is calm between them, on average."""
+        return Pace(calm_ns=from_seconds(self.calm_ms / 1000), trouble_ns=from_seconds(self.away_ms / 1000))
 
     @property
     def round_trip_ns(self) -> Nanoseconds:
@@ -112,6 +128,10 @@ class Subject:
     """How long after the last fault it may take until every member takes part again."""
     leader_crashes_alone: bool
     """Whether nothing else may go wrong around a crash of the first member."""
+    network: Callable[[Seeds], Network] | None = None
+    """A network of its own, which sees to losses itself; None means the one that the knobs describe."""
+    watch: Callable[[World], None] | None = None
+    """Whoever wants to see more of the world than the workload does."""
 
 
 def wire_size(pdu: Pdu) -> int:
@@ -133,11 +153,15 @@ def simulate(
     world = World(
         sites=sites,
         build=_builder(configuration, subject, seeds, sites, faults),
-        network=_network(configuration, seeds),
+        network=_network(configuration, seeds) if subject.network is None else subject.network(seeds),
         size_of=wire_size,
-        layers=_layers(configuration, seeds, partition if configuration.partitions else None),
+        layers=_layers(
+            configuration, seeds, partition if configuration.partitions else None, subject.network is None
+        ),
         recorder=watch,
     )
+    if subject.watch is not None:
+        subject.watch(world)
     detection_ns = from_seconds(configuration.detector_ms / 1000) if configuration.detector_ms else None
     churn.schedule(world, faults, partition, detection_ns)
     workload = Workload(world, configuration, subject, seeds, faults, watch)
@@ -155,11 +179,11 @@ def draw_faults(
     # The first member comes last: protocols with a leader have it there, and churn without it is the usual.
     followers = random.sample(sites[1:], min(configuration.churn, len(sites) - 1))
     churning = [*followers, *sites[: configuration.churn - len(followers)]]
-    horizon_ns = configuration.horizon_ns
+    horizon_ns, pace = configuration.horizon_ns, configuration.pace
     faults: list[churn.Fault] = [
-        *churn.draw_absences(random, churning, horizon_ns, PACE),
-        *churn.draw_crashes(seeds.stream("churn/crashes"), sites, configuration.crashes, horizon_ns, PACE),
-        *churn.draw_splits(seeds.stream("churn/splits"), sites, configuration.partitions, horizon_ns, PACE),
+        *churn.draw_absences(random, churning, horizon_ns, pace),
+        *churn.draw_crashes(seeds.stream("churn/crashes"), sites, configuration.crashes, horizon_ns, pace),
+        *churn.draw_splits(seeds.stream("churn/splits"), sites, configuration.partitions, horizon_ns, pace),
     ]
     faults = churn.without_meetings(faults)
     return churn.alone(faults, sites[0], subject.settle_ns) if subject.leader_crashes_alone else faults
@@ -196,12 +220,14 @@ def _network(configuration: OrderingConfiguration, seeds: Seeds) -> Network:
     return Mesh(configuration.members, seeds, delay_ns=delay_ns, jitter_ns=jitter_ns)
 
 
-def _layers(configuration: OrderingConfiguration, seeds: Seeds, partition: Partition | None) -> list[Layer]:
+def _layers(
+    configuration: OrderingConfiguration, seeds: Seeds, partition: Partition | None, with_loss: bool
+) -> list[Layer]:
     span_ns = 3 * configuration.round_trip_ns
     layers: list[Layer] = [partition] if partition is not None else []
     if configuration.network == "medium" and configuration.jitter_ms:
         layers.append(Delay(seeds, 0, from_seconds(configuration.jitter_ms / 1000)))
-    if configuration.loss:
+    if configuration.loss and with_loss:
         layers.append(Loss(seeds, configuration.loss))
     if configuration.duplication:
         layers.append(Duplication(seeds, configuration.duplication, span_ns))
@@ -266,6 +292,8 @@ class Workload:
         self._latencies_ns: list[Nanoseconds] = []
         self._counts = {host.site: 0 for host in world.hosts}
         self._last_ns: Nanoseconds = 0
+        self._offers_ns: list[Nanoseconds] = []
+        self._buckets: dict[Site, Counter[int]] = {host.site: Counter() for host in world.hosts}
         self._closing: set[MessageId] | None = None
         self._closing_since_ns: Nanoseconds = 0
         self._finished_ns: Nanoseconds | None = None
@@ -289,6 +317,7 @@ class Workload:
             left -= count
             time_ns = self._random.randint(0, self._configuration.horizon_ns)
             site = self._random.choice(sites)
+            self._offers_ns.append(time_ns)
             self._world.at(time_ns, lambda site=site, count=count: self._offer(site, count))  # type: ignore[misc]
         self._world.at(self._closing_ns, self._look)
 
@@ -332,6 +361,7 @@ class Workload:
             self._latencies_ns.append(now - self._admitted_ns[message])
             if len(reached) == len(self._backlog):
                 self._open.discard(message)
+        self._buckets[host.site][now // BUCKET_NS] += len(effect.bodies)
         if self._closing is None:
             self._counts[host.site] += len(effect.bodies)
             self._last_ns = now
@@ -390,6 +420,7 @@ class Workload:
         stayed = self._watch.stayed or set(self._counts)
         least = min(self._counts[site] for site in stayed)
         end_ns = self._world.now if self._finished_ns is None else self._finished_ns
+        halted_share, slowed_share = self._weak_shares()
         return {
             "deliveries": sum(host.delivered for host in self._world.hosts),
             "throughput": least / to_seconds(self._last_ns) if self._last_ns else 0.0,
@@ -399,6 +430,34 @@ class Workload:
             else None,
             "network_messages": self._world.network.network_messages(),
             "rejected": self._world.rejections,
+            "halted_share": round(halted_share, 4),
+            "slowed_share": round(slowed_share, 4),
             "finished": self._finished_ns is not None,
             "simulated_s": to_seconds(end_ns),
         }
+
+    def _weak_shares(self) -> tuple[float, float]:
+        """How large a share of the time, while messages were offered, stayers were halted, and slowed.
+
+        Whoever no fault touched stayed, even if the protocol left it out; if all were touched, all count.
+        """
+        troubled = churn.troubled_sites(self._faults)
+        stayed = [site for site in self._buckets if site not in troubled] or list(self._buckets)
+        first = min(self._offers_ns, default=0) // BUCKET_NS
+        following = max(self._offers_ns, default=0) // BUCKET_NS
+        halted = slowed = 0
+        for site in stayed:
+            counts = [self._buckets[site][bucket] for bucket in range(first, following)]
+            usual = usual_count(counts)
+            halted += sum(count < HALTED * usual for count in counts)
+            slowed += sum(HALTED * usual <= count < SLOWED * usual for count in counts)
+        total = max(1, len(stayed) * (following - first))
+        return halted / total, slowed / total
+
+
+def usual_count(counts: list[int]) -> int:
+    """The median; of those with anything in them if it would be nothing, for then halts are the usual."""
+    for chosen in (sorted(counts), sorted(count for count in counts if count)):
+        if chosen and chosen[len(chosen) // 2]:
+            return chosen[len(chosen) // 2]
+    return 0

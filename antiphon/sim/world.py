@@ -75,6 +75,7 @@ class World:
         self.on_stable: Callable[[Nanoseconds, Host, fx.Stable], None] | None = None
         self.on_missing: Callable[[Nanoseconds, Host, fx.Missing], None] | None = None
         self.on_presence: Callable[[Nanoseconds, Host, fx.Appeared | fx.Vanished], None] | None = None
+        self.on_doubt: Callable[[Nanoseconds, Host, fx.Disagreed | fx.Unavailable], None] | None = None
         self._build = build
         self._size_of = size_of
         self._sized: Pdu | None = None
@@ -207,6 +208,7 @@ class World:
         heap, hosts, apply, layers = self._heap, self.hosts, self._apply, self._layers
         pdu: Pdu | None = None
         source = -1
+        after_loss = False
         for arrival in arrivals:
             time_ns = arrival.time_ns
             while heap and heap[0][0] <= time_ns and not self._stopped:
@@ -221,9 +223,9 @@ class World:
                 continue
             # What `_receive` does, without the call and with one input for all who receive the same PDU:
             # simulations spend most of their time here.
-            if arrival.pdu is not pdu or arrival.source != source:
-                pdu, source = arrival.pdu, arrival.source
-                event = Received(hosts[source].site, pdu)
+            if arrival.pdu is not pdu or arrival.source != source or arrival.after_loss != after_loss:
+                pdu, source, after_loss = arrival.pdu, arrival.source, arrival.after_loss
+                event = Received(hosts[source].site, pdu, after_loss)
             host = hosts[arrival.target]
             if host.present:
                 for effect in host.handle(time_ns, event):
@@ -242,7 +244,9 @@ class World:
     def _receive(self, arrival: Arrival) -> None:
         host = self.hosts[arrival.target]
         if host.present:
-            for effect in host.handle(self.now, Received(self.hosts[arrival.source].site, arrival.pdu)):
+            for effect in host.handle(
+                self.now, Received(self.hosts[arrival.source].site, arrival.pdu, arrival.after_loss)
+            ):
                 self._apply[type(effect)](self, host, effect)
 
     def _notify(self, event: Input, about: Site, at: Iterable[Site] | None) -> None:
@@ -333,6 +337,10 @@ class World:
         if self.on_presence is not None:
             self.on_presence(self.now, host, effect)
 
+    def _doubt(self, host: Host, effect: fx.Disagreed | fx.Unavailable) -> None:
+        if self.on_doubt is not None:
+            self.on_doubt(self.now, host, effect)
+
     # Functions, not bound methods: a world that refers to itself would outlive its use until the collector
     # comes, and a sweep's next run would not find its memory free.
     _apply: ClassVar[dict[type, Callable[["World", Host, Any], None]]] = {
@@ -351,4 +359,6 @@ class World:
         fx.Present: _note,
         fx.Appeared: _presence,
         fx.Vanished: _presence,
+        fx.Disagreed: _doubt,
+        fx.Unavailable: _doubt,
     }

@@ -9,16 +9,20 @@ from antiphon.sim.scenario import Scenario
 
 MODULES: Final = {
     "coordp": "antiphon.sim.scenarios.coordp",
+    "dpg": "antiphon.sim.scenarios.dpg",
     "failure-detection": "antiphon.sim.scenarios.failure_detection",
     "fifo": "antiphon.sim.scenarios.fifo",
     "fulldist": "antiphon.sim.scenarios.fulldist",
     "gossip": "antiphon.sim.scenarios.gossip",
     "piggyback": "antiphon.sim.scenarios.piggyback",
+    "resource-sharing": "antiphon.sim.scenarios.resource_sharing",
     "s-coordp": "antiphon.sim.scenarios.s_coordp",
     "s-gossip": "antiphon.sim.scenarios.s_gossip",
     "s-train": "antiphon.sim.scenarios.s_train",
     "sequencer": "antiphon.sim.scenarios.sequencer",
     "template": "antiphon.sim.scenarios.template",
+    "totem": "antiphon.sim.scenarios.totem",
+    "totem-agreed": "antiphon.sim.scenarios.totem_agreed",
     "train": "antiphon.sim.scenarios.train",
 }
 """Where each scenario's `SCENARIO` is."""

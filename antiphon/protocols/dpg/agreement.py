@@ -1,0 +1,259 @@
+"""Digests of the agreed order, by which members find out that their orders differ.
+
+Beyond the paper: its order is agreed only almost always, so each member tells in its reports how far it has
+come, the tags it incorporated lately, and a digest of all it ever did. The digest is a sum over neighbours:
+whoever goes on alike adds alike. So the difference of two members' digests at a message that both have stays
+what it is as long as nothing else goes apart, even while reports are lost; only a change of it is news.
+
+Guarantees, but for collisions of 63-bit sums: members whose orders are equal never disagree. Orders that went
+apart are told apart at the next comparison that finds a message in both windows, once for each time. Only if
+a difference was told before it had ended, and has left the windows when it has, its end cannot be told from
+what follows it: then it may be told again, or what goes apart right behind it may count as part of it.
+"""
+
+import struct
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from antiphon.core.ids import Site
+from antiphon.protocols.dpg.pdus import DIGEST_LIMIT, ORIGIN, Tag
+
+MOST_SITES: Final = 1024
+"""Other members whose standing is remembered. Raising it costs memory."""
+DIGEST_MASK: Final = DIGEST_LIMIT - 1
+WORD_MASK: Final = (1 << 64) - 1
+NOWHERE: Final = -1
+"""Before every index: the place of a tag that is not there."""
+
+OTHER_ORDER: Final = "It delivers these in another order than we do."
+IT_LACKS: Final = "It passed over a message that has a place here."
+WE_LACK: Final = "It has a message in this place that we passed over."
+ANOTHER: Final = "It has another message in this place than we have."
+UNSEEN: Final = "Its order differs from ours, further back than either of us still remembers."
+
+
+class Disagreement(NamedTuple):
+    """Where two orders go apart: what each has next after the last message in common, if that is known.
+
+    `position` is the index of `mine` in our order.
+    """
+
+    mine: Tag | None
+    theirs: Tag | None
+    position: int | None
+    reason: str
+
+
+class Standing:
+    """What has been found of another's order, up to a message that both had."""
+
+    __slots__ = ("difference", "is_open", "position")
+
+    def __init__(self, difference: int, position: int, is_open: bool) -> None:
+        self.difference = difference
+        """Our digest less theirs, at that message."""
+        self.position = position
+        """Our index of it."""
+        self.is_open = is_open
+        """Whether the orders are known to go apart right after it."""
+
+    def has_judged(self, position: int) -> bool:
+        """Whether what goes apart after the message at this index of ours has been told already."""
+        return position < self.position or (self.is_open and position == self.position)
+
+
+def mix(previous: Tag, tag: Tag) -> int:
+    """A 64-bit hash of two neighbours: a linear combination, then the finaliser of splitmix64."""
+    word = previous * 0x9E3779B97F4A7C15 + tag * 0xD1B54A32D192ED03 & WORD_MASK
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & WORD_MASK
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & WORD_MASK
+    return word ^ word >> 31
+
+
+def digests_of(tags: Sequence[Tag], last: int) -> list[int]:
+    """The digests at each of these consecutive tags, if it is `last` at the last of them."""
+    digests = [last & DIGEST_MASK] * len(tags)
+    for place in range(len(tags) - 1, 0, -1):
+        digests[place - 1] = digests[place] - mix(tags[place - 1], tags[place]) & DIGEST_MASK
+    return digests
+
+
+class Agreement:
+    """The agreed sequence: index, digest, and at least the last `limit` tags with their digests.
+
+    At most twice as many are remembered. The first tag has the index 1.
+    """
+
+    __slots__ = (
+        "_adopted", "_begin", "_digests", "_limit", "_links", "_positions", "_standings", "_tags", "digest",
+        "index", "root",
+    )  # fmt: skip
+
+    def __init__(self, limit: int) -> None:
+        self._limit: Final = limit
+        self._standings: dict[Site, Standing] = {}
+        self._adopted: int | None = None
+        """The index at which another's order was taken up; None if ours is our own from the beginning."""
+        self._remember([ORIGIN], 0, 0)
+
+    def _remember(self, tags: list[Tag], index: int, digest: int) -> None:
+        self.root: Tag = tags[-1]
+        self.index = index
+        self.digest = digest & DIGEST_MASK
+        self._begin = index - len(tags) + 1
+        self._tags = tags
+        self._digests = digests_of(tags, digest)
+        self._links = bytearray(len(tags))
+        self._positions = {tag: self._begin + place for place, tag in enumerate(tags)}
+
+    def append(self, tag: Tag, link: int) -> None:
+        """The next tag; `link` is what reports tell of the arc to it."""
+        self.digest = self.digest + mix(self.root, tag) & DIGEST_MASK
+        self.index += 1
+        self.root = tag
+        self._tags.append(tag)
+        self._digests.append(self.digest)
+        self._links.append(link)
+        self._positions[tag] = self.index
+        if len(self._tags) > 2 * self._limit:
+            self._trim()
+
+    def _trim(self) -> None:
+        surplus = len(self._tags) - self._limit
+        for place in range(surplus):
+            tag = self._tags[place]
+            if self._positions.get(tag) == self._begin + place:
+                del self._positions[tag]
+        del self._tags[:surplus], self._digests[:surplus], self._links[:surplus]
+        self._begin += surplus
+
+    def recent(self, most: int) -> tuple[bytes, bytes]:
+        """The latest tags, packed, the root last, and a byte of link for each; empty before the first."""
+        begin = max(len(self._tags) - most, int(self._tags[0] == ORIGIN))
+        tags = self._tags[begin:]
+        return struct.pack(f">{len(tags)}Q", *tags), bytes(self._links[begin:])
+
+    def adopt(self, root: Tag, index: int, digest: int, agreed: Sequence[Tag]) -> None:
+        """Go on from another's root after an absence; `agreed` are its latest tags, the root the last."""
+        tags = list(self._from_the_origin(index, agreed))
+        if not tags or tags[-1] != root:
+            tags = [root]
+        self._adopted = index
+        self._standings.clear()
+        self._remember(tags[-2 * self._limit :], index, digest)
+
+    def forget(self, other: Site) -> None:
+        """Another has begun anew, and has taken up somebody's order: what was found of its own is void."""
+        self._standings.pop(other, None)
+
+    @staticmethod
+    def _from_the_origin(index: int, agreed: Sequence[Tag]) -> Sequence[Tag]:
+        """A window that reaches back to the beginning begins with what everybody has there."""
+        return (ORIGIN, *agreed) if index == len(agreed) else agreed
+
+    # Comparison
+
+    def compare(self, other: Site, index: int, digest: int, agreed: Sequence[Tag]) -> Disagreement | None:
+        """What a report says of another's order, against ours; None if that is no news."""
+        theirs = self._from_the_origin(index, agreed)
+        place = len(theirs) - 1
+        while place >= 0 and theirs[place] not in self._positions:
+            digest -= mix(theirs[place - 1], theirs[place]) if place else 0
+            place -= 1
+        if place < 0:
+            return None
+        position = self._positions[theirs[place]]
+        difference = self._difference(position, digest)
+        standing = self._standings.get(other)
+        apart = place < len(theirs) - 1 and position < self.index
+        if not apart and (difference == 0 or (standing and standing.difference == difference)):
+            self._stand(other, difference, position, is_open=False)
+            return None
+        return self._examine(other, theirs, digests_of(theirs[: place + 1], digest))
+
+    def _difference(self, position: int, digest: int) -> int:
+        return self._digests[position - self._begin] - digest & DIGEST_MASK
+
+    def _stand(self, other: Site, difference: int, position: int, *, is_open: bool) -> None:
+        """Remember what was found, unless more is known already; whoever was heard last is forgotten last."""
+        standing = self._standings.pop(other, None)
+        if standing is None and len(self._standings) >= MOST_SITES:
+            del self._standings[next(iter(self._standings))]
+        if standing is None or position > standing.position:
+            standing = Standing(difference, position, is_open)
+        elif position == standing.position:
+            standing = Standing(difference, position, is_open or standing.is_open)
+        self._standings[other] = standing
+
+    def _examine(self, other: Site, theirs: Sequence[Tag], digests: Sequence[int]) -> Disagreement | None:
+        """The digests' difference has changed, or both have gone on in their own ways: look where.
+
+        `digests` are theirs, as far as the last of their tags that we have.
+        """
+        cuts = self._cuts(theirs)
+        if not cuts:
+            return self._judge_blindly(other, theirs[len(digests) - 1], digests[-1])
+        first, last = (self._positions[theirs[cut]] for cut in (cuts[0], cuts[-1]))
+        difference = self._difference(first, digests[cuts[0]])
+        standing = self._standings.get(other) or self._presume(first, difference)
+        forks = self._forks(theirs, cuts)
+        is_open = bool(forks) and forks[-1] == cuts[-1]
+        self._stand(other, self._difference(last, digests[cuts[-1]]), last, is_open=is_open)
+        if first > standing.position and not standing.is_open and difference not in (0, standing.difference):
+            return Disagreement(None, None, None, UNSEEN)
+        news = (fork for fork in forks if not standing.has_judged(self._positions[theirs[fork]]))
+        return next((self._describe(theirs, fork) for fork in news), None)
+
+    def _judge_blindly(self, other: Site, tag: Tag, digest: int) -> Disagreement | None:
+        """The windows have tags in common but nothing by which to tell where the orders went apart."""
+        standing = self._standings.get(other)
+        position = self._positions[tag]
+        self._stand(other, self._difference(position, digest), position, is_open=True)
+        is_told = standing is not None and (standing.is_open or position < standing.position)
+        return None if is_told else Disagreement(None, None, None, UNSEEN)
+
+    def _presume(self, first: int, difference: int) -> Standing:
+        """What is expected of one who has not been heard, whose window meets ours with this difference.
+
+        Whoever took up another's order answers for nothing before that. Between those who were there from
+        the beginning there is no difference, unless one has taken up the order of a third.
+        """
+        if self._adopted is not None:
+            return Standing(difference, max(first, self._adopted), is_open=False)
+        is_thirds = any(standing.difference == difference for standing in self._standings.values())
+        return Standing(difference if is_thirds else 0, NOWHERE, is_open=False)
+
+    def _cuts(self, theirs: Sequence[Tag]) -> list[int]:
+        """Places in their window of tags that have the same common tags before and after them in both."""
+        positions = [self._positions.get(tag, NOWHERE) for tag in theirs]
+        lowest_after = [self.index + 1] * len(positions)
+        for place in range(len(positions) - 1, 0, -1):
+            after = lowest_after[place]
+            lowest_after[place - 1] = after if positions[place] == NOWHERE else min(after, positions[place])
+        cuts, highest = [], NOWHERE
+        for place, position in enumerate(positions):
+            if highest < position < lowest_after[place]:
+                cuts.append(place)
+            highest = max(highest, position)
+        return cuts
+
+    def _forks(self, theirs: Sequence[Tag], cuts: Sequence[int]) -> list[int]:
+        """Those of the cuts after which the orders go apart."""
+        forks = []
+        for cut, following in pairwise(cuts):
+            steps = self._positions[theirs[following]] - self._positions[theirs[cut]]
+            if following - cut != 1 or steps != 1:
+                forks.append(cut)
+        if cuts[-1] < len(theirs) - 1 and self._positions[theirs[cuts[-1]]] < self.index:
+            forks.append(cuts[-1])
+        return forks
+
+    def _describe(self, theirs: Sequence[Tag], fork: int) -> Disagreement:
+        position = self._positions[theirs[fork]] + 1
+        mine, their = self._tags[position - self._begin], theirs[fork + 1]
+        if mine in theirs:
+            reason = OTHER_ORDER if their in self._positions else WE_LACK
+        else:
+            reason = IT_LACKS if their in self._positions else ANOTHER
+        return Disagreement(mine, their, position, reason)

@@ -1,0 +1,266 @@
+"""The agreed order as one member builds it: its graph, what it has incorporated, bodies, and deliveries.
+
+Source: Konorski, sections 4.1 and 4.2, with the corrections that the package's opening lists. `L_DELIV` is
+the graph's root, `E_DELIV` the head of the delivery queue.
+
+A vertex is in the graph, or incorporated (it has a tombstone then), or unknown. What reports may tell of it
+are its true arcs alone: those that were given to the graph, never an order that was only chosen.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final, NamedTuple
+
+from antiphon.core.effects import Arrived, Deliver, Effect, Stable, Unavailable
+from antiphon.core.ids import Site
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.dpg.agreement import Agreement
+from antiphon.protocols.dpg.buffers import Held, KeptBodies, OrderingBuffers, Tombstones
+from antiphon.protocols.dpg.graph import PrecedenceGraph
+from antiphon.protocols.dpg.pdus import ORIGIN, DpgConfiguration, Message, Tag
+
+TRUE_LINK: Final = 1
+MARKED_LINK: Final = 3
+MOST_SENDERS: Final = 4096
+"""Senders whose numbers are remembered. Raising it costs memory."""
+SEIZURE_LOOKS: Final = 32
+"""Held bodies that are looked at for one that may give way."""
+NEVER_ASKED: Final = -(1 << 62)
+
+NOBODY_HAS_IT: Final = "Nobody present has a message that stands here in the order."
+TOO_LATE: Final = "A message became known only after others that it precedes had been delivered."
+Expected = tuple[int, int]
+"""Of a sender: its incarnation, and the number that is expected next."""
+
+
+class Queued(NamedTuple):
+    """An incorporated vertex that is not delivered yet."""
+
+    tag: Tag
+    since_ns: Nanoseconds
+    index: int
+
+
+class Delivered(NamedTuple):
+    """A delivered batch that is not known to be everywhere."""
+
+    index: int
+    sender: Site
+    number: int
+    count: int
+
+
+class Order:
+    """Times are in the member's own clock, by which its cycles are counted."""
+
+    def __init__(self, configuration: DpgConfiguration, emit: Callable[[Effect], None]) -> None:
+        self._configuration = configuration
+        self._emit = emit
+        self.graph = PrecedenceGraph()
+        self.agreement = Agreement(4 * configuration.history)
+        self.tombstones = Tombstones(configuration.tombstones)
+        self.buffers = OrderingBuffers(configuration.ordering_buffers)
+        self.kept = KeptBodies(configuration.kept_bodies, configuration.remove_cycle_ns)
+        self.own: dict[Tag, Held] = {}
+        """Own messages handed over and not yet delivered."""
+        self.lost: dict[Tag, Nanoseconds] = {}
+        """Vertices whose bodies are missing, each with when it was asked for last: the list LM."""
+        self.queue: deque[Queued] = deque()
+        self.streams: dict[Site, Expected] = {}
+        self.names: OrderedDict[Tag, tuple[Site, int]] = OrderedDict()
+        """The messages behind the latest agreed tags, to be able to name them."""
+        self.past: OrderedDict[Tag, tuple[tuple[Tag, bool], ...]] = OrderedDict()
+        """True arcs into agreed vertices, beside those from the agreed one before."""
+        self._unstable: deque[Delivered] = deque()
+        self.dummies = self.late = self.repeated = self.committed = self.refused = 0
+
+    # What is known
+
+    def is_known(self, tag: Tag) -> bool:
+        return tag in self.graph or tag in self.tombstones
+
+    def body(self, tag: Tag) -> Held | None:
+        """A message that is held here, delivered or not."""
+        return self.own.get(tag) or self.buffers.get(tag) or self.kept.get(tag)
+
+    def before(self, one: Tag, other: Tag) -> bool:
+        """Whether one is known to precede the other."""
+        place, place_of_other = self.tombstones.index(one), self.tombstones.index(other)
+        if one == ORIGIN:
+            return True
+        if place is not None:
+            return other in self.graph if place_of_other is None else place < place_of_other
+        if place_of_other is not None or one not in self.graph or other not in self.graph:
+            return False
+        return self.graph.precedes(one, other)
+
+    # Taking in
+
+    def add(self, time_ns: Nanoseconds, tag: Tag) -> bool:
+        """A vertex more, if there is room for it; what is known of its body says what it follows."""
+        if len(self.graph) >= self._configuration.graph_limit:
+            self.refused += 1
+            return False
+        self.graph.add(tag, time_ns)
+        if self.body(tag) is None:
+            self.lost[tag] = NEVER_ASKED
+        return True
+
+    def connect_as_sent(self, tag: Tag) -> None:
+        """The arcs that its sender vouched for: from its own message before, and from what it had seen."""
+        held = self.body(tag)
+        if held is not None and tag in self.graph:
+            for tail in {held.message.previous, held.message.seen} - {ORIGIN, tag}:
+                self.graph.connect(tail, tag)
+
+    def store(self, sender: Site, message: Message) -> Tag | None:
+        """Keep a body that may still be delivered; what had to give way for it is lost, and returned."""
+        tag = message.tag
+        if tag in self.own or tag in self.buffers:
+            return None
+        if tag in self.tombstones and tag not in self.lost:
+            return None
+        given_up = self.buffers.put(tag, Held(sender, message), lambda: self._seizable(tag))
+        if given_up != tag:
+            self.lost.pop(tag, None)
+            self._emit(Arrived(sender, message.number, len(message.bodies)))
+        if given_up is not None and self.is_known(given_up):
+            self.lost[given_up] = NEVER_ASKED
+        return given_up
+
+    def _seizable(self, tag: Tag) -> Tag | None:
+        """A successor of this vertex whose body is here, the latest that a short look finds."""
+        for candidate in islice(reversed(self.buffers), SEIZURE_LOOKS):
+            if candidate in self.graph and self.before(tag, candidate):
+                return candidate
+        return None
+
+    # Incorporation
+
+    def incorporate_marked(self, time_ns: Nanoseconds) -> None:
+        """All that is known to follow the root at once, one after another."""
+        graph = self.graph
+        while (tag := graph.first()) is not None:
+            self.incorporate(time_ns, tag)
+
+    def commit(self, time_ns: Nanoseconds) -> None:
+        """Deliv_Cycle is over: the root's immediate successors follow it by decreasing tags."""
+        self.committed += 1
+        for tag in sorted(self.graph.front(), reverse=True):
+            self.incorporate(time_ns, tag)
+
+    def incorporate(self, time_ns: Nanoseconds, tag: Tag) -> None:
+        """Give a vertex of the front the next place."""
+        before = self.graph.root
+        link = 0
+        others = []
+        for tail, marked in self.graph.take(tag):
+            if tail == before:
+                link = MARKED_LINK if marked else TRUE_LINK
+            else:
+                others.append((tail, marked))
+        if others:
+            self.past[tag] = tuple(others)
+            if len(self.past) > self._configuration.history:
+                self.past.popitem(last=False)
+        agreement = self.agreement
+        agreement.append(tag, link)
+        self.tombstones.add(tag, agreement.index)
+        self.queue.append(Queued(tag, time_ns, agreement.index))
+
+    def skip(self, tag: Tag) -> None:
+        """A vertex came too late for its place: order is kept, and atomicity is not."""
+        self.late += 1
+        self.graph.drop(tag)
+        self.tombstones.add(tag, self.agreement.index, skipped=True)
+        self.lost.pop(tag, None)
+        held = self.buffers.pop(tag) or self.own.pop(tag, None)
+        name = (None, None) if held is None else (held.sender, held.message.number)
+        self._emit(Unavailable(TOO_LATE, *name))
+
+    # Delivery
+
+    def deliver(self, time_ns: Nanoseconds) -> None:
+        """Hand up from the head of the queue on; a body that nobody has is waited for, but not for ever."""
+        queue = self.queue
+        while queue:
+            tag, since_ns, index = queue[0]
+            held = self.own.pop(tag, None) or self.buffers.pop(tag)
+            if held is None:
+                if time_ns - since_ns < self._configuration.dummy_cycle_ns:
+                    return
+                self.dummies += 1
+                self.lost.pop(tag, None)
+                self._emit(Unavailable(NOBODY_HAS_IT))
+            else:
+                self._hand_up(time_ns, tag, index, held)
+            queue.popleft()
+
+    def _hand_up(self, time_ns: Nanoseconds, tag: Tag, index: int, held: Held) -> None:
+        sender, message = held
+        number, bodies = message.number, message.bodies
+        self.kept.keep(time_ns, tag, held)
+        self.names[tag] = (sender, number)
+        if len(self.names) > 4 * self._configuration.history:
+            self.names.popitem(last=False)
+        place = (message.incarnation, number)
+        if place < self.streams.get(sender, (0, 0)):
+            self.repeated += 1  # it was sent again under a new tag, and both have got a place
+            return
+        self.expect(sender, (message.incarnation, number + len(bodies)))
+        self._emit(Deliver(sender, number, bodies, None, message.incarnation))
+        self._unstable.append(Delivered(index, sender, number, len(bodies)))
+        if len(self._unstable) > self._configuration.tombstones:
+            self._unstable.popleft()
+
+    def expect(self, sender: Site, expected: Expected) -> None:
+        if sender not in self.streams and len(self.streams) >= MOST_SENDERS:
+            del self.streams[next(iter(self.streams))]
+        self.streams[sender] = expected
+
+    def settle(self, index: int) -> None:
+        """Everyone heard of lately has come so far in the order."""
+        unstable = self._unstable
+        while unstable and unstable[0].index <= index:
+            _, sender, number, count = unstable.popleft()
+            self._emit(Stable(sender, number, count))
+
+    # Beginning again
+
+    def begin_again(
+        self, root: Tag, index: int, digest: int, agreed: list[Tag], kept: Iterable[Tag], time_ns: Nanoseconds
+    ) -> None:
+        """Take up another's order at its root; of what was heard meanwhile only `kept` lies after it."""
+        graph = self.graph
+        staying = {tag: graph.origins(tag) for tag in kept}
+        for tag in list(graph):
+            if tag not in staying:
+                self.bury(tag, index)
+        for tag in agreed:
+            self.bury(tag, index)
+        graph.reset(root)
+        self.agreement.adopt(root, index, digest, agreed)
+        for tag in staying:
+            graph.add(tag, time_ns)
+        for tag, origins in staying.items():
+            for tail, marked in origins:
+                graph.connect(tail, tag, marked=marked)
+        self.past.clear()
+        self._unstable.clear()
+
+    def bury(self, tag: Tag, index: int) -> None:
+        """It lies before our presence spell: it is not to be delivered here."""
+        if tag not in self.tombstones:
+            self.tombstones.add(tag, index, skipped=True)
+        self.buffers.pop(tag)
+        self.lost.pop(tag, None)
+
+    def forget_graph(self) -> None:
+        """What was known but not incorporated is void: whoever begins to listen has missed something."""
+        for tag in (*self.graph, *(queued.tag for queued in self.queue)):
+            self.lost.pop(tag, None)
+            self.buffers.pop(tag)
+        self.queue.clear()
+        self.graph.reset(self.graph.root)
+        self._unstable.clear()

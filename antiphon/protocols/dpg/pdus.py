@@ -1,0 +1,192 @@
+"""What the members of a Distributed Precedence Graph group say to one another, and what a user may turn.
+
+Source: Konorski, section 4: the two PDU types 'message' and 'report'. The list RM of remulticast messages
+travels beside a report, one PDU to a body, since a body may fill a PDU by itself.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, TypeAlias
+
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Site
+from antiphon.core.packing import Packed
+from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
+from antiphon.core.wire import MAXIMUM_BODY_BYTES, Pdu
+
+Tag: TypeAlias = int
+"""A message's name while it lives: from 1 to below `TAG_LIMIT`."""
+Arc: TypeAlias = tuple[Tag, Tag, bool]
+"""Tail, head, and whether it is marked: whether nothing lies between them."""
+
+ORIGIN: Final[Tag] = 0
+"""Stands before the first message of a group's order."""
+TAG_BITS: Final = 63
+TAG_LIMIT: Final = 1 << TAG_BITS
+DIGEST_LIMIT: Final = 1 << 63
+"""Digests are added modulo this."""
+LARGEST: Final = 1 << 62
+"""No number that a peer tells may be as large: there is always room to count on, here and on the wire."""
+LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 4096
+"""What a batch may take on the wire, so that it also fits with its tag and a name around it."""
+MOST_TAGS: Final = 2048
+"""Tags in each list of a report at most."""
+
+
+class Message(Pdu, frozen=True, gc=False):
+    """New messages number, number+1, … of a member, under one tag: one vertex of the graph.
+
+    `previous` is the tag of the sender's message before, `seen` the latest that it had received when it
+    handed this one over; both precede it on the channel (`ORIGIN` says nothing). `stamp` is the reception
+    timestamp of a bounded-delay service, else 0. `index` tells how far the sender has come in the order.
+    """
+
+    code: ClassVar[int] = 70
+    tag: Tag
+    previous: Tag
+    seen: Tag
+    stamp: int
+    index: int
+    incarnation: int
+    number: int
+    bodies: Packed
+
+
+class Remulticast(Pdu, frozen=True, gc=False):
+    """A message again, from whoever has it: an entry of the list RM. It says nothing of the channel."""
+
+    code: ClassVar[int] = 71
+    sender: Site
+    tag: Tag
+    previous: Tag
+    seen: Tag
+    stamp: int
+    incarnation: int
+    number: int
+    bodies: Packed
+
+
+class Report(Pdu, frozen=True, gc=False):
+    """What a member knows of the order, what it lacks, and how fast it can go. Lists of tags are packed.
+
+    `agreed` has the latest tags that it incorporated, oldest first, the last of them its root; `links` a byte
+    for each: bit 0 if the arc from the tag before it is true, bit 1 if it is marked. `index` counts what it
+    incorporated since the group began, `digest` is the digest of that sequence. `vertices` are those of its
+    graph, `arcs` pairs of tags whose heads are vertices or agreed, the mark in the tail's highest bit.
+    `lost` is the list LM. `demand_ns` is its own demand on Message_Cycle; `clock_ns` its clock. `streams`
+    is told to those who listen before they take part: of each sender its incarnation and the number that is
+    expected next.
+    `service` is what its one-channel service has to say.
+    """
+
+    code: ClassVar[int] = 72
+    incarnation: int
+    serial: int
+    clock_ns: int
+    index: int
+    digest: int
+    agreed: bytes
+    links: bytes
+    vertices: bytes
+    arcs: bytes
+    lost: bytes
+    demand_ns: int
+    listening: bool
+    streams: dict[Site, tuple[int, int]]
+    service: bytes
+
+
+class Farewell(Pdu, frozen=True, gc=False):
+    """A member goes absent, and says so: what it did for others another may take over at once."""
+
+    code: ClassVar[int] = 73
+    incarnation: int
+
+
+class Progress(Pdu, frozen=True, gc=False):
+    """How far a member has come in the order, from one that has had nothing else to say for long."""
+
+    code: ClassVar[int] = 90
+    index: int
+
+
+PDUS: Final[tuple[type[Pdu], ...]] = (Message, Remulticast, Report, Farewell, Progress)
+CYCLES: Final = ("clock", "count")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpgConfiguration:
+    """The knobs; each says what raising it costs."""
+
+    detector: bool = True
+    """Whether the ContiguityDetector's inferences are used at all."""
+    suspended_delivery: bool = True
+    """Whether contiguity is inferred across own messages, provisionally."""
+    cycles: str = "clock"
+    """What cycles are counted in: `clock`, or `count` of messages received."""
+    report_cycle_ns: Nanoseconds = 20 * MILLISECOND_NS
+    """Pause between the group's reports. Raising it costs latency when something was missed."""
+    deliv_cycle_ns: Nanoseconds = 500 * MILLISECOND_NS
+    """After it vertices whose order nobody knows are ordered by tag. Raising it costs latency then."""
+    dummy_cycle_ns: Nanoseconds = SECOND_NS
+    """How long the order waits for a body. Raising it costs a halt when nobody present has it."""
+    retr_cycle_ns: Nanoseconds = 20 * MILLISECOND_NS
+    """Pause before a lost body is asked for again. Raising it costs latency when an answer is lost."""
+    remove_cycle_ns: Nanoseconds = SECOND_NS
+    """How long a delivered body that nobody speaks of is kept. Raising it costs memory."""
+    locate_cycle_ns: Nanoseconds = 2 * SECOND_NS
+    """After it an own message that nobody reports is sent again. Raising it costs latency then."""
+    message_cycle_ns: Nanoseconds = 0
+    """The lower bound of the pause between own 'message' PDUs. Raising it costs throughput."""
+    delta_ns: Nanoseconds = MILLISECOND_NS
+    """How much an overflow adds to that pause. Raising it costs throughput after each."""
+    fc_cycle_ns: Nanoseconds = 50 * MILLISECOND_NS
+    """Pause between steps back down. Raising it costs throughput after an overflow."""
+    longest_message_cycle_ns: Nanoseconds = 200 * MILLISECOND_NS
+    """No demand is believed beyond this. Raising it lets one slow member slow the group further."""
+    window: int = 16
+    """Own messages handed over and not yet delivered. Raising it costs everyone buffers."""
+    lag: int = 256
+    """How far the order may run ahead of the slowest member heard of lately. Raising it costs buffers."""
+    lately_ns: Nanoseconds = 60 * MILLISECOND_NS
+    """Silence after which nobody waits for a member. Raising it costs a longer halt when one is gone."""
+    admission_buffers: int = 16
+    """Batches that wait for their turn. Raising it costs latency under load."""
+    ordering_buffers: int = 1024
+    """Bodies held that are not yet delivered. Raising it costs memory."""
+    kept_bodies: int = 1024
+    """Delivered bodies held for others. Raising it costs memory."""
+    graph_limit: int = 1024
+    """Vertices of the graph. Raising it costs memory and time."""
+    history: int = 256
+    """Incorporated vertices that reports still tell. Raising it costs report bytes."""
+    tombstones: int = 1 << 16
+    """Tags remembered after they were incorporated. Raising it costs memory."""
+    listen_reports: int = 6
+    """Reports heard before taking part after an absence. Raising it costs time then."""
+    listen_ns: Nanoseconds = 300 * MILLISECOND_NS
+    """Silence after which a member takes itself to be alone. Raising it costs time at the beginning."""
+    absence_ns: Nanoseconds = SECOND_NS
+    """A pause of one's own after which one counts as having been absent. Raising it risks order."""
+
+    def __post_init__(self) -> None:
+        if self.cycles not in CYCLES:
+            raise UsageError(
+                f"There are no cycles by '{self.cycles}'.", hint=f"Choose {' or '.join(CYCLES)}."
+            )
+        spans = (
+            self.report_cycle_ns, self.deliv_cycle_ns, self.dummy_cycle_ns, self.retr_cycle_ns,
+            self.remove_cycle_ns, self.locate_cycle_ns, self.fc_cycle_ns, self.listen_ns, self.absence_ns,
+            self.lately_ns,
+        )  # fmt: skip
+        if min(spans) <= 0 or min(self.message_cycle_ns, self.delta_ns, self.longest_message_cycle_ns) < 0:
+            raise UsageError("The cycles are positive.")
+        counts = (
+            self.window, self.lag, self.admission_buffers, self.ordering_buffers, self.kept_bodies, self.graph_limit,
+            self.history, self.tombstones, self.listen_reports,
+        )  # fmt: skip
+        if min(counts) < 1:
+            raise UsageError("Buffers and windows hold at least one.")
+        if self.deliv_cycle_ns < 3 * self.report_cycle_ns:
+            raise UsageError(
+                "Deliv_Cycle must leave time for reports.", hint="Make it at least three report cycles."
+            )

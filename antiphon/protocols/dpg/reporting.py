@@ -1,0 +1,122 @@
+"""Reports: what a member tells of its order, and what it learns from another's.
+
+Source: Konorski, sections 4.1 and 4.3. A report tells the undelivered graph and, beyond the paper, the true
+arcs of the latest incorporated vertices: whoever missed one that all others have delivered already would
+otherwise never learn where it stands. Arcs into a vertex that we have incorporated teach us nothing any
+more, except that a tail which is still in our graph came too late.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.dpg.order import MARKED_LINK, TRUE_LINK, Order
+from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, TAG_LIMIT, Arc, Report, Tag
+
+TAG_BYTES: Final = 8
+MARK: Final = 1 << 63
+
+
+class Told(NamedTuple):
+    """A report's lists, unpacked."""
+
+    agreed: tuple[Tag, ...]
+    links: bytes
+    vertices: tuple[Tag, ...]
+    arcs: tuple[Arc, ...]
+    lost: tuple[Tag, ...]
+
+
+class Learned(NamedTuple):
+    """What came of a report."""
+
+    news: bool
+    """Whether it told an arc or a vertex that was not known here."""
+    behind: bool
+    """Whether nothing that it has agreed on lately is known here: we have missed too much."""
+
+
+def pack_tags(tags: Iterable[Tag]) -> bytes:
+    chosen = list(islice(tags, MOST_TAGS))
+    return struct.pack(f">{len(chosen)}Q", *chosen)
+
+
+def unpack_tags(packed: bytes) -> tuple[Tag, ...]:
+    return struct.unpack(f">{len(packed) // TAG_BYTES}Q", packed)
+
+
+def pack_arcs(arcs: Iterable[Arc]) -> bytes:
+    chosen = [end for tail, head, marked in islice(arcs, MOST_TAGS) for end in (tail | marked * MARK, head)]
+    return struct.pack(f">{len(chosen)}Q", *chosen)
+
+
+def true_arcs(order: Order) -> Iterable[Arc]:
+    """Of the graph's vertices first, then of the latest agreed ones."""
+    graph = order.graph
+    for head in graph:
+        for tail, marked in graph.origins(head):
+            yield tail, head, marked
+    for head, origins in order.past.items():
+        for tail, marked in origins:
+            yield tail, head, marked
+
+
+def read(report: Report) -> Told | None:
+    """A report's lists, or None if they make no sense."""
+    packed = (report.agreed, report.vertices, report.arcs, report.lost)
+    if any(len(part) % TAG_BYTES or len(part) > 2 * TAG_BYTES * MOST_TAGS for part in packed):
+        return None
+    if len(report.links) * TAG_BYTES != len(report.agreed) or len(report.arcs) % (2 * TAG_BYTES):
+        return None
+    ends = unpack_tags(report.arcs)
+    arcs = tuple((tail & ~MARK, head, tail >= MARK) for tail, head in zip(ends[::2], ends[1::2], strict=True))
+    told = Told(
+        unpack_tags(report.agreed), report.links, unpack_tags(report.vertices), arcs, unpack_tags(report.lost)
+    )
+    tags = (*told.agreed, *told.vertices, *told.lost, *ends[1::2])
+    return told if not tags or max(tags) < TAG_LIMIT and min(tags) > ORIGIN else None
+
+
+def unite(order: Order, time_ns: Nanoseconds, index: int, told: Told) -> Learned:
+    """Join another's graph and history with ours; `index` is how far it has come."""
+    news, behind = _follow(order, time_ns, index, told.agreed, told.links)
+    for tag in told.vertices:
+        if not order.is_known(tag) and order.add(time_ns, tag):
+            order.connect_as_sent(tag)
+            news = True
+    for tail, head, marked in told.arcs:
+        if head in order.graph:
+            if tail != head:
+                news |= order.graph.connect(tail, head, marked=marked)
+        elif tail in order.graph and head in order.tombstones and not order.tombstones.is_skipped(head):
+            order.skip(tail)
+    return Learned(news, behind)
+
+
+def _follow(
+    order: Order, time_ns: Nanoseconds, index: int, agreed: Sequence[Tag], links: bytes
+) -> tuple[bool, bool]:
+    """Take in what the other has agreed on beyond what is known here; whether there was some, or too much."""
+    tombstones = order.tombstones
+    if not agreed or agreed[-1] in tombstones:
+        return False, False
+    begin = len(agreed)
+    while begin and agreed[begin - 1] not in tombstones:
+        begin -= 1
+    if begin == 0 and index > len(agreed) and agreed[0] not in order.graph:
+        return False, True
+    news = False
+    for place in range(begin, len(agreed)):
+        tag = agreed[place]
+        if tag not in order.graph:
+            if not order.add(time_ns, tag):
+                break
+            news = True
+        link = links[place]
+        if link & TRUE_LINK:
+            tail = agreed[place - 1] if place else (ORIGIN if index == len(agreed) else None)
+            if tail is not None:
+                news |= order.graph.connect(tail, tag, marked=link & MARKED_LINK == MARKED_LINK)
+    return news, False

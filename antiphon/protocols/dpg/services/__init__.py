@@ -1,0 +1,20 @@
+"""The one-channel services with ContiguityDetector that the Distributed Precedence Graph can stand on."""
+
+from typing import Final
+
+from antiphon.core.wire import Pdu
+from antiphon.protocols.dpg.services.bounded_delay import BoundedDelayService
+from antiphon.protocols.dpg.services.lan import LanService
+from antiphon.protocols.dpg.services.tag_sequencer import SequencerService
+
+SERVICES: Final = {
+    "lan": LanService,
+    "bounded-delay": BoundedDelayService,
+    "sequencer": SequencerService,
+}
+"""By the names that users give."""
+
+SERVICE_PDUS: Final[tuple[type[Pdu], ...]] = tuple(
+    dict.fromkeys(pdu for service in SERVICES.values() for pdu in service.pdus)
+)
+"""What any of them says on the wire beside 'message' PDUs."""

@@ -1,0 +1,277 @@
+"""A clock that a group agrees on, and how long its messages take by that clock.
+
+Source: Konorski, section 3.2, which assumes that local clocks run synchronously; how they come to is ours.
+
+Each member's own clock runs by itself; its group clock is that plus an adjustment. In a note on its reports a
+member tells both, and for each other member the least difference between its own clock at reception and the
+other's at sending: a least delay and the clocks' offset. Half of what the two directions differ by is the
+offset, as far as least delays are equal both ways; otherwise it errs by half of what they differ. Those who
+take part move towards the mean of all who do, slowly; whoever only listens follows them at once. Of n who are
+heard the (n-1)/3 that are furthest ahead and furthest behind do not count, so that as many liars cannot take
+the clock beyond what honest members show; they can make all clocks together go a thousandth faster or slower.
+Up to three members must trust one another.
+
+Groups that meet with clocks further apart than the longest bound are in no order anyway: those behind step
+forward.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable
+from hashlib import blake2b
+from struct import Struct
+from typing import Final, NamedTuple
+
+from antiphon.core.ids import Site
+from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
+from antiphon.protocols.dpg.pdus import LARGEST
+
+MOST_PEERS: Final = 256
+"""Members whose clocks are watched; of more, those heard last."""
+MEMORY_NS: Final = 10 * SECOND_NS
+"""What a member told counts for so long. Raising it keeps the word of those who are gone."""
+CLOCK_SAMPLES: Final = 8
+"""Receptions of which the least difference is taken. Raising it costs accuracy when clocks drift."""
+SLOWNESS: Final = 1000
+"""Who takes part moves its clock by one part in so many at most. Raising it costs time to agree."""
+LONGEST_MOVE_NS: Final = MILLISECOND_NS
+DELAY_SAMPLES: Final = 256
+FEWEST_DELAYS: Final = 16
+"""Below these the delays seen say too little."""
+MARGIN_NS: Final = 200_000
+
+CODE_BITS: Final = 10
+CODE_MASK: Final = (1 << CODE_BITS) - 1
+BOUNDS_NS: Final = tuple(round(1000 * 2 ** (code / 44)) for code in range(1 << CODE_BITS))
+"""The bounds that a stamp can name: from a microsecond to ten seconds, each 1.6% above the one before."""
+
+HEAD: Final = Struct("!qqqqqB")
+DIFFERENCE: Final = Struct("!8sq")
+
+
+# Stamps
+
+
+def stamp_at(clock_ns: Nanoseconds, bound_ns: Nanoseconds) -> int:
+    """A reception timestamp: so long after this time of the group's clock.
+
+    Its lowest bits name the bound, so that whoever receives it knows when it was given.
+    """
+    code = min(bisect_left(BOUNDS_NS, bound_ns), CODE_MASK)
+    return (clock_ns + BOUNDS_NS[code]) & ~CODE_MASK | code
+
+
+def stamp_above(floor: int, stamp: int) -> int:
+    """This stamp, or the first one above the floor that names the same bound."""
+    if stamp > floor:
+        return stamp
+    return ((floor >> CODE_BITS) + 1) << CODE_BITS | stamp & CODE_MASK
+
+
+def bound_of(stamp: int) -> Nanoseconds:
+    return BOUNDS_NS[stamp & CODE_MASK]
+
+
+def given_at(stamp: int) -> Nanoseconds:
+    """What the group's clock showed when this stamp was given."""
+    return (stamp & ~CODE_MASK) - BOUNDS_NS[stamp & CODE_MASK]
+
+
+# Notes
+
+
+class Note(NamedTuple):
+    """What a member tells about its clock, the delays it sees, and its own messages."""
+
+    clock_ns: Nanoseconds
+    """Its own clock, not adjusted."""
+    adjustment_ns: Nanoseconds
+    bound_ns: Nanoseconds
+    """What it needs the bound to be."""
+    number: int
+    """Its next message has this number; -1 if it has sent none since it began."""
+    floor: int
+    """Its next message has a greater stamp than this."""
+    settled: bool
+    """Whether it takes part."""
+    differences: bytes
+
+    @property
+    def group_clock_ns(self) -> Nanoseconds:
+        return self.clock_ns + self.adjustment_ns
+
+    def pack(self) -> bytes:
+        return HEAD.pack(*self[:-1]) + self.differences
+
+    def difference(self, identity: bytes) -> int | None:
+        """What it tells of one member."""
+        for other, difference in DIFFERENCE.iter_unpack(self.differences):
+            if other == identity:
+                return int(difference)
+        return None
+
+
+def read_note(data: bytes) -> Note | None:
+    """A note, or None if it makes no sense."""
+    table = len(data) - HEAD.size
+    if table < 0 or table % DIFFERENCE.size or table > MOST_PEERS * DIFFERENCE.size:
+        return None
+    clock_ns, adjustment_ns, bound_ns, number, floor, settled = HEAD.unpack_from(data)
+    group_clock_ns = clock_ns + adjustment_ns
+    if not (0 <= group_clock_ns < LARGEST and 0 <= bound_ns < LARGEST and -1 <= number < LARGEST):
+        return None
+    return Note(clock_ns, adjustment_ns, bound_ns, number, floor, bool(settled), data[HEAD.size :])
+
+
+def identity_of(site: Site, incarnation: int) -> bytes:
+    """What stands for a member in the table of differences; a restarted one is another."""
+    return blake2b(f"{incarnation}/{site}".encode(), digest_size=8).digest()
+
+
+# The clock
+
+
+class Peer:
+    """What is known of another member's clock."""
+
+    __slots__ = ("differences", "heard_ns", "identity", "incarnation", "note", "theirs")
+
+    def __init__(self, site: Site, incarnation: int) -> None:
+        self.incarnation: Final = incarnation
+        self.identity: Final = identity_of(site, incarnation)
+        self.differences: Final[deque[int]] = deque(maxlen=CLOCK_SAMPLES)
+        """Our clock at reception less its clock at sending."""
+        self.theirs: int | None = None
+        """The least difference that it has seen the other way."""
+        self.note: Note
+        self.heard_ns: Nanoseconds = 0
+
+    def hear(self, now: Nanoseconds, note: Note, mine: bytes) -> None:
+        self.differences.append(now - note.clock_ns)
+        self.theirs = note.difference(mine)
+        self.note = note
+        self.heard_ns = now
+
+    def ahead_ns(self, adjustment_ns: Nanoseconds) -> Nanoseconds:
+        """How far its group clock is ahead of ours, which has this adjustment."""
+        least = min(self.differences)
+        # Before it has heard us, delays count as nothing.
+        offset = least if self.theirs is None else (least - self.theirs) // 2
+        return self.note.adjustment_ns - offset - adjustment_ns
+
+
+class GroupClock:
+    """One member's view of the clock that the group agrees on."""
+
+    def __init__(self, most_ns: Nanoseconds) -> None:
+        self.adjustment_ns: Nanoseconds = 0
+        self.settled = False
+        self.steps = 0
+        self._most_ns: Final = most_ns
+        self._peers: dict[Site, Peer] = {}
+        self._identity = b""
+        self._moved_ns: Nanoseconds = 0
+
+    def begin(self, now: Nanoseconds, site: Site, incarnation: int) -> None:
+        """Listen, with the last adjustment as a first guess."""
+        self.settled = False
+        self._peers.clear()
+        self._identity = identity_of(site, incarnation)
+        self._moved_ns = now
+
+    def read(self, now: Nanoseconds) -> Nanoseconds:
+        return now + self.adjustment_ns
+
+    def hear(self, now: Nanoseconds, site: Site, incarnation: int, note: Note) -> Nanoseconds:
+        """Take in what another tells; how far our clock has moved."""
+        peer = self._peers.pop(site, None)
+        if peer is None or peer.incarnation != incarnation:
+            peer = Peer(site, incarnation)
+        # Those heard last stand last, so that the first one is the one to forget.
+        self._peers[site] = peer
+        if len(self._peers) > MOST_PEERS:
+            del self._peers[next(iter(self._peers))]
+        peer.hear(now, note, self._identity)
+        return self._adjust(now)
+
+    def lately(self, now: Nanoseconds) -> list[Peer]:
+        return [peer for peer in self._peers.values() if now - peer.heard_ns < MEMORY_NS]
+
+    def differences(self, now: Nanoseconds) -> bytes:
+        """The table for our own note."""
+        return b"".join(
+            DIFFERENCE.pack(peer.identity, max(-LARGEST, min(LARGEST, min(peer.differences))))
+            for peer in self.lately(now)
+        )
+
+    def _adjust(self, now: Nanoseconds) -> Nanoseconds:
+        votes = self._votes(now)
+        if not votes:
+            return 0
+        move_ns = agreed(votes, self._most_ns)
+        is_far = abs(move_ns) > self._most_ns
+        self.steps += is_far
+        if self.settled and not is_far:
+            limit_ns = min((now - self._moved_ns) // SLOWNESS, LONGEST_MOVE_NS)
+            move_ns = max(-limit_ns, min(limit_ns, move_ns // 2))
+        self._moved_ns = now
+        self.adjustment_ns += move_ns
+        return move_ns
+
+    def _votes(self, now: Nanoseconds) -> list[Nanoseconds]:
+        """How far others are ahead of us, and we of ourselves where we have a say."""
+        lately = self.lately(now)
+        settled = [peer for peer in lately if peer.note.settled]
+        if self.settled:
+            votes = [peer.ahead_ns(self.adjustment_ns) for peer in settled if peer.theirs is not None]
+            return [0, *votes] if votes else []
+        votes = [peer.ahead_ns(self.adjustment_ns) for peer in settled or lately]
+        return votes if settled else [0, *votes]
+
+
+def agreed(votes: Iterable[Nanoseconds], most_ns: Nanoseconds) -> Nanoseconds:
+    """Where clocks are to meet that are ahead by so much each.
+
+    >>> agreed([0, 4, 8], 10), agreed([0, 100], 10), agreed([0, 4, 8, 9_999], 10)
+    (4, 100, 6)
+    """
+    ordered = sorted(votes)
+    cut = (len(ordered) - 1) // 3
+    kept = ordered[cut : len(ordered) - cut]
+    if kept[-1] - kept[0] > most_ns:
+        return kept[-1]
+    return sum(kept) // len(kept)
+
+
+# The bound
+
+
+class DelayBound:
+    """∆': what delays have to remain under, as a member sees it and as the group uses it."""
+
+    def __init__(
+        self, bound_ns: Nanoseconds, least_ns: Nanoseconds, most_ns: Nanoseconds, *, adaptive: bool
+    ) -> None:
+        self.demand_ns = bound_ns
+        """What this member needs."""
+        self.bound_ns = bound_ns
+        """What the group uses: the greatest of what its members need."""
+        self._least_ns: Final = least_ns
+        self._most_ns: Final = most_ns
+        self._adaptive: Final = adaptive
+        self._delays: Final[deque[Nanoseconds]] = deque(maxlen=DELAY_SAMPLES)
+
+    def observe(self, delay_ns: Nanoseconds) -> None:
+        self._delays.append(delay_ns)
+
+    def choose(self, peers: Iterable[Peer]) -> None:
+        """Adapt to the delays seen here and to what others tell of theirs."""
+        if not self._adaptive:
+            return
+        if len(self._delays) >= FEWEST_DELAYS:
+            high_ns = sorted(self._delays)[len(self._delays) * 99 // 100]
+            self.demand_ns = self._within(high_ns + high_ns // 4 + MARGIN_NS)
+        self.bound_ns = max(self.demand_ns, *(self._within(peer.note.bound_ns) for peer in peers), 0)
+
+    def _within(self, bound_ns: Nanoseconds) -> Nanoseconds:
+        return max(self._least_ns, min(bound_ns, self._most_ns))

@@ -1,0 +1,149 @@
+"""What is known to be missing of each sender's messages, and up to which stamp nothing can be.
+
+A sender's messages have consecutive numbers and rising stamps. A number that is skipped tells that something
+with a stamp between those of its neighbours is on its way or lost: a gap. What a sender says of its next
+message, its number and a stamp that it will exceed, tells the same of its latest messages, and that nothing
+else of it can come below that stamp.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from antiphon.core.ids import Site
+from antiphon.core.time import NEVER_NS
+from antiphon.protocols.dpg.pdus import ORIGIN, Tag
+
+MOST_STREAMS: Final = 256
+MOST_HOLES: Final = 16
+"""Separate holes of a gap; more are taken for one."""
+UNKNOWN: Final = (-1, 0)
+"""A hole of unknown numbers, which nothing fills."""
+UNNUMBERED: Final = -1
+"""The number of a next message before there was one."""
+
+
+class Gap:
+    """Numbers that are missing, all of them with stamps above one and below another."""
+
+    __slots__ = ("above", "below", "holes")
+
+    def __init__(self, above: int) -> None:
+        self.above: Final = above
+        self.below = above
+        self.holes: list[tuple[int, int]] = []
+
+    def widen(self, number: int, end: int, below: int) -> None:
+        self.below = max(self.below, below)
+        self.holes.append((number, end))
+        if len(self.holes) > MOST_HOLES:
+            self.holes = [(self.holes[0][0], end)]
+
+    def fill(self, number: int, end: int) -> bool:
+        """Messages have come after all; whether that was all of it."""
+        left: list[tuple[int, int]] = []
+        for begin, stop in self.holes:
+            left += [
+                hole for hole in ((begin, min(stop, number)), (max(begin, end), stop)) if hole[0] < hole[1]
+            ]
+        self.holes = left
+        return not left
+
+
+class Stream:
+    """One sender's messages."""
+
+    __slots__ = ("expected", "incarnation", "reached")
+
+    def __init__(self, incarnation: int) -> None:
+        self.incarnation: Final = incarnation
+        self.expected = UNNUMBERED
+        self.reached = 0
+        """What comes later has a greater stamp, unless it is in the gap."""
+
+
+class Streams:
+    """All senders' messages, as far as they are heard."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        """Gaps seen so far."""
+        self._streams: dict[Site, Stream] = {}
+        self._gaps: dict[Site, Gap] = {}
+
+    def begin(self) -> None:
+        self._streams.clear()
+        self._gaps.clear()
+
+    def take(
+        self, sender: Site, incarnation: int, number: int, count: int, stamp: int, previous: Tag
+    ) -> None:
+        """Messages number, number+1, … have come under one stamp, after the sender's message `previous`."""
+        stream = self._streams.get(sender)
+        if stream is None or incarnation > stream.incarnation:
+            stream = self._open_stream(sender, incarnation)
+        elif incarnation < stream.incarnation:
+            return
+        if stream.expected == UNNUMBERED:
+            stream.expected = number
+            if previous != ORIGIN:
+                self._open_gap(sender, stream.reached, *UNKNOWN, stamp)
+        end = number + count
+        gap = self._gaps.get(sender)
+        if gap is not None and number < stream.expected and gap.fill(number, end):
+            del self._gaps[sender]
+        if end > stream.expected:
+            if number > stream.expected:
+                self._open_gap(sender, stream.reached, stream.expected, number, stamp)
+            stream.expected = end
+            stream.reached = max(stream.reached, stamp)
+
+    def tell(self, sender: Site, incarnation: int, number: int, floor: int) -> None:
+        """A sender says that its next message has this number and a greater stamp than this."""
+        stream = self._streams.get(sender)
+        if stream is None or incarnation > stream.incarnation:
+            stream = self._open_stream(sender, incarnation)
+        elif incarnation < stream.incarnation:
+            return
+        if number > stream.expected:
+            begin, end = UNKNOWN if stream.expected == UNNUMBERED else (stream.expected, number)
+            self._open_gap(sender, stream.reached, begin, end, floor)
+            stream.expected = number
+        if number == stream.expected:
+            stream.reached = max(stream.reached, floor)
+
+    def is_whole(self, after: int, upto: int) -> bool:
+        """Whether no gap is known in which something between these stamps may be missing.
+
+        Said of ever later stamps: gaps that lie before are forgotten.
+        """
+        if not self._gaps:
+            return True
+        for site in [site for site, gap in self._gaps.items() if gap.below <= after]:
+            del self._gaps[site]
+        return all(gap.above >= upto for gap in self._gaps.values())
+
+    def reached(self, senders: Iterable[Site]) -> int:
+        """The stamp up to which nothing of these senders can come any more, but for gaps."""
+        least: int = NEVER_NS
+        for sender in senders:
+            stream = self._streams.get(sender)
+            if stream is None:
+                return 0
+            least = min(least, stream.reached)
+        return least
+
+    def _open_stream(self, sender: Site, incarnation: int) -> Stream:
+        self._gaps.pop(sender, None)
+        self._streams.pop(sender, None)
+        if len(self._streams) >= MOST_STREAMS:
+            forgotten = next(iter(self._streams))
+            del self._streams[forgotten]
+            self._gaps.pop(forgotten, None)
+        stream = self._streams[sender] = Stream(incarnation)
+        return stream
+
+    def _open_gap(self, sender: Site, above: int, number: int, end: int, below: int) -> None:
+        self.opened += 1
+        if sender not in self._gaps:
+            self._gaps[sender] = Gap(above)
+        self._gaps[sender].widen(number, end, below)

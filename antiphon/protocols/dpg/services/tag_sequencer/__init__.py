@@ -1,0 +1,37 @@
+"""The tag sequencer: a one-channel service in which one site numbers the tags of messages.
+
+Source: Konorski, section 3.3. Senders multicast their messages under tags that say nothing; the sequencer
+gives each tag the next number and multicasts numbered tags; whoever has seen the numbers i and i+1 knows
+that nothing lies between the two messages. Tags of other groups may stand in the same sequence: they are
+filtered out, and contiguity is inferred across them only if every number between was seen.
+
+Assumes: the network may lose, delay, duplicate and reorder. Members may crash, stop, leave and return, the
+sequencer too; a member that was stopped for long is started anew by whoever runs it. A network that is cut
+in two, each side with a sequencer of its own, makes two orders.
+
+Guarantees: while no sequencer is replaced, every arc told to the member is true and every mark sound; each
+sender's tags are numbered in the order in which it sent them. When a sequencer is replaced the same holds as
+long as each number that somebody saw is known to one of those who answer the claim. Otherwise a number may
+be given twice: the first place known holds, the precedence graph keeps what it knows, and the members'
+digests find what differs. `tests/protocols/test_dpg_sequencer.py` checks all that.
+
+Deviations, with reasons:
+- Any member may be the sequencer. It sees 'message' PDUs anyway, so their reception stands for the copy of
+  the tag that section 3.3 has unicast; a sender unicasts tags only when a number fails to come, or when the
+  sequencer is an outside site that sees no messages.
+- The numbering is not assumed to be reliable. Each PDU tells the numbers just before its own again, the last
+  one of a burst is repeated, and what is still missing is asked for.
+- The paper leaves the loss of the sequencer open. Here a member whose message gets no number while the
+  sequencer is silent claims the role for the next epoch, which is a counter and a site, the greatest of which
+  counts. Everyone who hears the claim stops following the old epoch and answers with the numbers that the
+  claimant lacks, and the numbering goes on behind the greatest of them, so that contiguity is not broken.
+- A sequencer that finds that it stood still for so long that others may have replaced it asks whether it is
+  still the sequencer before it numbers anything.
+"""
+
+from antiphon.protocols.dpg.services.tag_sequencer.numbering import TagSequencer
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import PDUS, SequencerOptions
+from antiphon.protocols.dpg.services.tag_sequencer.service import SequencerService
+from antiphon.protocols.dpg.services.tag_sequencer.site import TagSequencerSite
+
+__all__ = ["PDUS", "SequencerOptions", "SequencerService", "TagSequencer", "TagSequencerSite"]

@@ -1,0 +1,133 @@
+"""The sequencer's voice: multicasts the numbers it gives, at once or gathered, and repeats the last ones."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from antiphon.core.effects import Effect, Multicast, Send, SetTimer
+from antiphon.core.ids import Site
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.dpg.pdus import Tag
+from antiphon.protocols.dpg.services.base import PREFIX
+from antiphon.protocols.dpg.services.tag_sequencer.numbering import TagSequencer
+from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
+    MOST_TAGS,
+    Numbered,
+    SequencerOptions,
+    pack_tags,
+)
+
+GATHER: Final = PREFIX + "gather"
+TICK: Final = PREFIX + "tick"
+IDLE_REPEATS: Final = 5
+"""How often the last numbers are told again when nothing follows, after growing pauses."""
+MOST_ANSWERS: Final = 8
+"""PDUs that one request is answered with at most."""
+NEARBY: Final = 16
+"""Numbers not further apart than this are told in one PDU, with those between."""
+
+
+class Announcer:
+    """What the sequencer of an epoch says. Whoever owns it places the numbers that it returns."""
+
+    def __init__(
+        self,
+        emit: Callable[[Effect], None],
+        options: SequencerOptions,
+        sequencer: TagSequencer,
+        numbers: Numbers,
+    ) -> None:
+        self.active = False
+        self.announced = 0
+        self._emit = emit
+        self._options = options
+        self._sequencer = sequencer
+        self._numbers = numbers
+        self._counter = 0
+        self._base = 0
+        self._tail: list[Tag] = []
+        self._sent_ns: Nanoseconds = 0
+        self._gathering = False
+        self._tick_due_ns: Nanoseconds = 0
+        self._repeat_due_ns: Nanoseconds = 0
+        self._repeats_left = 0
+
+    def begin(self, now: Nanoseconds, counter: int, base: int, known_by_all: int) -> None:
+        """Be the sequencer of an epoch; tell the numbers beyond `known_by_all` again."""
+        self.active = True
+        self._counter = counter
+        self._base = base
+        self._gathering = False
+        newest = self._numbers.newest
+        tail = self._numbers.runs(self._sequencer.next_number - self._options.repeats, newest)
+        last, self._tail = max(tail, default=(0, []))
+        if last + len(self._tail) != self._sequencer.next_number:
+            self._tail = []
+        for first, tags in self._numbers.runs(max(known_by_all, newest - MOST_TAGS) + 1, newest):
+            self._emit(Multicast(Numbered(counter, base, first, pack_tags(tags))))
+        self._say(now, [])
+        self._tick(now)
+
+    def end(self) -> None:
+        """No longer be the sequencer."""
+        self.active = False
+
+    def is_stalled(self, now: Nanoseconds) -> bool:
+        """Whether we stood still for so long that somebody may have taken over."""
+        return now > self._tick_due_ns + self._options.stall_ns
+
+    def may_speak(self, now: Nanoseconds) -> bool:
+        """Whether to announce what is ready now; if not, a timer is set."""
+        wait_ns = self._sent_ns + self._options.gather_ns - now
+        if wait_ns > 0 and not self._gathering:
+            self._gathering = True
+            self._emit(SetTimer(GATHER, wait_ns))
+        return wait_ns <= 0
+
+    def announce(self, now: Nanoseconds) -> tuple[int, list[Tag]]:
+        """Number what is ready, as much as fits a PDU, and tell everyone: the first number, and the tags."""
+        first, tags = self._sequencer.number()
+        self._say(now, tags)
+        self.announced += len(tags)
+        self._gathering = False
+        return first, tags
+
+    def fire_tick(self, now: Nanoseconds) -> None:
+        """Repeat the last numbers if nothing has followed them, so that a lost tail is found."""
+        if self._repeats_left and now >= self._repeat_due_ns:
+            self._repeats_left -= 1
+            self._repeat_due_ns = now + (self._options.tick_ns << (IDLE_REPEATS - self._repeats_left))
+            self._emit(Multicast(self._numbered(self._sequencer.next_number - len(self._tail), self._tail)))
+        self._tick(now)
+
+    def tell(self, to: Site, first: int, last: int) -> None:
+        """Tell one member what is remembered of these numbers."""
+        for begin, tags in list(self._numbers.runs(first, last))[:MOST_ANSWERS]:
+            self._emit(Send(to, self._numbered(begin, tags)))
+
+    def tell_places(self, to: Site, places: Iterable[int]) -> None:
+        """Tell one member these numbers, which it did not hear."""
+        ranges: list[list[int]] = []
+        for number in sorted(places):
+            if ranges and number - ranges[-1][1] <= NEARBY:
+                ranges[-1][1] = number
+            else:
+                ranges.append([number, number])
+        for first, last in ranges[:MOST_ANSWERS]:
+            self.tell(to, first, last)
+
+    def _say(self, now: Nanoseconds, tags: list[Tag]) -> None:
+        """Multicast the latest numbers and those before them; the next one goes on behind the last."""
+        told = self._tail + tags
+        self._emit(Multicast(self._numbered(self._sequencer.next_number - len(told), told)))
+        self._tail = told[len(told) - min(len(told), self._options.repeats) :]
+        self._sent_ns = now
+        self._repeats_left = IDLE_REPEATS
+        self._repeat_due_ns = now + 3 * self._options.tick_ns // 2
+
+    def _numbered(self, first: int, tags: list[Tag]) -> Numbered:
+        return Numbered(self._counter, self._base, first, pack_tags(tags))
+
+    def _tick(self, now: Nanoseconds) -> None:
+        self._tick_due_ns = now + self._options.tick_ns
+        self._emit(SetTimer(TICK, self._options.tick_ns))

@@ -1,0 +1,120 @@
+"""A member's view of the numbering: what it learns becomes arcs of the precedence graph."""
+
+from bisect import bisect_left
+from typing import Final, NamedTuple
+
+from antiphon.core.ids import Site
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.dpg.pdus import ORIGIN, Arc, Tag
+from antiphon.protocols.dpg.services.base import Channel
+from antiphon.protocols.dpg.services.tag_sequencer.asking import Asking
+from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import FIRST_NUMBER
+
+MOST_UNNUMBERED: Final = 4096
+"""Tags whose numbers have not come that are remembered; the oldest is forgotten, its sender asks for it."""
+MOST_DISPLACED: Final = 4096
+"""Tags remembered, with their numbers, that another epoch's numbering has displaced."""
+
+
+class Unnumbered(NamedTuple):
+    """A message that came, and has no number yet."""
+
+    sender: Site
+    previous: Tag
+    since_ns: Nanoseconds
+
+
+class Following:
+    """Tells the member the place of each tag whose number becomes known, in whatever order they come.
+
+    A number may belong to another group, or to a tag that has a place from an earlier epoch already: then
+    nothing of ours stands there, and its neighbours are contiguous across it.
+    """
+
+    def __init__(self, channel: Channel, numbers: Numbers, asking: Asking) -> None:
+        self.unnumbered: dict[Tag, Unnumbered] = {}
+        self.conflicts = 0
+        """Numbers that stand for another tag than they did in an earlier epoch, as far as we followed it."""
+        self._displaced: dict[Tag, int] = {}
+        self._contested: dict[int, Tag] = {}
+        self._channel = channel
+        self._numbers = numbers
+        self._asking = asking
+        self._ours: list[int] = []
+
+    def note(self, now: Nanoseconds, sender: Site, tag: Tag, previous: Tag) -> None:
+        """A message has come, or is our own: if it has no number yet, it is to get one."""
+        if tag not in self._numbers.places:
+            if len(self.unnumbered) >= MOST_UNNUMBERED:
+                del self.unnumbered[next(iter(self.unnumbered))]
+            self.unnumbered[tag] = Unnumbered(sender, previous, now)
+
+    def learn(self, now: Nanoseconds, number: int, tag: Tag) -> bool:
+        """A numbered tag; False if the number was known."""
+        if not self._numbers.add(number, tag):
+            return False
+        if self._contested and self._contested.pop(number, tag) != tag:
+            self.conflicts += 1
+        self.place(now, number, tag)
+        return True
+
+    def place(self, now: Nanoseconds, number: int, tag: Tag) -> None:
+        """Tell the member what follows from a number that has just become known."""
+        entry = self.unnumbered.pop(tag, None)
+        if entry is not None and entry.sender == self._channel.site:
+            self._asking.numbered(now, tag)
+        ours = self._ours
+        index = len(ours) if not ours or number > ours[-1] else bisect_left(ours, number)
+        below, above = self._below(index, number), self._above(index, number)
+        first_place = self._numbers.places.get(tag) == number == self._displaced.get(tag, number)
+        if not (first_place and self._channel.is_ours(tag)):
+            if below is not None and above is not None and below[1] and above[1]:
+                self._channel.placed(now, above[0], ((below[0], above[0], True),))
+            return
+        arcs: list[Arc] = []
+        if below is not None:
+            arcs.append((below[0], tag, below[1]))
+        if above is not None:
+            arcs.append((tag, above[0], above[1]))
+        ours.insert(index, number)
+        if len(ours) > 2 * self._numbers.limit:
+            del ours[: self._numbers.limit]
+        self._channel.placed(now, tag, arcs)
+
+    def forget_older(self, since_ns: Nanoseconds) -> None:
+        """What has waited for longer was ordered without a number, or its sender asks for one."""
+        for tag in [tag for tag, entry in self.unnumbered.items() if entry.since_ns < since_ns]:
+            del self.unnumbered[tag]
+
+    def forget_sender(self, sender: Site) -> None:
+        """It has begun anew: what its earlier self left without a number gets none."""
+        for tag in [tag for tag, entry in self.unnumbered.items() if entry.sender == sender]:
+            del self.unnumbered[tag]
+
+    def drop_from(self, base: int) -> None:
+        """Another epoch gives the numbers from `base` on anew. Their tags have their places here already."""
+        dropped = self._numbers.drop_from(base)[-MOST_DISPLACED:]
+        del self._ours[bisect_left(self._ours, base) :]
+        self._contested = dict(dropped)
+        self._displaced.update((tag, number) for number, tag in dropped if self._channel.is_ours(tag))
+        while len(self._displaced) > MOST_DISPLACED:
+            del self._displaced[next(iter(self._displaced))]
+
+    def _below(self, index: int, number: int) -> tuple[Tag, bool] | None:
+        """Our tag with the next lower number, and whether nothing lies between."""
+        numbers = self._numbers
+        if index == 0:
+            whole = numbers.start == FIRST_NUMBER and number <= numbers.through
+            return (ORIGIN, True) if whole or number == FIRST_NUMBER else None
+        low = self._ours[index - 1]
+        tag = numbers.tags.get(low)
+        return None if tag is None else (tag, numbers.knows_between(low, number))
+
+    def _above(self, index: int, number: int) -> tuple[Tag, bool] | None:
+        """Our tag with the next higher number, and whether nothing lies between."""
+        if index == len(self._ours):
+            return None
+        high = self._ours[index]
+        tag = self._numbers.tags.get(high)
+        return None if tag is None else (tag, self._numbers.knows_between(number, high))

@@ -1,0 +1,71 @@
+"""A sequencer that is no member: it numbers the tags of whoever asks, of several groups alike."""
+
+from random import Random
+
+from antiphon.core.effects import Effect
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Site
+from antiphon.core.inputs import Input, Received, Start, TimerFired
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.dpg.pdus import Message, Tag
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import PDUS, SequencerOptions
+from antiphon.protocols.dpg.services.tag_sequencer.service import SequencerService
+
+
+class TagSequencerSite:
+    """Implements `Protocol`, and `Channel`: that of a member without messages, to whom every tag is foreign.
+
+    Its members name it as `SequencerOptions.outside`. When they have replaced it, because it was silent, it
+    numbers no more unless the sequencer after it says farewell; one that restarts has no role.
+    """
+
+    def __init__(self, site: Site, random: Random, options: SequencerOptions | None = None) -> None:
+        self.site = site
+        self.random = random
+        self._effects: list[Effect] = []
+        self._started = False
+        self._service = SequencerService(options)
+        self._service.attach(self)
+
+    def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
+        match event:
+            case Start(incarnation=incarnation):
+                if self._started:
+                    raise UsageError("This sequencer has started already.")
+                self._started = True
+                self._service.start(now, incarnation)
+                if incarnation == 0:
+                    self._service.take_part(now)
+                    self._service.volunteer(now)
+            case Received(sender=sender, pdu=pdu, after_loss=after_loss) if isinstance(pdu, PDUS):
+                self._service.receive_other(now, sender, pdu, after_loss=after_loss)
+            case TimerFired(name=name):
+                self._service.fire(now, name)
+            case _:
+                pass  # 'message' PDUs and reports are the members' affair
+        effects, self._effects = self._effects, []
+        return effects
+
+    def figures(self) -> dict[str, int]:
+        """What a user may want to watch."""
+        return self._service.figures()
+
+    # What a channel is asked for
+
+    def emit(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def heard(self, now: Nanoseconds, tag: Tag, *, contiguous: bool) -> None:  # noqa: ARG002
+        raise AssertionError("a tag sequencer learns places from numbers")
+
+    def placed(self, now: Nanoseconds, tag: Tag, arcs: object) -> None:  # noqa: ARG002
+        raise AssertionError("no tag is ours")
+
+    def is_ours(self, tag: Tag) -> bool:  # noqa: ARG002 - it must not be able to tell
+        return False
+
+    def unlocated(self) -> tuple[Message, ...]:
+        return ()
+
+    def lately(self, now: Nanoseconds) -> frozenset[Site]:  # noqa: ARG002 - its service knows who asked
+        return frozenset()
