@@ -1,23 +1,26 @@
 """How fast a live group is: seven processes on this machine, all sending, beside raw UDP and Corosync.
 
-Five things are measured one after the other, at 64, 1000 and 8000 bytes, and all of it five times over, so
-that a machine that slows down slows all of them:
+These are measured one after the other, at 64, 1000 and 8000 bytes, and all of it five times over, so that a
+machine that slows down slows all of them:
 
 - raw UDP in Python with offload (`bench/rivals/raw_udp.py`): the ceiling of what Python can move;
 - Antiphon, first in first out, without a key and with one;
-- Antiphon, total order by a sequencer, without a key;
-- Corosync, tuned (`bench/rivals/corosync.py`): total order in C, the rival of the sequencer.
+- Antiphon, total order by a fixed sequencer, without a key;
+- Antiphon, total order that does not care who is there, on its default service, without a key;
+- Corosync, tuned and as installed (`bench/rivals/corosync.py`): total order in C, the rival of both.
 
 Ours is what `antiphon perf` measures: applications in processes of their own, a trace of everything, and the
 checkers over it. A figure is messages a second that reach each member, the least of the members; a member's
-own messages count, everywhere. Then latency, at 100 messages of 1000 bytes a second from the whole group.
+own messages count, everywhere. Then latency, at 100 messages of 1000 bytes a second from the whole group;
+and, once, what the total order's members that stay see of one of seven that is killed, stopped or leaves
+every five seconds and returns.
 
 Only ratios mean anything, and each is taken within one repeat; the median and the extremes of the repeats
 are printed, then the targets with 'reached' or 'not reached'. Nothing is asserted. Caveats: one machine and
 its loopback (Corosync: its bridge, at the same datagram size); more processes than processors, so what a
 member spends another one lacks; Corosync needs two processes a member, ours one.
 
-    make bench-live                     # about a quarter of an hour; use a quiet machine
+    make bench-live                     # about half an hour; use a quiet machine
     python bench/live.py --quick        # one short repeat
     python bench/live.py --json
 """
@@ -46,38 +49,53 @@ LATENCY_RATE: Final = 100
 PATIENCE_S: Final = 300.0
 """How long one measurement may take beyond its own time: starting, and the checkers at the end."""
 
+CHURN_S: Final = 20.0
+"""How long the total order is watched while members come and go."""
+
 RAW, FIFO, SEALED, SEQUENCER, COROSYNC = "raw", "fifo", "fifo-key", "sequencer", "corosync"
+TOTAL, TOTAL_LAN, COROSYNC_DEFAULT = "total", "total-lan", "corosync-default"
 WORDS: Final = {
     RAW: "raw UDP, Python, offload",
     FIFO: "Antiphon FIFO",
     SEALED: "Antiphon FIFO, with a key",
     SEQUENCER: "Antiphon sequencer",
+    TOTAL: "Antiphon total",
+    TOTAL_LAN: "Antiphon total, service lan",
     COROSYNC: "Corosync, tuned",
+    COROSYNC_DEFAULT: "Corosync, as installed",
 }
 
 Figures = dict[str, float]
 
 
 class SkippedError(Exception):
-    """One of the five cannot be measured here; the sentence says why."""
+    """One of them cannot be measured here; the sentence says why."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A ratio at `TARGET_SIZE` bytes and what it is to reach."""
+    """A ratio at some size and what it is to reach."""
 
     words: str
     over: str
     under: str
     least: float
+    size: int = TARGET_SIZE
 
 
 TARGETS: Final = (
     Target("FIFO at least a third of raw Python", FIFO, RAW, 1 / 3),
     Target("sequencer order at least Corosync's throughput", SEQUENCER, COROSYNC, 1.0),
     Target("a key costs at most 25%", SEALED, FIFO, 0.75),
+    *(
+        Target(f"total order at least {aim}Corosync's throughput, {size} bytes", TOTAL, COROSYNC, least, size)
+        for size in SIZES
+        for aim, least in (("", 1.0), ("twice ", 2.0))
+    ),
 )
 LATENCY_TARGET_MS: Final = 1.0
+LATENCY_TARGET_RATIO: Final = 2.0
+"""The total order's p50, with the service that allows it, over Corosync's."""
 
 
 def measure_raw(size: int, seconds: float) -> Figures:
@@ -85,10 +103,10 @@ def measure_raw(size: int, seconds: float) -> Figures:
     return {"per_s": outcome.per_s, "lost": outcome.lost}
 
 
-def measure_corosync(size: int, seconds: float, rate: float = 0.0) -> Figures:
+def measure_corosync(size: int, seconds: float, rate: float = 0.0, *, tuned: bool = True) -> Figures:
     """A cluster of its own each time, so that idle daemons never take from what the others are given."""
     try:
-        with corosync.Cluster(MEMBERS) as cluster:
+        with corosync.Cluster(MEMBERS, tuned=tuned) as cluster:
             outcome = cluster.measure(size=size, seconds=seconds, rate=rate)
     except corosync.UnavailableError as reason:
         raise SkippedError(str(reason)) from reason
@@ -119,6 +137,7 @@ def measure_ours(order: str, size: int, seconds: float, *options: str) -> Figure
         "violations": told["violations"],
         "p50_ms": latency["p50"],
         "p99_ms": latency["p99"],
+        "halted_share": told["halted_share"],
     }
 
 
@@ -149,8 +168,11 @@ class Bench:
             FIFO: lambda size, seconds: measure_ours("fifo", size, seconds),
             SEALED: lambda size, seconds: measure_ours("fifo", size, seconds, "--key", str(key)),
             SEQUENCER: lambda size, seconds: measure_ours("sequencer", size, seconds),
+            TOTAL: lambda size, seconds: measure_ours("total", size, seconds),
             COROSYNC: measure_corosync,
+            COROSYNC_DEFAULT: lambda size, seconds: measure_corosync(size, seconds, tuned=False),
         }
+        self.churn: dict[str, list[Figures]] = {}
         self.skipped: dict[str, str] = {}
         self.throughput: dict[int, dict[str, list[Figures]]] = {size: {} for size in SIZES}
         self.latency: dict[str, list[Figures]] = {}
@@ -159,19 +181,31 @@ class Bench:
         try:
             corosync.install()
         except corosync.UnavailableError as reason:
-            self.skipped[COROSYNC] = str(reason)
+            self.skipped[COROSYNC] = self.skipped[COROSYNC_DEFAULT] = str(reason)
         for repeat in range(self._repeats):
             for size in SIZES:
                 for name, measure in self._contestants.items():
                     talk(f"repeat {repeat + 1} of {self._repeats}: {size} bytes, {WORDS[name]}")
                     self._try(self.throughput[size], name, measure, size)
             self._run_latency(repeat)
+        self._run_churn()
+
+    def _run_churn(self) -> None:
+        for how in ("kill", "stop", "leave"):
+            talk(f"churn, one of {MEMBERS} by turns: {how}")
+            options = ("--churn", "1", "--churn-by", how)
+            try:
+                self.churn[how] = [measure_ours("total", TARGET_SIZE, CHURN_S, *options)]
+            except SkippedError as reason:
+                self.skipped[f"churn by {how}"] = str(reason)
 
     def _run_latency(self, repeat: int) -> None:
         rate = ("--rate", str(LATENCY_RATE))
         contestants: dict[str, Callable[[int, float], Figures]] = {
             FIFO: lambda size, seconds: measure_ours("fifo", size, seconds, *rate),
             SEQUENCER: lambda size, seconds: measure_ours("sequencer", size, seconds, *rate),
+            TOTAL: lambda size, seconds: measure_ours("total", size, seconds, *rate),
+            TOTAL_LAN: lambda size, seconds: measure_ours("total", size, seconds, *rate, "--service", "lan"),
             COROSYNC: lambda size, seconds: measure_corosync(size, seconds, LATENCY_RATE),
         }
         for name, measure in contestants.items():
@@ -210,7 +244,13 @@ class Bench:
             },
             "lost": self._sum("lost"),
             "violations": self._sum("violations"),
-            "targets": [*map(self._judge, TARGETS), self._judge_latency()],
+            "churn": {how: runs[0] for how, runs in self.churn.items()},
+            "targets": [
+                *map(self._judge, TARGETS),
+                self._judge_latency(),
+                self._judge_total_latency(),
+                *(self._judge_churn(how, runs[0]) for how, runs in self.churn.items()),
+            ],
             "skipped": self.skipped,
         }
 
@@ -223,7 +263,7 @@ class Bench:
         return totals
 
     def _judge(self, target: Target) -> dict[str, Any]:
-        runs = self.throughput[TARGET_SIZE]
+        runs = self.throughput[target.size]
         over, under = runs.get(target.over, []), runs.get(target.under, [])
         ratios = [a["per_s"] / b["per_s"] for a, b in zip(over, under, strict=False) if b["per_s"]]
         if not ratios:
@@ -240,6 +280,23 @@ class Bench:
         found = spread_of(runs, "p50_ms")
         verdict = "reached" if found["median"] < LATENCY_TARGET_MS else "not reached"
         return {"target": words, "p50_ms": found, "verdict": verdict}
+
+    def _judge_total_latency(self) -> dict[str, Any]:
+        words = f"total order's p50 (service lan) within {LATENCY_TARGET_RATIO:g} times Corosync's"
+        over, under = self.latency.get(TOTAL_LAN, []), self.latency.get(COROSYNC, [])
+        ratios = [a["p50_ms"] / b["p50_ms"] for a, b in zip(over, under, strict=False)]
+        if not ratios:
+            return {"target": words, "verdict": "not measured"}
+        ratio = spread(ratios)
+        verdict = "reached" if ratio["median"] <= LATENCY_TARGET_RATIO else "not reached"
+        return {"target": words, "ratio": ratio, "verdict": verdict}
+
+    @staticmethod
+    def _judge_churn(how: str, figures: Figures) -> dict[str, Any]:
+        words = f"no 100 ms below a tenth of the median when one is away by {how}"
+        share = figures["halted_share"]
+        verdict = "reached" if share == 0 and not figures["lost"] else "not reached"
+        return {"target": words, "halted_share": share, "verdict": verdict}
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -276,7 +333,12 @@ def table(figures: dict[str, Any]) -> str:
         guilty = {name: count for name, count in figures[key].items() if count}
         told = ", ".join(f"{WORDS[name]} {count:,.0f}" for name, count in guilty.items())
         lines.append(f"{words}: {told or 'none'}")
-    lines.append(f"targets, at {TARGET_SIZE} bytes")
+    for how, found in figures["churn"].items():
+        lines.append(
+            f"total order, one of {MEMBERS} away by {how}: {found['per_s']:,.0f} messages a second,"
+            f" halted {found['halted_share']:.2%}, lost {found['lost']}, violations {found['violations']}"
+        )
+    lines.append(f"targets, at {TARGET_SIZE} bytes unless another size is named")
     for target in figures["targets"]:
         found = target.get("ratio") or target.get("p50_ms")
         measured = f": {shown(found, '.2f').strip()}" if found else ""

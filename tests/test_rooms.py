@@ -13,15 +13,16 @@ MAY_TOUCH: dict[str, set[str]] = {
     "core": set(),
     "analysis": {"core"},
     "protocols": {"core", "analysis"},
-    "sim": {"core", "analysis", "protocols"},
+    "applications": {"core"},
+    "sim": {"core", "analysis", "protocols", "applications"},
     "trace": {"core"},
     "check": {"core", "trace"},
     "live": {"core", "analysis", "protocols", "trace"},
     "spark": {"core", "sim", "trace", "check"},
-    "studies": {"core", "analysis", "sim", "spark"},
+    "studies": {"core", "analysis", "protocols", "sim", "spark"},
     "report": {"core", "trace", "check", "spark"},
     "cli": {"core", "analysis", "protocols", "sim", "trace", "check", "live", "spark", "studies"}
-    | {"report"},
+    | {"applications", "report"},
 }
 
 CORE_PACKAGES = {"numpy", "msgspec", "numba"}
@@ -78,10 +79,11 @@ def test_core_uses_little_beside_the_standard_library() -> None:
         assert "numba" not in outside or path.name == "compiled.py"
 
 
-def test_protocols_read_no_clock_socket_or_global_randomness() -> None:
+def test_protocols_and_applications_read_no_clock_socket_or_global_randomness() -> None:
     forbidden = {"time", "datetime", "socket", "asyncio", "os", "random.random", "threading", "secrets"}
-    for path in (PACKAGE / "protocols").rglob("*.py"):
-        assert not imports(path) & forbidden, path
+    for room in ("protocols", "applications"):
+        for path in (PACKAGE / room).rglob("*.py"):
+            assert not imports(path) & forbidden, path
 
 
 def test_nothing_but_the_spark_room_needs_spark() -> None:

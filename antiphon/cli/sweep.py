@@ -24,7 +24,7 @@ ERRORS_SHOWN = 5
 
 
 def sweep(
-    study: Annotated[str, Parameter(help="which study: guo, guo-dense, large or advice")],
+    study: Annotated[str, Parameter(help="which study: guo, guo-dense, large, konorski or advice")],
     *,
     quick: Quick = False,
     full: Full = False,

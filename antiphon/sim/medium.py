@@ -12,11 +12,12 @@ any other frame; the adapters that it does not name filter it out, and it takes 
 
 Reception: a heard frame waits in one of the site's `buffers` until the protocol, which needs
 `processing_ns` per frame and takes one after another, fetches it; fetching frees the buffer, and the PDU
-reaches the protocol when its processing ends. A frame that finds every buffer full overwrites the *oldest*
-waiting one. The paper describes a single buffer, where oldest and newest are the same frame; with several
-we follow a ring that the adapter writes round and round. Only so does the paper's one-bit detector stay
-exact: the loss then always lies just before the next frame fetched. Besides, each adapter misses a frame
-with probability `miss`, and that loss lies just before the next frame heard.
+reaches the protocol when its processing ends. How long that takes may depend on the site's state when it
+turns to the frame: then `processing_ns` is a function of the site's index. A frame that finds every buffer
+full overwrites the *oldest* waiting one. The paper describes a single buffer, where oldest and newest are the
+same frame; with several we follow a ring that the adapter writes round and round. Only so does the paper's
+one-bit detector stay exact: the loss then always lies just before the next frame fetched. Besides, each
+adapter misses a frame with probability `miss`, and that loss lies just before the next frame heard.
 
 Overwriting and missing are visible to the site, as the ContiguityDetector needs it: an `Arrival` has
 `after_loss` set when a frame meant for that site was lost between it and the arrival before it, and
@@ -24,8 +25,8 @@ Overwriting and missing are visible to the site, as the ContiguityDetector needs
 would let the detector infer contiguity where there is none, which section 3 rules out.
 """
 
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Final
 
@@ -38,6 +39,8 @@ from antiphon.sim.network import Arrival
 RECEPTION_BUFFERS: Final = 20
 """What the paper's implementation found to be enough for a miss rate well below one in a hundred."""
 ETHERNET_BITS_PER_S: Final = 10_000_000
+Processing = Callable[[int], Nanoseconds]
+"""How long the protocol at a site, known by its index, would need for a frame now."""
 
 
 class Frame:
@@ -54,7 +57,7 @@ class Frame:
 class Adapter:
     """A site's reception buffers and the protocol behind them."""
 
-    __slots__ = ("head_lost", "missed", "overwritten", "processing", "tail_lost", "waiting")
+    __slots__ = ("head_lost", "heard", "missed", "overwritten", "processing", "tail_lost", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Frame, bool]] = deque()
@@ -62,6 +65,7 @@ class Adapter:
         self.processing = False
         self.head_lost = False
         self.tail_lost = False
+        self.heard = 0
         self.overwritten = 0
         self.missed = 0
 
@@ -86,17 +90,18 @@ class Medium:
         bandwidth_bits_per_s: int = ETHERNET_BITS_PER_S,
         propagation_ns: Nanoseconds = 0,
         buffers: int = RECEPTION_BUFFERS,
-        processing_ns: Nanoseconds = 0,
+        processing_ns: Nanoseconds | Processing = 0,
         miss: float = 0.0,
     ) -> None:
         if bandwidth_bits_per_s <= 0 or buffers < 1:
             raise UsageError("A medium needs a positive bandwidth and at least one reception buffer.")
-        if propagation_ns < 0 or processing_ns < 0 or not 0.0 <= miss <= 1.0:
+        fixed_ns = 0 if callable(processing_ns) else processing_ns
+        if propagation_ns < 0 or fixed_ns < 0 or not 0.0 <= miss <= 1.0:
             raise UsageError("A medium's times cannot be negative, and its miss rate is a probability.")
         self._bandwidth_bits_per_s = bandwidth_bits_per_s
         self._propagation_ns = propagation_ns
         self._buffers = buffers
-        self._processing_ns = processing_ns
+        self._processing: Processing = processing_ns if callable(processing_ns) else lambda _: fixed_ns
         self._miss = miss
         self._random = seeds.stream("medium/miss")
         self._adapters = [Adapter() for _ in range(sites)]
@@ -104,6 +109,7 @@ class Medium:
         self._events: list[tuple[Nanoseconds, int, Heard | Arrival]] = []
         self._scheduled = 0
         self._transmissions = 0
+        self._carried: Counter[type[Pdu]] = Counter()
 
     # The network contract
 
@@ -115,6 +121,7 @@ class Medium:
         busy_ns = round(size * 8 * SECOND_NS / self._bandwidth_bits_per_s)
         self._free_ns = max(now, self._free_ns) + busy_ns
         self._transmissions += 1
+        self._carried[type(pdu)] += size
         self._schedule(self._free_ns + self._propagation_ns, Heard(Frame(source, takers, pdu)))
 
     def next_ns(self) -> Nanoseconds:
@@ -137,7 +144,15 @@ class Medium:
     def network_messages(self) -> int:
         return self._transmissions
 
-    # What the adapters can tell
+    # What the channel and the adapters can tell
+
+    def carried_bytes(self) -> Mapping[type[Pdu], int]:
+        """How many bytes of each kind of PDU the channel has carried."""
+        return self._carried
+
+    def heard(self, site: int) -> int:
+        """How many frames meant for this site have come by, the lost ones included."""
+        return self._adapters[site].heard
 
     def overwritten(self, site: int) -> int:
         """How many frames this site lost because its buffers were full."""
@@ -151,6 +166,7 @@ class Medium:
 
     def _hear(self, now: Nanoseconds, site: int, frame: Frame) -> None:
         adapter = self._adapters[site]
+        adapter.heard += 1
         if self._miss and self._random.random() < self._miss:
             adapter.missed += 1
             adapter.tail_lost = True
@@ -170,7 +186,7 @@ class Medium:
         adapter.processing = bool(adapter.waiting)
         if adapter.processing:
             frame, after_miss = adapter.waiting.popleft()
-            done_ns = now + self._processing_ns
+            done_ns = now + self._processing(site)
             after_loss = after_miss or adapter.head_lost
             self._schedule(done_ns, Arrival(done_ns, site, frame.source, frame.pdu, after_loss))
             adapter.head_lost = False

@@ -132,6 +132,8 @@ class Subject:
     """A network of its own, which sees to losses itself; None means the one that the knobs describe."""
     watch: Callable[[World], None] | None = None
     """Whoever wants to see more of the world than the workload does."""
+    size_of: Callable[[Pdu], int] | None = None
+    """What its PDUs take on the wire; None means what `wire_size` says."""
 
 
 def wire_size(pdu: Pdu) -> int:
@@ -154,7 +156,7 @@ def simulate(
         sites=sites,
         build=_builder(configuration, subject, seeds, sites, faults),
         network=_network(configuration, seeds) if subject.network is None else subject.network(seeds),
-        size_of=wire_size,
+        size_of=wire_size if subject.size_of is None else subject.size_of,
         layers=_layers(
             configuration, seeds, partition if configuration.partitions else None, subject.network is None
         ),

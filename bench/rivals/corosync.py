@@ -1,10 +1,11 @@
-"""Corosync's closed process groups, tuned as well as we know how: daemons in namespaces of this machine.
+"""Corosync's closed process groups, as installed or tuned as well as we know how: daemons in namespaces.
 
 Each node has a network, a mount and an IPC namespace of its own, on a bridge in one more; nothing touches
 the machine's own interfaces. The namespaces are those of processes that end with this one, whatever ends it,
 and vanish with them. Tuned: unicast UDP, datagrams of 65,000 bytes (loopback, where ours are measured, has
 them too), Totem's windows raised, no real-time scheduling (seven daemons on two processors get in each
-other's way), and clients (`cpg_load.c`) that keep at most 256 own messages undelivered.
+other's way), and clients (`cpg_load.c`) that keep at most 256 own messages undelivered. By default: the
+transport knet, interfaces with an MTU of 1500, windows as they come; the rest the same.
 
 Needs root, the Debian packages corosync, libcpg-dev, gcc and iproute2 (see `scripts/debian-packages`), and a
 kernel with namespaces, veth and bridges. Where that can't be had, `UnavailableError` says why.
@@ -27,8 +28,10 @@ from types import TracebackType
 from typing import Any, Final
 
 PACKAGES: Final = ("corosync", "libcpg-dev", "gcc", "iproute2")
-MTU: Final = 65_535
-TOTEM: Final = "netmtu: 65000\n  window_size: 300\n  max_messages: 50"
+TUNED_MTU: Final = 65_535
+TUNED: Final = "transport: udpu\n  netmtu: 65000\n  window_size: 300\n  max_messages: 50"
+DEFAULT_MTU: Final = 1500
+DEFAULT: Final = "transport: knet"
 FORMING_S: Final = 60.0
 """How long the daemons may take to find one another."""
 LEAD_S: Final = 1.5
@@ -59,7 +62,7 @@ def install() -> None:
         raise UnavailableError("Corosync is skipped: its packages are not installed and cannot be.")
 
 
-def configuration(members: int) -> str:
+def configuration(members: int, totem: str) -> str:
     nodes = "\n".join(
         f"  node {{\n    name: n{index}\n    nodeid: {index + 1}\n    ring0_addr: {address(index)}\n  }}"
         for index in range(members)
@@ -67,10 +70,9 @@ def configuration(members: int) -> str:
     return f"""totem {{
   version: 2
   cluster_name: rival
-  transport: udpu
   crypto_cipher: none
   crypto_hash: none
-  {TOTEM}
+  {totem}
 }}
 nodelist {{
 {nodes}
@@ -94,8 +96,10 @@ def address(index: int) -> str:
 class Cluster:
     """Daemons that have found one another; a context manager, outside of which nothing of it is left."""
 
-    def __init__(self, members: int) -> None:
+    def __init__(self, members: int, *, tuned: bool = True) -> None:
         self._members = members
+        self._totem = TUNED if tuned else DEFAULT
+        self._mtu = TUNED_MTU if tuned else DEFAULT_MTU
         self._stack = ExitStack()
         self._holders: list[subprocess.Popen[bytes]] = []
         self._daemons: list[subprocess.Popen[bytes]] = []
@@ -106,7 +110,7 @@ class Cluster:
             self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="rival-")))
             self._client = build_client(self._folder)
             hub = self._hold("--net")
-            run(hub, f"ip link add br0 type bridge stp_state 0 && ip link set br0 mtu {MTU} up")
+            run(hub, f"ip link add br0 type bridge stp_state 0 && ip link set br0 mtu {self._mtu} up")
             for index in range(self._members):
                 self._make_node(hub, index)
             self._daemons = [self._start(holder, "corosync", "-f") for holder in self._holders]
@@ -171,7 +175,7 @@ class Cluster:
         folder = self._folder / f"node{index}"
         for name in ("etc/uidgid.d", "lib", "log"):
             (folder / name).mkdir(parents=True)
-        (folder / "etc" / "corosync.conf").write_text(configuration(self._members))
+        (folder / "etc" / "corosync.conf").write_text(configuration(self._members, self._totem))
         mounts = (
             "mount -t tmpfs none /dev/shm && mount -t tmpfs none /run"
             f" && mount --bind {folder}/etc /etc/corosync && mount --bind {folder}/lib /var/lib/corosync"
@@ -182,7 +186,7 @@ class Cluster:
         link = f"v{index}"
         run(
             hub,
-            f"ip link add {link} mtu {MTU} type veth peer name eth0 mtu {MTU} netns {holder.pid}"
+            f"ip link add {link} mtu {self._mtu} type veth peer name eth0 mtu {self._mtu} netns {holder.pid}"
             f" && ip link set {link} master br0 up",
         )
         run(holder, f"ip address add {address(index)}/24 dev eth0 && ip link set eth0 up")
@@ -246,9 +250,10 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--rate", type=float, default=0.0, help="messages a second of the whole group")
+    parser.add_argument("--default", action="store_true", help="as installed, not tuned")
     options = parser.parse_args()
     install()
-    with Cluster(options.members) as cluster:
+    with Cluster(options.members, tuned=not options.default) as cluster:
         outcome = cluster.measure(size=options.size, seconds=options.seconds, rate=options.rate)
     print(json.dumps(asdict(outcome)))
     return 0

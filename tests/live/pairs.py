@@ -60,11 +60,18 @@ class Ear:
     """A transport, and everything that it has returned."""
 
     def __init__(
-        self, site: Site, group: str, keys: KeyRing | None = None, network: Network | None = None
+        self,
+        site: Site,
+        group: str,
+        keys: KeyRing | None = None,
+        network: Network | None = None,
+        *,
+        notice_losses: bool = False,
     ) -> None:
         self.site = site
         self.counters = Counters()
         self.heard: list[tuple[Site, Pdu]] = []
+        self.after_loss: list[int] = []
         self.transport = Transport(
             site=site,
             group=group,
@@ -72,6 +79,7 @@ class Ear:
             network=network or Loopback(),
             keys=keys,
             counters=self.counters,
+            notice_losses=notice_losses,
         )
 
     @property
@@ -83,7 +91,14 @@ class Ear:
 
     def look(self) -> None:
         self.transport.tick(time.monotonic_ns())
-        self.heard += self.transport.receive(64)
+        self.take(64)
+
+    def take(self, limit: int) -> None:
+        """Hear what there is, and remember before what something was lost."""
+        for site, pdu, after_loss in self.transport.receive(limit):
+            self.heard.append((site, pdu))
+            if after_loss and isinstance(pdu, Note):
+                self.after_loss.append(pdu.number)
 
     def port(self) -> int:
         """Where its unicasts arrive, on 127.0.0.1 if it is on loopback."""

@@ -1,6 +1,43 @@
-"""The Distributed Precedence Graph protocol: total order that does not care who is there.
+"""The Distributed Precedence Graph protocol (DPG): total order that does not care who is there.
 
-Source: Konorski, "A membership-insensitive, multicast group transport protocol".
+Source: Konorski, "A membership-insensitive, multicast group transport protocol": sections 3 (one-channel
+services with ContiguityDetector, `services`), 4 (the protocol), 5 (observations) and 6 (lessons).
+
+Assumes: a one-channel service, in which whatever two members receive they receive in one order, and whose
+detector tells of some messages that nothing lies between them. Messages may be lost, members may crash, stop,
+leave and return. Infinitely many repetitions reach everyone (Eventual Receipt).
+
+Guarantees, each proved by the checker of that name: *integrity*, *duplicate*, *fifo*; and, except in
+schedules that the cycles make improbable, *total* and *atomicity* within each presence spell (quasi-agreed
+order). Nobody waits for anybody: there are no views, and a member that is gone costs nothing but its own
+messages. Members exchange digests of what they have agreed on, and say so (`Disagreed`) when orders have gone
+apart; a message that is passed over is told too (`Unavailable`).
+
+What is where: `graph` the precedence graph; `order` the graph's root, the agreed sequence, bodies, delivery;
+`reporting` what reports tell and teach; `suspended` Suspended Delivery; `recovery` lost bodies; `spells`
+absence and return; `agreement` digests; `flow`, `cycles`, `heartbeat`, `buffers`, `tags` what their names
+say; `company` who was heard of lately; `member` ties them together.
+
+Deviations, with reasons:
+- 'message' PDUs carry a packed batch, so that one vertex orders many messages; they name the sender's message
+  before and the latest it had received, which precede it on any of the channels. Remulticast bodies travel
+  beside a report, since one may fill a PDU.
+- Arcs from all vertices without successor are drawn only where reports share the ordered channel (the LAN);
+  elsewhere they would be wrong. The other services know a message's place whenever it comes, and say so.
+- After Deliv_Cycle the front is taken by decreasing tags, and what followed its other elements hangs under
+  the new root, else it would never be reached. While own messages are unlocated that waits, up to a limit.
+- Reports also tell the true arcs of vertices incorporated lately: whoever missed one that the others have
+  delivered would otherwise never learn its place. Arcs that were only chosen are never told.
+- Suspended Delivery as printed reports false marks; see `suspended`.
+- Message_Cycle as printed hardly ever comes down; see `flow`. Beyond the paper, a sender also keeps within
+  reach of the slowest member that it has heard of lately: socket buffers are lost sooner than ordering ones.
+- That a message was delivered at all present sites cannot be known without membership: a body is kept until
+  nobody has spoken of it for a while. A member that asks for one which others delivered and keep no more ends
+  its spell instead of delivering a dummy that the others did not.
+- Returning as printed re-delivers thousands of messages; see `spells`.
+- The delay of a report is also waived when something is lost, else requesters starve; see `heartbeat`.
+- A vertex that should have preceded one already delivered is passed over: order is kept, atomicity is not.
+- Stability (`Stable`) is as far as members heard of lately have told; it is not promised.
 """
 
 from typing import Final

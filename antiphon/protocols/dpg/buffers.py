@@ -149,6 +149,10 @@ class Tombstones:
         if len(self._places) > self._limit:
             self._places.popitem(last=False)
 
+    def remove(self, tag: Tag) -> None:
+        """Its place is void."""
+        self._places.pop(tag, None)
+
     def index(self, tag: Tag) -> int | None:
         """Its index; of a skipped one the index that the order had reached."""
         place = self._places.get(tag)

@@ -1,40 +1,67 @@
 """Who was heard of lately, and how far they have come: for pacing and for telling what has reached everyone.
 
-No decision about order depends on it: a member that is not heard of any more is simply not waited for.
+No decision about order depends on it: a member that is not heard of any more is simply not waited for. How
+long one may be silent before that is taken to mean something depends on how long it was silent at times while
+there was something to tell: on a busy machine processes stand still for a while without being gone.
 """
 
 from typing import Final
 
 from antiphon.core.ids import Site
-from antiphon.core.time import Nanoseconds
+from antiphon.core.time import SECOND_NS, Nanoseconds
 
 MOST_SITES: Final = 4096
 """Members remembered. Raising it costs memory."""
+PATIENCE: Final = 3
+"""How many times its longest silence of late one may be silent."""
+MOST_PATIENCE_NS: Final[Nanoseconds] = SECOND_NS
+"""No silence is waited out for longer. Raising it costs a longer halt on a busy machine when one is gone."""
+FORGETTING: Final = 16
+"""A silence counts less with each word that follows it, by one part in so many."""
+
+
+class Companion:
+    """Another member."""
+
+    __slots__ = ("heard_ns", "index", "silence_ns")
+
+    def __init__(self, index: int, now: Nanoseconds) -> None:
+        self.index = index
+        self.heard_ns = now
+        self.silence_ns: Nanoseconds = 0
 
 
 class Company:
     """The other members, as far as they have told something."""
 
-    def __init__(self, lately_ns: Nanoseconds, gone_ns: Nanoseconds) -> None:
+    def __init__(self, lately_ns: Nanoseconds, gone_ns: Nanoseconds, busy: int) -> None:
+        """`busy` is by how much the order has grown when a member has had something to tell."""
         self._lately_ns = lately_ns
         self._gone_ns = max(lately_ns, gone_ns)
-        self._sites: dict[Site, tuple[int, Nanoseconds]] = {}
-        """Each one's index in the order, and when it was heard of last."""
+        self._busy = max(1, busy)
+        self._sites: dict[Site, Companion] = {}
 
-    def note(self, now: Nanoseconds, site: Site, index: int) -> bool:
-        """Someone was heard; whether it is new."""
-        is_new = site not in self._sites
-        if is_new and len(self._sites) >= MOST_SITES:
-            return False
-        self._sites[site] = (index, now)
-        return is_new
+    def note(self, now: Nanoseconds, site: Site, index: int, own: int) -> bool:
+        """Someone was heard, and tells how far it has come; whether it is new."""
+        companion = self._sites.get(site)
+        if companion is None:
+            if len(self._sites) >= MOST_SITES:
+                return False
+            self._sites[site] = Companion(index, now)
+            return True
+        companion.silence_ns -= companion.silence_ns // FORGETTING
+        if own - companion.index >= self._busy:
+            companion.silence_ns = max(companion.silence_ns, now - companion.heard_ns)
+        companion.index = index
+        companion.heard_ns = now
+        return False
 
     def leave(self, site: Site) -> bool:
         return self._sites.pop(site, None) is not None
 
     def look(self, now: Nanoseconds) -> list[Site]:
         """Forget those who have been silent for long, and name them."""
-        gone = [site for site, (_, heard_ns) in self._sites.items() if now - heard_ns > self._gone_ns]
+        gone = [site for site, one in self._sites.items() if now - one.heard_ns > self._gone_ns]
         for site in gone:
             del self._sites[site]
         return gone
@@ -43,23 +70,26 @@ class Company:
         return bool(self._sites)
 
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
-        since_ns = now - self._lately_ns
-        return frozenset(site for site, (_, heard_ns) in self._sites.items() if heard_ns >= since_ns)
+        """Those who are not silent for longer than they are at times."""
+        return frozenset(site for site, one in self._sites.items() if self._is_there(now, one))
+
+    def _is_there(self, now: Nanoseconds, one: Companion) -> bool:
+        patience_ns = max(self._lately_ns, min(PATIENCE * one.silence_ns, MOST_PATIENCE_NS))
+        return now - one.heard_ns <= patience_ns
 
     def slowest(self, now: Nanoseconds, own: int) -> int:
-        """The least index of those heard of a moment ago; our own if there are none."""
-        since_ns = now - self._lately_ns
+        """The least index of those who are there, and ours."""
         least = own
-        for index, heard_ns in self._sites.values():
-            if index < least and heard_ns >= since_ns:
-                least = index
+        for one in self._sites.values():
+            if one.index < least and self._is_there(now, one):
+                least = one.index
         return least
 
     def everywhere(self, now: Nanoseconds, own: int) -> int:
         """The least index of all who are not gone, and ours."""
         since_ns = now - self._gone_ns
         least = own
-        for index, heard_ns in self._sites.values():
-            if index < least and heard_ns >= since_ns:
-                least = index
+        for one in self._sites.values():
+            if one.index < least and one.heard_ns >= since_ns:
+                least = one.index
         return least

@@ -147,6 +147,10 @@ class PrecedenceGraph:
         """The arcs into a vertex as they were given, and whether marked; the marked one is always kept."""
         return tuple(self._vertices[tag].origins.items())
 
+    def has_mark(self, tag: Tag) -> bool:
+        """Whether a marked arc leads to a vertex."""
+        return self._vertices[tag].mark is not None
+
     def first(self) -> Tag | None:
         """The vertex that follows the root with nothing between them, if it is known."""
         lead = self._lead

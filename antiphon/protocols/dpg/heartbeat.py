@@ -3,7 +3,9 @@
 Source: Konorski, section 4.4. Whoever hears another's report puts off its own, so that one report a cycle is
 sent however many members there are. It need not if the other was seen to lack something. Beyond the paper the
 delay is also waived for lost messages, without which whoever lacks one may never get the word, and each
-waiting time has a random part: else those who waive would all speak at once.
+waiting time has a random part: else those who waive would all speak at once. And where reports take more of
+the traffic than their share, the cycle is stretched: on a full channel, reports of what is late because of
+the reports would feed on themselves.
 """
 
 from random import Random
@@ -13,18 +15,53 @@ from antiphon.core.time import NEVER_NS, Nanoseconds
 
 BREATH: Final = 0.05
 """The share of a cycle that passes at least before a report is answered."""
+SHARE: Final = 0.2
+"""The part of the traffic that reports may take (the paper's section 6)."""
+ALLOWANCE: Final = 4096
+"""Bytes of reports in a cycle that are no burden, whatever the messages take."""
+MEMORY_CYCLES: Final = 8
+"""How many cycles of traffic are looked at."""
+LONGEST_STRETCH: Final = 4.0
+"""A cycle is stretched by no more than this. Raising it costs latency when something was missed."""
+
+
+class ReportShare:
+    """How much of the traffic is reports, of late, and by how much they are to come later for that."""
+
+    __slots__ = ("_cycle_ns", "_looked_ns", "_messages", "_reports", "stretch")
+
+    def __init__(self, cycle_ns: Nanoseconds) -> None:
+        self._cycle_ns: Final = cycle_ns
+        self._messages = 0.0
+        self._reports = 0.0
+        self._looked_ns: Nanoseconds = 0
+        self.stretch = 1.0
+
+    def message(self, size: int) -> None:
+        """A message of so many bytes was sent or heard."""
+        self._messages += size
+
+    def report(self, now: Nanoseconds, size: int) -> None:
+        """A report of so many bytes was sent or heard."""
+        fading = 0.5 ** ((now - self._looked_ns) / (MEMORY_CYCLES * self._cycle_ns))
+        self._looked_ns = now
+        self._messages *= fading
+        self._reports = self._reports * fading + size
+        fair = SHARE * self._messages + MEMORY_CYCLES * ALLOWANCE
+        self.stretch = min(max(1.0, self._reports / fair), LONGEST_STRETCH)
 
 
 class ReportHeartbeat:
     """Tells when the next report is due."""
 
-    __slots__ = ("_cycle_ns", "_idle_ns", "_random", "next_ns")
+    __slots__ = ("_cycle_ns", "_idle_ns", "_random", "next_ns", "share")
 
     def __init__(self, cycle_ns: Nanoseconds, idle_ns: Nanoseconds, random: Random) -> None:
         self._cycle_ns: Final = cycle_ns
         self._idle_ns: Final = idle_ns
         self._random = random
         self.next_ns: Nanoseconds = NEVER_NS
+        self.share: Final = ReportShare(cycle_ns)
 
     def begin(self, now: Nanoseconds) -> None:
         self.next_ns = now + self._up_to_a_cycle()
@@ -34,22 +71,27 @@ class ReportHeartbeat:
 
     def reported(self, now: Nanoseconds, *, busy: bool) -> None:
         """We have reported; `busy` if there is or will be more to tell."""
-        self.next_ns = now + self._pause(busy)
+        self.next_ns = now + self._pause(busy=busy)
 
     def heard(self, now: Nanoseconds, *, waive: bool, busy: bool) -> None:
         """Another has reported; `waive` if it lacks something that we can tell."""
         if waive:
-            soon_ns = now + round(BREATH * self._cycle_ns) + self._up_to_a_cycle()
+            soon_ns = now + round(BREATH * self.share.stretch * self._cycle_ns) + self._up_to_a_cycle()
             self.next_ns = min(self.next_ns, soon_ns)
         else:
-            self.next_ns = now + self._pause(busy)
+            self.next_ns = now + self._pause(busy=busy)
+
+    def stir(self, now: Nanoseconds) -> None:
+        """There is or will be something to tell: an idle pause is over."""
+        self.next_ns = min(self.next_ns, now + self._pause(busy=True))
 
     def urge(self, now: Nanoseconds) -> None:
         """There is something to say."""
         self.next_ns = min(self.next_ns, now + self._up_to_a_cycle())
 
-    def _pause(self, busy: bool) -> Nanoseconds:
-        return round((self._cycle_ns if busy else self._idle_ns) * (1 + self._random.random()))
+    def _pause(self, *, busy: bool) -> Nanoseconds:
+        cycle_ns = self.share.stretch * self._cycle_ns if busy else self._idle_ns
+        return round(cycle_ns * (1 + self._random.random()))
 
     def _up_to_a_cycle(self) -> Nanoseconds:
-        return round(self._cycle_ns * self._random.random())
+        return round(self.share.stretch * self._cycle_ns * self._random.random())

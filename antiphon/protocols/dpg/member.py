@@ -1,4 +1,4 @@
-"""A member of a Distributed Precedence Graph group: ties the order, the service, reports and spells together."""
+"""A member of a Distributed Precedence Graph group: ties order, service, reports and spells together."""
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
@@ -44,7 +44,16 @@ from antiphon.protocols.dpg.pdus import (
     Tag,
 )
 from antiphon.protocols.dpg.recovery import Recovery
-from antiphon.protocols.dpg.reporting import Told, pack_arcs, pack_tags, read, true_arcs, unite
+from antiphon.protocols.dpg.reporting import (
+    Told,
+    arcs_as_sent,
+    lists_bytes,
+    pack_arcs,
+    pack_tags,
+    read,
+    true_arcs,
+    unite,
+)
 from antiphon.protocols.dpg.services.base import PREFIX, Service
 from antiphon.protocols.dpg.spells import Listening, take_up
 from antiphon.protocols.dpg.suspended import SuspendedDelivery
@@ -54,6 +63,8 @@ IDLE_CYCLES: Final = 5
 """Report cycles between the reports of a group in which nothing happens."""
 MOST_RECEIVED: Final = 4096
 """Tags that are known to have come by the channel. Raising it costs memory."""
+OWN_CYCLES: Final = 4
+"""Delivery cycles that the order waits at most for word of where an own message stands."""
 BEHIND: Final = 2
 """Reports in a row that tell nothing we know before we hold that we have missed too much."""
 GONE_SILENCES: Final = 5
@@ -111,7 +122,7 @@ class Dpg:
         self._recovery = Recovery(site, knobs, random, shared=service.reports_ordered)
         self._suspended = SuspendedDelivery()
         self._silence_ns = 2 * idle_ns
-        self._company = Company(knobs.lately_ns, GONE_SILENCES * self._silence_ns)
+        self._company = Company(knobs.lately_ns, GONE_SILENCES * self._silence_ns, knobs.lag // 4)
         self._state = State.AWAY
         self._started = False
         self._listening = Listening(knobs, 0)
@@ -253,6 +264,7 @@ class Dpg:
         order.own[tag] = Held(self.site, message)
         self._unlocated[tag] = (message, self._clock.time(now))
         self._changed = True
+        self._heartbeat.share.message(bodies.size)
         self._service.hand_over(now, message)
 
     # Reception
@@ -281,13 +293,14 @@ class Dpg:
         if not self._makes_sense(message):
             self.ignored += 1
             return
-        if self._company.note(now, sender, message.index):
+        if self._company.note(now, sender, message.index, self._order.agreement.index):
             self._effects.append(Appeared(sender))
         self._clock.message(now)
+        self._heartbeat.share.message(message.bodies.size)
         order = self._order
         held = order.body(tag)
         if held is not None and (held.sender != sender or held.message.number != message.number):
-            self._collide(tag)
+            self._collide(now, tag)
             return
         fresh = tag not in self._received
         if fresh:
@@ -310,11 +323,11 @@ class Dpg:
             and len(message.bodies.data) <= 2 * LARGEST_BATCH_BYTES
         )
 
-    def _collide(self, tag: Tag) -> None:
-        """Two messages have one tag. The first one known keeps it; ours, if it is the other, gets a new one."""
+    def _collide(self, now: Nanoseconds, tag: Tag) -> None:
+        """Two messages have one tag. The first one known keeps it; ours, if it is the other, gets another."""
         self.collisions += 1
         if tag in self._unlocated:
-            self._unlocated[tag] = (self._unlocated[tag][0], -self._configuration.locate_cycle_ns)
+            self._repeat(now)
 
     def _store(self, now: Nanoseconds, sender: Site, message: Message) -> None:
         given_up = self._order.store(sender, message)
@@ -323,20 +336,28 @@ class Dpg:
             self._heartbeat.urge(self._clock.time(now))
 
     def _look_for_gap(self, now: Nanoseconds, sender: Site, message: Message) -> None:
-        """Something before this one is not delivered: if the sender's message before it is unknown, it is lost.
+        """Something before this is not delivered: if the sender's message before it is unknown, it is lost.
 
         Nobody may have it, and so nobody report it.
         """
         order = self._order
         expected = order.streams.get(sender, (0, 0))
         is_beyond = expected < (message.incarnation, message.number)
-        if is_beyond and self._state is State.PRESENT and self._tags.is_ours(message.previous):
-            if not order.is_known(message.previous):
-                order.add(self._clock.time(now), message.previous)
+        previous = message.previous
+        may_be_lost = is_beyond and self._state is State.PRESENT and not order.is_known(previous)
+        if may_be_lost and self._tags.is_ours(previous):
+            order.add(self._clock.time(now), previous)
+
+    def _look_for_gaps(self, now: Nanoseconds) -> None:
+        """The same for all that was heard before we took part."""
+        for tag in list(self._order.graph):
+            held = self._order.buffers.get(tag)
+            if held is not None:
+                self._look_for_gap(now, held.sender, held.message)
 
     def _receive_again(self, now: Nanoseconds, pdu: Remulticast) -> None:
         """A remulticast body: taken if it is lacking here. It tells nothing of the channel."""
-        self._recovery.heard(pdu.tag)
+        self._recovery.heard(self._clock.time(now), pdu.tag)
         if pdu.tag not in self._order.lost:
             return
         message = Message(
@@ -356,7 +377,7 @@ class Dpg:
         if not 0 <= index < LARGEST:
             return
         company = self._company
-        if company.note(now, sender, index):
+        if company.note(now, sender, index, self._order.agreement.index):
             self._effects.append(Appeared(sender))
         if self._state is State.PRESENT:
             self._order.settle(company.everywhere(now, self._order.agreement.index))
@@ -385,7 +406,7 @@ class Dpg:
             if tail != tag:
                 graph.connect(tail, tag)
         order.connect_as_sent(tag)
-        self._changed = True
+        self._note_change(now)
         refused, self._refused = self._refused, False
         if knobs.detector and contiguous and latest != tag and not refused:
             self._infer(latest, tag, own, is_last)
@@ -415,7 +436,7 @@ class Dpg:
         for tail, head, marked in arcs:
             if head in graph:
                 graph.connect(tail, head, marked=marked and detector)
-        self._changed = True
+        self._note_change(now)
         self._note_located(now, tag)
         self._progress(now)
 
@@ -427,6 +448,13 @@ class Dpg:
 
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         return self._company.lately(now)
+
+    def _note_change(self, now: Nanoseconds) -> None:
+        """There is something to report that was not there before."""
+        if not self._changed:
+            self._changed = True
+            self._heartbeat.stir(self._clock.time(now))
+            self._wake("report", now, self._clock.until(now, self._heartbeat.next_ns))
 
     def _note_located(self, now: Nanoseconds, tag: Tag) -> None:
         handed = self._unlocated.pop(tag, None)
@@ -448,7 +476,7 @@ class Dpg:
             order.deliver(time_ns)
         if len(order.graph) or order.queue:
             self._wait_for_rest(now, time_ns)
-        if order.lost:
+        if self._recovery.has_to_ask(order, time_ns):
             self._heartbeat.urge(time_ns)
             self._wake("report", now, self._clock.until(now, self._heartbeat.next_ns))
         if order.agreement.index - self._told_index >= self._configuration.lag // 4:
@@ -459,7 +487,7 @@ class Dpg:
         self._effects.append(Multicast(Progress(self._told_index)))
 
     def _wait_for_rest(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
-        """Wake up when the front has been known for Deliv_Cycle, or the head of the queue for its own time."""
+        """Wake up when the front has been known for Deliv_Cycle, or the queue's head for its own time."""
         order, knobs = self._order, self._configuration
         deadlines = []
         if order.queue:
@@ -476,7 +504,7 @@ class Dpg:
         if self._unlocated:
             handed_ns = min(handed_ns for _, handed_ns in self._unlocated.values())
             if handed_ns <= since_ns:
-                deadline_ns = max(deadline_ns, handed_ns + knobs.locate_cycle_ns)
+                deadline_ns = max(deadline_ns, handed_ns + OWN_CYCLES * knobs.deliv_cycle_ns)
         return deadline_ns
 
     def _fire(self, now: Nanoseconds, name: str) -> None:
@@ -529,7 +557,7 @@ class Dpg:
             self._effects.append(Vanished(site, "It has been silent for too long."))
         if self._state is State.PRESENT:
             self._order.settle(self._company.everywhere(now, self._order.agreement.index))
-            self._send_unlocated_again(now, time_ns)
+            self._locate_alone(now, time_ns)
         if self._heartbeat.due(time_ns):
             self._report(now, time_ns)
         elif self._state is State.PRESENT and now - self._spoke_ns >= self._silence_ns:
@@ -544,16 +572,17 @@ class Dpg:
         wanted = self._recovery.wanted(order, time_ns)
         listened = self._listener_ns is not None and now - self._listener_ns < knobs.listen_ns
         is_listening = self._state is State.LISTENING
-        self._effects.append(
-            Multicast(
-                Report(
-                    self._incarnation, self._serial, now, order.agreement.index, order.agreement.digest,
-                    agreed, links, pack_tags(order.graph), pack_arcs(true_arcs(order)), pack_tags(wanted),
-                    self._flow.own_ns, is_listening, dict(order.streams) if listened else {},
-                    self._service.note(now),
-                )
-            )
+        own = [] if is_listening else self._overdue(time_ns)
+        vertices = (*(message.tag for message in own), *order.graph)
+        arcs = (*(arc for message in own for arc in arcs_as_sent(message)), *true_arcs(order))
+        report = Report(
+            self._incarnation, self._serial, now, order.agreement.index, order.agreement.digest,
+            agreed, links, pack_tags(vertices), pack_arcs(arcs), pack_tags(wanted),
+            self._flow.own_ns, is_listening, dict(order.streams) if listened else {},
+            self._service.note(now), pack_tags(self._recovery.gone()),
         )  # fmt: skip
+        self._effects.append(Multicast(report))
+        self._heartbeat.share.report(time_ns, lists_bytes(report))
         self._told_index, self._spoke_ns = order.agreement.index, now
         busy = self._changed or is_listening or bool(order.lost) or bool(len(order.graph) or self._unlocated)
         self._changed = False
@@ -568,6 +597,7 @@ class Dpg:
         time_ns = self._clock.time(now)
         self._clock.heard(now, sender, report.clock_ns)
         self._flow.heard(time_ns, sender, report.demand_ns)
+        self._heartbeat.share.report(time_ns, lists_bytes(report))
         self._service.receive_report(now, sender, report, after_loss=after_loss)
         if report.listening:
             self._order.agreement.forget(sender)
@@ -583,7 +613,7 @@ class Dpg:
         time_ns = self._clock.time(now)
         learned = unite(order, time_ns, report.index, told)
         self._behind = self._behind + 1 if learned.behind else 0
-        if self._behind >= BEHIND:
+        if self._behind >= BEHIND or self._is_too_late_for(told.gone):
             self._fall_out(now)
             return
         for tag in told.vertices:
@@ -595,10 +625,15 @@ class Dpg:
         if told.lost and self._recovery.asked(order, time_ns, sender, told.lost, self.lately(now)):
             self._answer(now)
         self._compare(sender, report, told)
-        waive = learned.news or bool(order.lost)
+        waive = learned.lacking or self._recovery.has_to_ask(order, time_ns)
         self._heartbeat.heard(time_ns, waive=waive, busy=self._changed or len(order.graph) > 0)
         self._wake("report", now, self._clock.until(now, self._heartbeat.next_ns))
         self._progress(now)
+
+    def _is_too_late_for(self, gone: tuple[Tag, ...]) -> bool:
+        """Whether what we wait for was delivered by others and is kept no more: nobody waits for us."""
+        queue = self._order.queue
+        return bool(gone) and bool(queue) and queue[0].tag in gone and queue[0].tag in self._order.lost
 
     def _compare(self, sender: Site, report: Report, told: Told) -> None:
         """Whether the other's order is ours."""
@@ -609,24 +644,29 @@ class Dpg:
             name = names.get(found.mine or ORIGIN) or names.get(found.theirs or ORIGIN) or (None, None)
             self._effects.append(Disagreed(sender, found.reason, *name))
 
-    def _send_unlocated_again(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
-        """Own messages that nobody reports were missed by all: they go again, under new tags, in order."""
+    def _overdue(self, time_ns: Nanoseconds) -> list[Message]:
+        """Own messages that should have been reported by now, in order; nobody may have received them."""
         if not self._unlocated or self._service.hears_itself:
+            return []
+        since_ns = time_ns - self._configuration.locate_cycle_ns
+        overdue = [message for message, handed_ns in self._unlocated.values() if handed_ns <= since_ns]
+        return sorted(overdue, key=lambda message: message.number)
+
+    def _locate_alone(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
+        """Where there is nobody else, what we vouch for ourselves has to do."""
+        if self._company.known():
             return
-        oldest_ns = min(handed_ns for _, handed_ns in self._unlocated.values())
-        if time_ns - oldest_ns < self._configuration.locate_cycle_ns:
-            return
-        if not self._company.lately(now) and not self._company.known():
-            for tag in list(self._unlocated):
-                self.heard(now, tag, contiguous=False)  # there is nobody else
-            return
-        self._repeat(now)
+        for message in self._overdue(time_ns):
+            if self._order.add(time_ns, message.tag):
+                self._order.connect_as_sent(message.tag)
+                self._note_located(now, message.tag)
+        self._progress(now)
 
     def _repeat(self, now: Nanoseconds) -> None:
         """Hand own messages without a place over anew."""
-        for tag, (message, _) in list(self._unlocated.items()):
-            del self._unlocated[tag]
-            del self._order.own[tag]
+        for message in sorted(self.unlocated(), key=lambda message: message.number):
+            del self._unlocated[message.tag]
+            del self._order.own[message.tag]
             self._hand_over(now, message.number, message.bodies)
 
     # Presence
@@ -681,31 +721,39 @@ class Dpg:
         unite(order, self._clock.time(now), report.index, told)
         if missed:
             self._be_absent()
-        self._take_part(now)
-        self._renew_own(now)
+        self._take_part(now, frozenset(told.agreed))
 
-    def _renew_own(self, now: Nanoseconds) -> None:
-        """What we had handed over before: delivered without us, known, or to be handed over anew."""
-        expected = self._order.streams.get(self.site, (0, 0))
-        for tag, held in list(self._order.own.items()):
-            if (held.message.incarnation, held.message.number) < expected:
-                del self._order.own[tag]
+    def _renew_own(self, now: Nanoseconds, agreed: frozenset[Tag]) -> None:
+        """What we had handed over before: delivered without us, known, or to be handed over anew.
+
+        What the others have agreed on may still be asked for, although it lies before our spell.
+        """
+        order = self._order
+        expected = order.streams.get(self.site, (0, 0))
+        self._previous = ORIGIN
+        for tag, held in list(order.own.items()):
+            if tag in agreed or (held.message.incarnation, held.message.number) < expected:
+                order.kept.keep(self._clock.time(now), tag, order.own.pop(tag))
                 self._unlocated.pop(tag, None)
-            elif not self._order.is_known(tag):
+            elif tag in order.graph:
+                self._previous = tag
+                self._note_located(now, tag)
+            else:
                 self._unlocated.setdefault(tag, (held.message, self._clock.time(now)))
-        for tag in [tag for tag in self._unlocated if self._order.is_known(tag)]:
-            self._note_located(now, tag)
         self._repeat(now)
 
     def _begin_alone(self, now: Nanoseconds) -> None:
         """Nobody is there: go on where we were, or begin an order."""
-        self._take_part(now)
+        self._take_part(now, frozenset())
 
-    def _take_part(self, now: Nanoseconds) -> None:
+    def _take_part(self, now: Nanoseconds, agreed: frozenset[Tag]) -> None:
         self._state = State.PRESENT
         self._absent = False
         self._effects.append(Present())
         self._service.take_part(now)
+        self._renew_own(now, agreed)
+        if self._service.reports_ordered:
+            self._look_for_gaps(now)
         self._progress(now)
         self._send_waiting(now)
 

@@ -39,16 +39,16 @@ class Queued(NamedTuple):
 
     tag: Tag
     since_ns: Nanoseconds
-    index: int
+    place: int
 
 
 class Delivered(NamedTuple):
     """A delivered batch that is not known to be everywhere."""
 
-    index: int
+    place: int
     sender: Site
     number: int
-    count: int
+    messages: int
 
 
 class Order:
@@ -66,12 +66,16 @@ class Order:
         """Own messages handed over and not yet delivered."""
         self.lost: dict[Tag, Nanoseconds] = {}
         """Vertices whose bodies are missing, each with when it was asked for last: the list LM."""
+        self.newly_lost = False
+        """Whether there is one among them that was never asked for."""
         self.queue: deque[Queued] = deque()
         self.streams: dict[Site, Expected] = {}
         self.names: OrderedDict[Tag, tuple[Site, int]] = OrderedDict()
         """The messages behind the latest agreed tags, to be able to name them."""
         self.past: OrderedDict[Tag, tuple[tuple[Tag, bool], ...]] = OrderedDict()
         """True arcs into agreed vertices, beside those from the agreed one before."""
+        self._chosen = 0
+        """The index of the latest vertex that got its place by choice: nothing true leads to it."""
         self._unstable: deque[Delivered] = deque()
         self.dummies = self.late = self.repeated = self.committed = self.refused = 0
 
@@ -83,6 +87,10 @@ class Order:
     def body(self, tag: Tag) -> Held | None:
         """A message that is held here, delivered or not."""
         return self.own.get(tag) or self.buffers.get(tag) or self.kept.get(tag)
+
+    def was_delivered(self, tag: Tag) -> bool:
+        """Whether it has been delivered here, as far as that is remembered."""
+        return tag in self.tombstones and not self.tombstones.is_skipped(tag) and tag not in self.lost
 
     def before(self, one: Tag, other: Tag) -> bool:
         """Whether one is known to precede the other."""
@@ -105,6 +113,7 @@ class Order:
         self.graph.add(tag, time_ns)
         if self.body(tag) is None:
             self.lost[tag] = NEVER_ASKED
+            self.newly_lost = True
         return True
 
     def connect_as_sent(self, tag: Tag) -> None:
@@ -127,6 +136,7 @@ class Order:
             self._emit(Arrived(sender, message.number, len(message.bodies)))
         if given_up is not None and self.is_known(given_up):
             self.lost[given_up] = NEVER_ASKED
+            self.newly_lost = True
         return given_up
 
     def _seizable(self, tag: Tag) -> Tag | None:
@@ -160,14 +170,26 @@ class Order:
                 link = MARKED_LINK if marked else TRUE_LINK
             else:
                 others.append((tail, marked))
-        if others:
-            self.past[tag] = tuple(others)
-            if len(self.past) > self._configuration.history:
-                self.past.popitem(last=False)
+        if not link:
+            self._chosen = self.agreement.index + 1
+        self._remember_arcs(tag, others)
         agreement = self.agreement
         agreement.append(tag, link)
         self.tombstones.add(tag, agreement.index)
         self.queue.append(Queued(tag, time_ns, agreement.index))
+
+    def _remember_arcs(self, tag: Tag, arcs: list[tuple[Tag, bool]]) -> None:
+        """Keep for reports the true arcs that do not follow from the links between agreed vertices."""
+        telling = tuple((tail, marked) for tail, marked in arcs if marked or not self._is_linked(tail))
+        if telling:
+            self.past[tag] = telling
+            if len(self.past) > self._configuration.history:
+                self.past.popitem(last=False)
+
+    def _is_linked(self, tail: Tag) -> bool:
+        """Whether true links lead from this agreed vertex to the root."""
+        place = self.tombstones.index(tail)
+        return place is not None and place >= self._chosen and not self.tombstones.is_skipped(tail)
 
     def skip(self, tag: Tag) -> None:
         """A vertex came too late for its place: order is kept, and atomicity is not."""
@@ -185,7 +207,7 @@ class Order:
         """Hand up from the head of the queue on; a body that nobody has is waited for, but not for ever."""
         queue = self.queue
         while queue:
-            tag, since_ns, index = queue[0]
+            tag, since_ns, place = queue[0]
             held = self.own.pop(tag, None) or self.buffers.pop(tag)
             if held is None:
                 if time_ns - since_ns < self._configuration.dummy_cycle_ns:
@@ -194,23 +216,22 @@ class Order:
                 self.lost.pop(tag, None)
                 self._emit(Unavailable(NOBODY_HAS_IT))
             else:
-                self._hand_up(time_ns, tag, index, held)
+                self._hand_up(time_ns, tag, place, held)
             queue.popleft()
 
-    def _hand_up(self, time_ns: Nanoseconds, tag: Tag, index: int, held: Held) -> None:
+    def _hand_up(self, time_ns: Nanoseconds, tag: Tag, place: int, held: Held) -> None:
         sender, message = held
         number, bodies = message.number, message.bodies
         self.kept.keep(time_ns, tag, held)
         self.names[tag] = (sender, number)
         if len(self.names) > 4 * self._configuration.history:
             self.names.popitem(last=False)
-        place = (message.incarnation, number)
-        if place < self.streams.get(sender, (0, 0)):
+        if (message.incarnation, number) < self.streams.get(sender, (0, 0)):
             self.repeated += 1  # it was sent again under a new tag, and both have got a place
             return
         self.expect(sender, (message.incarnation, number + len(bodies)))
         self._emit(Deliver(sender, number, bodies, None, message.incarnation))
-        self._unstable.append(Delivered(index, sender, number, len(bodies)))
+        self._unstable.append(Delivered(place, sender, number, len(bodies)))
         if len(self._unstable) > self._configuration.tombstones:
             self._unstable.popleft()
 
@@ -222,7 +243,7 @@ class Order:
     def settle(self, index: int) -> None:
         """Everyone heard of lately has come so far in the order."""
         unstable = self._unstable
-        while unstable and unstable[0].index <= index:
+        while unstable and unstable[0].place <= index:
             _, sender, number, count = unstable.popleft()
             self._emit(Stable(sender, number, count))
 
@@ -247,6 +268,7 @@ class Order:
             for tail, marked in origins:
                 graph.connect(tail, tag, marked=marked)
         self.past.clear()
+        self._chosen = index
         self._unstable.clear()
 
     def bury(self, tag: Tag, index: int) -> None:
@@ -258,6 +280,8 @@ class Order:
 
     def forget_graph(self) -> None:
         """What was known but not incorporated is void: whoever begins to listen has missed something."""
+        for queued in self.queue:
+            self.tombstones.remove(queued.tag)  # it has a place, but was not delivered
         for tag in (*self.graph, *(queued.tag for queued in self.queue)):
             self.lost.pop(tag, None)
             self.buffers.pop(tag)

@@ -72,9 +72,9 @@ class Report(Pdu, frozen=True, gc=False):
     for each: bit 0 if the arc from the tag before it is true, bit 1 if it is marked. `index` counts what it
     incorporated since the group began, `digest` is the digest of that sequence. `vertices` are those of its
     graph, `arcs` pairs of tags whose heads are vertices or agreed, the mark in the tail's highest bit.
-    `lost` is the list LM. `demand_ns` is its own demand on Message_Cycle; `clock_ns` its clock. `streams`
-    is told to those who listen before they take part: of each sender its incarnation and the number that is
-    expected next.
+    `lost` is the list LM; `gone` are tags on others' lists that it has delivered and keeps no more.
+    `demand_ns` is its own demand on Message_Cycle; `clock_ns` its clock. `streams` is told to those who
+    listen before they take part: of each sender its incarnation and the number that is expected next.
     `service` is what its one-channel service has to say.
     """
 
@@ -93,6 +93,7 @@ class Report(Pdu, frozen=True, gc=False):
     listening: bool
     streams: dict[Site, tuple[int, int]]
     service: bytes
+    gone: bytes = b""
 
 
 class Farewell(Pdu, frozen=True, gc=False):
@@ -133,8 +134,8 @@ class DpgConfiguration:
     """Pause before a lost body is asked for again. Raising it costs latency when an answer is lost."""
     remove_cycle_ns: Nanoseconds = SECOND_NS
     """How long a delivered body that nobody speaks of is kept. Raising it costs memory."""
-    locate_cycle_ns: Nanoseconds = 2 * SECOND_NS
-    """After it an own message that nobody reports is sent again. Raising it costs latency then."""
+    locate_cycle_ns: Nanoseconds = 80 * MILLISECOND_NS
+    """After it we report an own message ourselves that nobody has reported. Raising it costs latency then."""
     message_cycle_ns: Nanoseconds = 0
     """The lower bound of the pause between own 'message' PDUs. Raising it costs throughput."""
     delta_ns: Nanoseconds = MILLISECOND_NS
@@ -181,8 +182,8 @@ class DpgConfiguration:
         if min(spans) <= 0 or min(self.message_cycle_ns, self.delta_ns, self.longest_message_cycle_ns) < 0:
             raise UsageError("The cycles are positive.")
         counts = (
-            self.window, self.lag, self.admission_buffers, self.ordering_buffers, self.kept_bodies, self.graph_limit,
-            self.history, self.tombstones, self.listen_reports,
+            self.window, self.lag, self.admission_buffers, self.ordering_buffers, self.kept_bodies,
+            self.graph_limit, self.history, self.tombstones, self.listen_reports,
         )  # fmt: skip
         if min(counts) < 1:
             raise UsageError("Buffers and windows hold at least one.")

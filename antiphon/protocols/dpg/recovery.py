@@ -18,6 +18,8 @@ from antiphon.protocols.dpg.pdus import DpgConfiguration, Remulticast, Tag
 
 MOST_ASKED: Final = 64
 """Bodies asked for in one report at most. Raising it lets one report cost the group more."""
+MOST_DOUBLINGS: Final = 5
+"""Vain requests after which the pause before the next grows no more."""
 MOST_ANSWERS: Final = 256
 """Answers that wait or are remembered. Raising it costs memory."""
 
@@ -25,13 +27,15 @@ MOST_ANSWERS: Final = 256
 class Answer:
     """A body that was asked for here."""
 
-    __slots__ = ("asked", "asked_ns", "due_ns", "to")
+    __slots__ = ("asked", "asked_ns", "due_ns", "to", "told_ns")
 
     def __init__(self) -> None:
         self.to: Site | None = None
         self.asked = 0
         self.asked_ns: Nanoseconds = 0
         self.due_ns: Nanoseconds | None = None
+        self.told_ns: Nanoseconds | None = None
+        """When it was told last, by us or by another."""
 
 
 class Recovery:
@@ -43,15 +47,31 @@ class Recovery:
         self._random = random
         self._shared = shared
         self._answers: dict[Tag, Answer] = {}
+        self._gone: dict[Tag, None] = {}
+        self._tries: dict[Tag, int] = {}
+        """How often each body that is lacking here was asked for."""
+        self._ask_ns: Nanoseconds = 0
+        """When the first of them is to be asked for again."""
         self.remulticasts = 0
 
+    def has_to_ask(self, order: Order, time_ns: Nanoseconds) -> bool:
+        """Whether LM would not be empty."""
+        return order.newly_lost or (bool(order.lost) and time_ns >= self._ask_ns)
+
     def wanted(self, order: Order, time_ns: Nanoseconds) -> list[Tag]:
-        """LM: what is lacking and has not been asked for within Retr_Cycle."""
-        since_ns = time_ns - self._configuration.retr_cycle_ns
-        due = [tag for tag, asked_ns in order.lost.items() if asked_ns <= since_ns][:MOST_ASKED]
-        for tag in due:
+        """LM: what is lacking and has not been asked for within Retr_Cycle, or longer after vain requests."""
+        tries = self._tries = {tag: self._tries.get(tag, 0) for tag in order.lost}
+        due = [tag for tag, asked_ns in order.lost.items() if asked_ns + self._pause_ns(tag) <= time_ns]
+        for tag in due[:MOST_ASKED]:
             order.lost[tag] = time_ns
-        return due
+            tries[tag] += 1
+        next_ns = (asked_ns + self._pause_ns(tag) for tag, asked_ns in order.lost.items())
+        self._ask_ns = min(next_ns, default=time_ns)
+        order.newly_lost = False
+        return due[:MOST_ASKED]
+
+    def _pause_ns(self, tag: Tag) -> Nanoseconds:
+        return self._configuration.retr_cycle_ns << min(self._tries[tag], MOST_DOUBLINGS) >> 1
 
     def asked(
         self, order: Order, time_ns: Nanoseconds, by: Site, tags: tuple[Tag, ...], lately: frozenset[Site]
@@ -60,15 +80,23 @@ class Recovery:
         for tag in tags[:MOST_ASKED]:
             held = order.body(tag)
             if held is None:
+                if order.was_delivered(tag) and len(self._gone) < MOST_ASKED:
+                    self._gone[tag] = None
                 continue
             order.kept.touch(time_ns, tag)
             answer = self._note(tag, time_ns)
             answer.to = by
-            if answer.due_ns is None and (self._shared or self._is_my_turn(tag, held, answer, by, lately)):
+            if answer.due_ns is None and self._is_my_turn(tag, held, answer, by, lately, time_ns):
                 own = held.sender == self._site
                 wait = 0.1 * self._random.random() if own else 0.2 + self._random.random()
                 answer.due_ns = time_ns + round(wait * self._configuration.retr_cycle_ns / 2)
         return any(answer.due_ns is not None for answer in self._answers.values())
+
+    def gone(self) -> list[Tag]:
+        """What was asked for here lately that was delivered and is not kept any more."""
+        gone = list(self._gone)
+        self._gone.clear()
+        return gone
 
     def _note(self, tag: Tag, time_ns: Nanoseconds) -> Answer:
         answer = self._answers.get(tag)
@@ -80,7 +108,12 @@ class Recovery:
         answer.asked_ns = time_ns
         return answer
 
-    def _is_my_turn(self, tag: Tag, held: Held, answer: Answer, by: Site, lately: frozenset[Site]) -> bool:
+    def _is_my_turn(
+        self, tag: Tag, held: Held, answer: Answer, by: Site, lately: frozenset[Site], time_ns: Nanoseconds
+    ) -> bool:
+        if self._shared:
+            # What everyone was told a moment ago is still on its way to whoever asks.
+            return answer.told_ns is None or time_ns - answer.told_ns > self._configuration.retr_cycle_ns
         if held.sender == self._site:
             return True
         if answer.asked > 1:
@@ -88,11 +121,12 @@ class Recovery:
         able = sorted((lately | {self._site}) - {by})
         return held.sender not in able and able[tag % len(able)] == self._site
 
-    def heard(self, tag: Tag) -> None:
+    def heard(self, time_ns: Nanoseconds, tag: Tag) -> None:
         """Another has remulticast it."""
         answer = self._answers.get(tag)
         if answer is not None and self._shared:
             answer.due_ns = None
+            answer.told_ns = time_ns
 
     def answer(self, order: Order, time_ns: Nanoseconds) -> tuple[list[Effect], Nanoseconds | None]:
         """RM: what is due now, and when the next one is."""
@@ -105,6 +139,7 @@ class Recovery:
                 next_ns = answer.due_ns if next_ns is None else min(next_ns, answer.due_ns)
                 continue
             answer.due_ns = None
+            answer.told_ns = time_ns
             held = order.body(tag)
             if held is not None:
                 self.remulticasts += 1

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.order import MARKED_LINK, TRUE_LINK, Order
-from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, TAG_LIMIT, Arc, Report, Tag
+from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, TAG_LIMIT, Arc, Message, Report, Tag
 
 TAG_BYTES: Final = 8
 MARK: Final = 1 << 63
@@ -27,6 +27,7 @@ class Told(NamedTuple):
     vertices: tuple[Tag, ...]
     arcs: tuple[Arc, ...]
     lost: tuple[Tag, ...]
+    gone: tuple[Tag, ...]
 
 
 class Learned(NamedTuple):
@@ -34,6 +35,8 @@ class Learned(NamedTuple):
 
     news: bool
     """Whether it told an arc or a vertex that was not known here."""
+    lacking: bool
+    """Whether its sender does not know what we know of the order of its vertices."""
     behind: bool
     """Whether nothing that it has agreed on lately is known here: we have missed too much."""
 
@@ -63,9 +66,20 @@ def true_arcs(order: Order) -> Iterable[Arc]:
             yield tail, head, marked
 
 
+def arcs_as_sent(message: Message) -> list[Arc]:
+    """What its sender knew when it handed it over."""
+    return [(tail, message.tag, False) for tail in {message.previous, message.seen} - {ORIGIN, message.tag}]
+
+
+def lists_bytes(report: Report) -> int:
+    """What a report's lists take: most of it."""
+    lists = (report.agreed, report.links, report.vertices, report.arcs, report.lost, report.gone)
+    return sum(map(len, lists)) + len(report.service)
+
+
 def read(report: Report) -> Told | None:
     """A report's lists, or None if they make no sense."""
-    packed = (report.agreed, report.vertices, report.arcs, report.lost)
+    packed = (report.agreed, report.vertices, report.arcs, report.lost, report.gone)
     if any(len(part) % TAG_BYTES or len(part) > 2 * TAG_BYTES * MOST_TAGS for part in packed):
         return None
     if len(report.links) * TAG_BYTES != len(report.agreed) or len(report.arcs) % (2 * TAG_BYTES):
@@ -73,14 +87,16 @@ def read(report: Report) -> Told | None:
     ends = unpack_tags(report.arcs)
     arcs = tuple((tail & ~MARK, head, tail >= MARK) for tail, head in zip(ends[::2], ends[1::2], strict=True))
     told = Told(
-        unpack_tags(report.agreed), report.links, unpack_tags(report.vertices), arcs, unpack_tags(report.lost)
-    )
+        unpack_tags(report.agreed), report.links, unpack_tags(report.vertices), arcs,
+        unpack_tags(report.lost), unpack_tags(report.gone),
+    )  # fmt: skip
     tags = (*told.agreed, *told.vertices, *told.lost, *ends[1::2])
-    return told if not tags or max(tags) < TAG_LIMIT and min(tags) > ORIGIN else None
+    return told if not tags or (max(tags) < TAG_LIMIT and min(tags) > ORIGIN) else None
 
 
 def unite(order: Order, time_ns: Nanoseconds, index: int, told: Told) -> Learned:
     """Join another's graph and history with ours; `index` is how far it has come."""
+    lacking = _is_lacking(order, told)
     news, behind = _follow(order, time_ns, index, told.agreed, told.links)
     for tag in told.vertices:
         if not order.is_known(tag) and order.add(time_ns, tag):
@@ -92,7 +108,19 @@ def unite(order: Order, time_ns: Nanoseconds, index: int, told: Told) -> Learned
                 news |= order.graph.connect(tail, head, marked=marked)
         elif tail in order.graph and head in order.tombstones and not order.tombstones.is_skipped(head):
             order.skip(tail)
-    return Learned(news, behind)
+    return Learned(news, lacking, behind)
+
+
+def _is_lacking(order: Order, told: Told) -> bool:
+    """Whether some of its vertices have their place here, or follow contiguously what it does not say."""
+    marked = {head for _, head, is_marked in told.arcs if is_marked}
+    graph, tombstones = order.graph, order.tombstones
+    return any(
+        graph.has_mark(tag) and tag not in marked
+        if tag in graph
+        else tag in tombstones and not tombstones.is_skipped(tag)
+        for tag in told.vertices
+    )
 
 
 def _follow(

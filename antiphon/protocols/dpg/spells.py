@@ -42,7 +42,7 @@ class Listening:
         self._empty_handed += 1
         if report.index < order.agreement.index and self._empty_handed < PATIENCE:
             return False  # it is behind ourselves
-        if self._is_connected(order, told):
+        if self._is_connected(order, report, told):
             return True
         if self._empty_handed >= PATIENCE:
             order.forget_graph()
@@ -50,12 +50,12 @@ class Listening:
         return False
 
     @staticmethod
-    def _is_connected(order: Order, told: Told) -> bool:
+    def _is_connected(order: Order, report: Report, told: Told) -> bool:
         """Whether it can be told which of what was heard lies after the reporter's root."""
         if not told.agreed or told.agreed[-1] in order.graph:
             return True
         known = {*told.agreed, *told.vertices}
-        return all(tag in known for tag in order.graph)
+        return all(tag in known or is_recent(order, tag, report, told) for tag in order.graph)
 
 
 def take_up(order: Order, time_ns: Nanoseconds, report: Report, told: Told) -> None:
@@ -63,7 +63,12 @@ def take_up(order: Order, time_ns: Nanoseconds, report: Report, told: Told) -> N
     root = told.agreed[-1] if told.agreed else ORIGIN
     agreed = set(told.agreed)
     live = set(told.vertices)
-    kept = [tag for tag in order.graph if tag not in agreed and (tag in live or follows(order, root, tag))]
+    kept = [
+        tag
+        for tag in order.graph
+        if tag not in agreed
+        and (tag in live or follows(order, root, tag) or is_recent(order, tag, report, told))
+    ]
     order.begin_again(root, report.index, report.digest, list(told.agreed), kept, time_ns)
     for sender, expected in report.streams.items():
         if expected > order.streams.get(sender, (0, 0)):
@@ -72,3 +77,9 @@ def take_up(order: Order, time_ns: Nanoseconds, report: Report, told: Told) -> N
 
 def follows(order: Order, root: Tag, tag: Tag) -> bool:
     return root == ORIGIN or (root in order.graph and order.graph.precedes(root, tag))
+
+
+def is_recent(order: Order, tag: Tag, report: Report, told: Told) -> bool:
+    """Whether a message lies in the reporter's window or after it: its sender had come so far already."""
+    held = order.body(tag)
+    return held is not None and held.message.index >= report.index - len(told.agreed)

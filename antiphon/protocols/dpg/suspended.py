@@ -21,7 +21,9 @@ MOST_PROVISIONAL: Final = 512
 
 
 class Provisional(NamedTuple):
-    """Y came next after X, but for these own messages, in the order of their sending, that may lie between."""
+    """Y came next after X, but for these own messages, in the order of their sending, any of which may lie
+    between.
+    """
 
     tail: Tag
     head: Tag

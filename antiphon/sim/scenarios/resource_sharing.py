@@ -6,6 +6,7 @@ agreed order cost?
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Final
 
 from antiphon.applications.resource_sharing import SharingConfiguration
@@ -158,13 +159,27 @@ def _totem(configuration: Configuration, sites: tuple[Site, ...], seeds: Seeds) 
     )
 
 
-def _dpg(configuration: Configuration, sites: tuple[Site, ...], seeds: Seeds) -> Stack:  # noqa: ARG001
-    """On one broadcast channel, whose propagation is the delay; there is no jitter on one channel."""
-    fitting = dpg_scenario.Configuration(members=configuration.members, delay_ms=configuration.delay_ms)
+def _dpg(service: str, configuration: Configuration, sites: tuple[Site, ...], seeds: Seeds) -> Stack:  # noqa: ARG001
+    """Its usual cycles, unless messages take longer; then in the same proportions.
+
+    The service `lan` has one broadcast channel, whose propagation is the delay, and no jitter.
+    """
+    usual = dpg_scenario.Configuration()
+    stretch = max(1.0, 2 * (configuration.delay_ms + configuration.jitter_ms) / usual.report_ms)
+    fitting = dpg_scenario.Configuration(
+        members=configuration.members,
+        service=service,
+        network="medium" if service == "lan" else "mesh",
+        delay_ms=configuration.delay_ms,
+        jitter_ms=configuration.jitter_ms,
+        report_ms=stretch * usual.report_ms,
+        deliv_ms=stretch * usual.deliv_ms,
+    )
     knobs = fitting.protocol_configuration()
+    on_channel = service == "lan"
     return Stack(
         build=lambda site: Dpg(site, knobs, dpg_scenario.build_service(fitting), seeds.stream(f"dpg/{site}")),
-        network=dpg_scenario.build_network(fitting, seeds),
+        network=dpg_scenario.build_network(fitting, seeds) if on_channel else _mesh(configuration, seeds),
         slack_ns=_slack_ns(configuration) + 2 * knobs.deliv_cycle_ns,
     )
 
@@ -173,7 +188,9 @@ STACKS: Final[dict[str, Callable[[Configuration, tuple[Site, ...], Seeds], Stack
     "ideal": _ideal,
     "sequencer": _sequencer,
     "totem": _totem,
-    "dpg": _dpg,
+    "dpg": partial(_dpg, "lan"),
+    "dpg-bounded-delay": partial(_dpg, "bounded-delay"),
+    "dpg-sequencer": partial(_dpg, "sequencer"),
 }
 """What `over` can be."""
 

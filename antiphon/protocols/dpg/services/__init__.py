@@ -7,7 +7,7 @@ from antiphon.protocols.dpg.services.bounded_delay import BoundedDelayService
 from antiphon.protocols.dpg.services.lan import LanService
 from antiphon.protocols.dpg.services.tag_sequencer import SequencerService
 
-SERVICES: Final = {
+SERVICES: Final[dict[str, type[LanService | BoundedDelayService | SequencerService]]] = {
     "lan": LanService,
     "bounded-delay": BoundedDelayService,
     "sequencer": SequencerService,

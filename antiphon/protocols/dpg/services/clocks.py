@@ -11,8 +11,9 @@ heard the (n-1)/3 that are furthest ahead and furthest behind do not count, so t
 the clock beyond what honest members show; they can make all clocks together go a thousandth faster or slower.
 Up to three members must trust one another.
 
-Groups that meet with clocks further apart than the longest bound are in no order anyway: those behind step
-forward.
+Groups that meet with clocks further apart than the longest bound are in no order anyway. After a while, in
+which all come to know of all, those behind step forward; but where those ahead are so few that they do not
+count, they step back.
 """
 
 from bisect import bisect_left
@@ -35,6 +36,8 @@ CLOCK_SAMPLES: Final = 8
 SLOWNESS: Final = 1000
 """Who takes part moves its clock by one part in so many at most. Raising it costs time to agree."""
 LONGEST_MOVE_NS: Final = MILLISECOND_NS
+PATIENCE_NS: Final = SECOND_NS
+"""Who takes part steps only after so long far from the others. Raising it costs time when groups meet."""
 DELAY_SAMPLES: Final = 256
 FEWEST_DELAYS: Final = 16
 """Below these the delays seen say too little."""
@@ -171,6 +174,8 @@ class GroupClock:
         self._peers: dict[Site, Peer] = {}
         self._identity = b""
         self._moved_ns: Nanoseconds = 0
+        self._near_ns: Nanoseconds = 0
+        """When our clock was last near the others', as far as we knew."""
 
     def begin(self, now: Nanoseconds, site: Site, incarnation: int) -> None:
         """Listen, with the last adjustment as a first guess."""
@@ -178,6 +183,7 @@ class GroupClock:
         self._peers.clear()
         self._identity = identity_of(site, incarnation)
         self._moved_ns = now
+        self._near_ns = now
 
     def read(self, now: Nanoseconds) -> Nanoseconds:
         return now + self.adjustment_ns
@@ -207,9 +213,14 @@ class GroupClock:
     def _adjust(self, now: Nanoseconds) -> Nanoseconds:
         votes = self._votes(now)
         if not votes:
+            self._near_ns = now
             return 0
         move_ns = agreed(votes, self._most_ns)
         is_far = abs(move_ns) > self._most_ns
+        if not is_far:
+            self._near_ns = now
+        elif self.settled and now - self._near_ns < PATIENCE_NS:
+            return 0
         self.steps += is_far
         if self.settled and not is_far:
             limit_ns = min((now - self._moved_ns) // SLOWNESS, LONGEST_MOVE_NS)

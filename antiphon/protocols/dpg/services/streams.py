@@ -6,11 +6,10 @@ message, its number and a stamp that it will exceed, tells the same of its lates
 else of it can come below that stamp.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from antiphon.core.ids import Site
-from antiphon.core.time import NEVER_NS
+from antiphon.core.time import NEVER_NS, Nanoseconds
 from antiphon.protocols.dpg.pdus import ORIGIN, Tag
 
 MOST_STREAMS: Final = 256
@@ -52,21 +51,29 @@ class Gap:
 class Stream:
     """One sender's messages."""
 
-    __slots__ = ("expected", "incarnation", "reached")
+    __slots__ = ("expected", "heard_ns", "incarnation", "reached", "silent")
 
     def __init__(self, incarnation: int) -> None:
         self.incarnation: Final = incarnation
         self.expected = UNNUMBERED
         self.reached = 0
         """What comes later has a greater stamp, unless it is in the gap."""
+        self.heard_ns: Nanoseconds = 0
+        self.silent = False
+        """Whether it is no longer waited for."""
 
 
 class Streams:
     """All senders' messages, as far as they are heard."""
 
-    def __init__(self) -> None:
+    def __init__(self, pause_ns: Nanoseconds) -> None:
+        """After a pause of this length it no longer counts as time in which somebody is heard."""
         self.opened = 0
         """Gaps seen so far."""
+        self.heard_for_ns: Nanoseconds = 0
+        """How long somebody was heard so far, pauses left out."""
+        self._pause_ns: Final = pause_ns
+        self._heard_ns: Nanoseconds = 0
         self._streams: dict[Site, Stream] = {}
         self._gaps: dict[Site, Gap] = {}
 
@@ -75,7 +82,14 @@ class Streams:
         self._gaps.clear()
 
     def take(
-        self, sender: Site, incarnation: int, number: int, count: int, stamp: int, previous: Tag
+        self,
+        now: Nanoseconds,
+        sender: Site,
+        incarnation: int,
+        number: int,
+        count: int,
+        stamp: int,
+        previous: Tag,
     ) -> None:
         """Messages number, number+1, … have come under one stamp, after the sender's message `previous`."""
         stream = self._streams.get(sender)
@@ -83,6 +97,7 @@ class Streams:
             stream = self._open_stream(sender, incarnation)
         elif incarnation < stream.incarnation:
             return
+        self._hear(now, stream)
         if stream.expected == UNNUMBERED:
             stream.expected = number
             if previous != ORIGIN:
@@ -97,19 +112,26 @@ class Streams:
             stream.expected = end
             stream.reached = max(stream.reached, stamp)
 
-    def tell(self, sender: Site, incarnation: int, number: int, floor: int) -> None:
+    def tell(self, now: Nanoseconds, sender: Site, incarnation: int, number: int, floor: int) -> None:
         """A sender says that its next message has this number and a greater stamp than this."""
         stream = self._streams.get(sender)
         if stream is None or incarnation > stream.incarnation:
             stream = self._open_stream(sender, incarnation)
         elif incarnation < stream.incarnation:
             return
+        self._hear(now, stream)
         if number > stream.expected:
             begin, end = UNKNOWN if stream.expected == UNNUMBERED else (stream.expected, number)
             self._open_gap(sender, stream.reached, begin, end, floor)
             stream.expected = number
         if number == stream.expected:
             stream.reached = max(stream.reached, floor)
+
+    def _hear(self, now: Nanoseconds, stream: Stream) -> None:
+        stream.heard_ns = now
+        stream.silent = False
+        self.heard_for_ns += min(now - self._heard_ns, self._pause_ns)
+        self._heard_ns = now
 
     def is_whole(self, after: int, upto: int) -> bool:
         """Whether no gap is known in which something between these stamps may be missing.
@@ -122,15 +144,25 @@ class Streams:
             del self._gaps[site]
         return all(gap.above >= upto for gap in self._gaps.values())
 
-    def reached(self, senders: Iterable[Site]) -> int:
-        """The stamp up to which nothing of these senders can come any more, but for gaps."""
+    def reached(self) -> int:
+        """The stamp up to which nothing can come any more of those who are waited for, but for gaps."""
         least: int = NEVER_NS
-        for sender in senders:
-            stream = self._streams.get(sender)
-            if stream is None:
-                return 0
-            least = min(least, stream.reached)
+        for stream in self._streams.values():
+            if stream.reached < least and not stream.silent:
+                least = stream.reached
         return least
+
+    def silence(self, before_ns: Nanoseconds) -> None:
+        """Wait no longer for those who have not been heard since then."""
+        for stream in self._streams.values():
+            if stream.heard_ns < before_ns:
+                stream.silent = True
+
+    def leave(self, sender: Site) -> None:
+        """Someone says that nothing more will come."""
+        stream = self._streams.get(sender)
+        if stream is not None:
+            stream.silent = True
 
     def _open_stream(self, sender: Site, incarnation: int) -> Stream:
         self._gaps.pop(sender, None)

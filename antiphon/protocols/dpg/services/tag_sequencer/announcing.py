@@ -8,6 +8,7 @@ from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.pdus import Tag
 from antiphon.protocols.dpg.services.base import PREFIX
+from antiphon.protocols.dpg.services.tag_sequencer.lease import Lease
 from antiphon.protocols.dpg.services.tag_sequencer.numbering import TagSequencer
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
@@ -39,6 +40,7 @@ class Announcer:
     ) -> None:
         self.active = False
         self.announced = 0
+        self.lease = Lease(options.takeover_ns)
         self._emit = emit
         self._options = options
         self._sequencer = sequencer
@@ -64,7 +66,7 @@ class Announcer:
         if last + len(self._tail) != self._sequencer.next_number:
             self._tail = []
         for first, tags in self._numbers.runs(max(known_by_all, newest - MOST_TAGS) + 1, newest):
-            self._emit(Multicast(Numbered(counter, base, first, pack_tags(tags))))
+            self._emit(Multicast(self._numbered(first, tags)))
         self._say(now, [])
         self._tick(now)
 
@@ -74,7 +76,11 @@ class Announcer:
 
     def is_stalled(self, now: Nanoseconds) -> bool:
         """Whether we stood still for so long that somebody may have taken over."""
-        return now > self._tick_due_ns + self._options.stall_ns
+        return now > self._tick_due_ns + self.lease.stall_ns
+
+    def note_stillness(self, now: Nanoseconds) -> None:
+        """See how late we are, and ask for as much patience."""
+        self.lease.stood_still(now, max(0, now - self._tick_due_ns))
 
     def may_speak(self, now: Nanoseconds) -> bool:
         """Whether to announce what is ready now; if not, a timer is set."""
@@ -126,7 +132,7 @@ class Announcer:
         self._repeat_due_ns = now + 3 * self._options.tick_ns // 2
 
     def _numbered(self, first: int, tags: list[Tag]) -> Numbered:
-        return Numbered(self._counter, self._base, first, pack_tags(tags))
+        return Numbered(self._counter, self._base, self.lease.ns, first, pack_tags(tags))
 
     def _tick(self, now: Nanoseconds) -> None:
         self._tick_due_ns = now + self._options.tick_ns

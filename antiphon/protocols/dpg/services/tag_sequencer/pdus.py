@@ -48,12 +48,14 @@ class TagRequest(Pdu, frozen=True, gc=False):
 class Numbered(Pdu, frozen=True, gc=False):
     """The tags that have the numbers first, first+1, …, told by the sequencer of an epoch.
 
-    The numbers from `base` on were given in this epoch, those below in earlier ones.
+    The numbers from `base` on were given in this epoch, those below in earlier ones. Nobody is to replace
+    this sequencer before it has been silent for `lease_ns`.
     """
 
     code: ClassVar[int] = 75
     counter: int
     base: int
+    lease_ns: int
     first: int
     tags: bytes
 
@@ -103,7 +105,7 @@ class SequencerOptions:
     gap_ns: Nanoseconds = 3 * MILLISECOND_NS
     """How long a missing number may be mere reordering. Raising it costs latency when one is lost."""
     takeover_ns: Nanoseconds = 40 * MILLISECOND_NS
-    """Silence after which a sequencer is replaced. Raising it costs a longer halt when it is gone."""
+    """Least silence after which a sequencer is replaced. Raising it costs a longer halt when it is gone."""
     spread_ns: Nanoseconds = 10 * MILLISECOND_NS
     """Random part of every wait before a claim. Raising it costs the same; lowering it, rival claims."""
     gather_answers_ns: Nanoseconds = 25 * MILLISECOND_NS
@@ -128,11 +130,6 @@ class SequencerOptions:
     def tick_ns(self) -> Nanoseconds:
         """How often a sequencer looks after itself."""
         return max(1, self.takeover_ns // 4)
-
-    @property
-    def stall_ns(self) -> Nanoseconds:
-        """A timer later than this says that we stood still; with a tick it is less than `takeover_ns`."""
-        return 3 * self.takeover_ns // 8
 
 
 def pack_tags(tags: Sequence[Tag]) -> bytes:

@@ -15,6 +15,7 @@ from antiphon.protocols.dpg.services.tag_sequencer.announcing import GATHER, TIC
 from antiphon.protocols.dpg.services.tag_sequencer.asking import Asking
 from antiphon.protocols.dpg.services.tag_sequencer.claiming import Claiming
 from antiphon.protocols.dpg.services.tag_sequencer.following import Following
+from antiphon.protocols.dpg.services.tag_sequencer.lease import believed
 from antiphon.protocols.dpg.services.tag_sequencer.numbering import MOST_SENDERS, TagSequencer
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
@@ -91,6 +92,8 @@ class SequencerService:
         self._told_ns: Nanoseconds = 0
         self._announcing = False
         self._ask_due_ns: Nanoseconds = NEVER_NS
+        self._lease_ns = options.takeover_ns
+        self._doubts = False
         self._begin_epoch(now)
 
     # Inputs
@@ -104,10 +107,10 @@ class SequencerService:
 
     def take_part(self, now: Nanoseconds) -> None:
         self._taking_part = True
-        self._asking.reconcile(now)
+        self._reconcile(now)
         self._wake(now, self._asking.due_ns())
         if self._vacant and self._asking.own:
-            self._claim_soon(self._options.spread_ns // 2)
+            self._claim_in_turn(now)
 
     def depart(self, now: Nanoseconds) -> None:
         if self._announcer.active:
@@ -131,7 +134,7 @@ class SequencerService:
             self._channel.emit(Send(self._epoch.sequencer, TagRequest(self._asking.listed(), 1, 0)))
         self._wake(now, self._asking.due_ns())
         if self._vacant:
-            self._claim_soon(self._options.spread_ns // 2)
+            self._claim_in_turn(now)
 
     def receive(
         self,
@@ -218,6 +221,7 @@ class SequencerService:
             self._ignored += 1
             return
         self._heard_ns = self._numbered_ns = now
+        self._lease_ns = believed(pdu.lease_ns, self._options.takeover_ns)
         self._vacant = False
         if not self._base_known:
             self._base_known = True
@@ -245,30 +249,38 @@ class SequencerService:
             self._channel.emit(SetTimer(ASK, max(1, due_ns - now)))
 
     def _fire_ask(self, now: Nanoseconds) -> None:
-        if now > self._ask_due_ns + self._options.stall_ns:
+        if now > self._ask_due_ns + self._options.takeover_ns // 4:
             # We stood still, and what the sequencer said meanwhile is still to be read.
             self._heard_ns = max(self._heard_ns, now - self._options.takeover_ns // 2)
         self._ask_due_ns = NEVER_NS
         if self._announcer.active or self._claim is not None:
             return
-        self._asking.reconcile(now)
+        self._reconcile(now)
         takeover_ns = self._takeover_ns()
-        if now >= takeover_ns:
+        doubted, self._doubts = self._doubts, now >= takeover_ns
+        if self._doubts and doubted:
             self._begin_claim(now)
             return
+        if self._doubts:
+            takeover_ns = now + self._options.spread_ns // 4  # its word may be waiting to be read
         request = self._asking.request(now)
         if request is not None and self._epoch != NO_EPOCH:
             self._requests += 1
             self._channel.emit(Send(self._epoch.sequencer, request))
         self._wake(now, max(now + 1, min(self._asking.due_ns(), takeover_ns)))
 
+    def _reconcile(self, now: Nanoseconds) -> None:
+        """See which messages wait for a number; whoever listens first hands them over anew."""
+        if self._taking_part:
+            self._asking.reconcile(now)
+
     def _takeover_ns(self) -> Nanoseconds:
         """When the sequencer is to be replaced if nothing more is heard of it."""
         oldest_ns = self._asking.oldest_ns()
-        if oldest_ns is None or self._vacant or not self._taking_part:
+        if oldest_ns is None or self._vacant:
             return NEVER_NS
-        silent_ns = max(oldest_ns, self._heard_ns) + self._options.takeover_ns
-        stuck_ns = max(oldest_ns, self._numbered_ns) + STUCK * self._options.takeover_ns
+        silent_ns = max(oldest_ns, self._heard_ns) + self._lease_ns
+        stuck_ns = max(oldest_ns, self._numbered_ns) + STUCK * self._lease_ns
         return min(silent_ns, stuck_ns) + self._spread_ns
 
     # Epochs
@@ -276,7 +288,7 @@ class SequencerService:
     def _hear_epoch(self, now: Nanoseconds, sender: Site, epoch: Epoch) -> None:
         """Somebody tells which epoch it holds for the latest."""
         if sender == self._epoch.sequencer:
-            if epoch < self._epoch and now > self._epoch_ns + self._options.takeover_ns:
+            if epoch < self._epoch and now > self._epoch_ns + self._lease_ns:
                 self._succeed(now)  # it has lost the role, with its memory
                 return
             self._heard_ns = now
@@ -300,7 +312,7 @@ class SequencerService:
         self._vacant = False
         self._base_known = False
         self._begin_epoch(now)
-        self._asking.reconcile(now)
+        self._reconcile(now)
         self._wake(now, self._asking.due_ns())
 
     def _begin_epoch(self, now: Nanoseconds) -> None:
@@ -340,6 +352,12 @@ class SequencerService:
         else:
             self._claim_soon(self._options.spread_ns)
 
+    def _claim_in_turn(self, now: Nanoseconds) -> None:
+        """There is no sequencer: the lowest of us claims first, so that two seldom do so at once."""
+        heard = (site for site, heard_ns in self._company.items() if heard_ns > now - COMPANY_NS)
+        is_lowest = all(self._channel.site < other for other in heard)
+        self._claim_soon(self._options.spread_ns if is_lowest else 3 * self._options.spread_ns)
+
     def _claim_soon(self, least_ns: Nanoseconds) -> None:
         """Claim after a while, part of it random, unless another does before."""
         if self._claim is None and not self._claim_armed and self._taking_part:
@@ -370,8 +388,9 @@ class SequencerService:
 
     def _gather_answers(self, now: Nanoseconds, old: Epoch) -> None:
         company = {site for site, heard_ns in self._company.items() if heard_ns > now - COMPANY_NS}
-        awaited = (self._channel.lately(now) | company) - {old.sequencer}
-        deadline_ns = now + self._options.gather_answers_ns
+        # Also of the one that is to be replaced, if it may live: what it numbered, it has delivered.
+        awaited = (self._channel.lately(now) | company) - {self._channel.site}
+        deadline_ns = now + max(self._options.gather_answers_ns, self._lease_ns // 2)
         is_first = old == NO_EPOCH and not awaited
         self._claim = Claiming(awaited, self._numbers.through, deadline_ns, is_first=is_first)
         self._pursue(now)
@@ -451,6 +470,7 @@ class SequencerService:
 
     def _confirm(self, now: Nanoseconds) -> None:
         """We stood still: number nothing before we know that nobody has taken over."""
+        self._announcer.note_stillness(now)
         self._announcer.end()
         self._gather_answers(now, self._epoch)
 
@@ -464,6 +484,7 @@ class SequencerService:
         if self._announcer.is_stalled(now):
             self._confirm(now)
         else:
+            self._announcer.note_stillness(now)
             self._announcer.fire_tick(now)
 
     def _requested(self, now: Nanoseconds, sender: Site, pdu: TagRequest) -> None:
@@ -488,7 +509,7 @@ class SequencerService:
 
     def _was_asked(self, now: Nanoseconds, sender: Site, pdu: Ask) -> None:  # noqa: ARG002
         tags = self._asking.listed()
-        if sender == self._epoch.sequencer and tags:
+        if sender == self._epoch.sequencer and tags and self._taking_part:
             self._heard_ns = now
             self._channel.emit(Send(sender, TagRequest(tags, 1, 0)))
 

@@ -16,7 +16,7 @@ class TagSequencerSite:
     """Implements `Protocol`, and `Channel`: that of a member without messages, to whom every tag is foreign.
 
     Its members name it as `SequencerOptions.outside`. When they have replaced it, because it was silent, it
-    numbers no more unless the sequencer after it says farewell; one that restarts has no role.
+    numbers no more as long as they have a sequencer; one that restarts has no role.
     """
 
     def __init__(self, site: Site, random: Random, options: SequencerOptions | None = None) -> None:

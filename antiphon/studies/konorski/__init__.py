@@ -1,0 +1,32 @@
+"""Konorski, membership-insensitive totally ordered multicast: claims K1 to K9 and figure 3, as data.
+
+`settings` says how the text was read, `judging` how claims are judged. The figure's curves are lost from our
+copy of the paper; the text's numbers are what is compared.
+"""
+
+from typing import Final
+
+from antiphon.studies.konorski import lan, large, membership, observations, order, sharing
+from antiphon.studies.model import Study
+
+STUDY: Final = Study(
+    name="konorski",
+    paper="Konorski, Membership-insensitive totally ordered multicast",
+    title="Total order that does not care who is there",
+    grids=(
+        observations.GRID,
+        *lan.GRIDS,
+        *membership.GRIDS,
+        *sharing.GRIDS,
+        large.GRID,
+        order.GRID,
+    ),
+    sections=(
+        sharing.SECTION,
+        membership.SECTION,
+        observations.SECTION,
+        lan.SECTION,
+        large.SECTION,
+        order.SECTION,
+    ),
+)

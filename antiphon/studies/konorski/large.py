@@ -1,0 +1,124 @@
+"""Section 7: groups of 50 and more, which the text leaves to simulation; claim K9."""
+
+from typing import Any, Final
+
+from antiphon.studies.konorski.judging import found, per_ten_thousand, total, unfinished
+from antiphon.studies.konorski.settings import fixed
+from antiphon.studies.model import Claim, Curve, Figure, Finding, Grid, Panel, Results, Section, Table
+from antiphon.studies.words import number
+
+SIZES: Final = (50, 100, 200)
+SERVICES: Final = ("lan", "sequencer")
+LOSSES: Final = (0.0, 0.02)
+FIXED: Final[dict[str, Any]] = {"messages": 400, "rate": 400.0, "size": 1000, "bandwidth": 100_000_000}
+OF_WHAT_IS_OFFERED: Final = 0.9
+
+GRID: Final = Grid(
+    scenario="dpg",
+    axes={**fixed(FIXED), "members": SIZES, "service": SERVICES, "loss": LOSSES},
+    quick={"members": (SIZES[0],)},
+    seeds={"quick": 1, "full": 1},
+)
+
+
+def group(service: str, loss: float, **more: Any) -> dict[str, Any]:
+    return {"scenario": "dpg", **FIXED, "service": service, "loss": loss, **more}
+
+
+def works(results: Results, service: str) -> Finding:
+    """It delivers what is offered, in one order, at every size."""
+    points = [point for loss in LOSSES for point in found(results, group(service, loss))]
+    sizes = sorted({point.parameters["members"] for point in points})
+    least = min(point.metrics["throughput"].mean for point in points)
+    broken = total(points, "violated") + unfinished(points)
+    return Finding(
+        ours=f"{', '.join(map(str, sizes))} sites: at least {least:.0f} of {FIXED['rate']:g} messages a "
+        f"second, {total(points, 'violated'):.0f} violated in {total(points, 'deliveries'):.0f} deliveries",
+        holds=least >= OF_WHAT_IS_OFFERED * FIXED["rate"] and not broken,
+    )
+
+
+def rows(results: Results) -> list[list[str]]:
+    made = []
+    for service in SERVICES:
+        for loss in LOSSES:
+            for point in sorted(
+                found(results, group(service, loss)), key=lambda point: point.parameters["members"]
+            ):
+                metrics = point.metrics
+                made.append(
+                    [
+                        service,
+                        f"{loss:.0%}",
+                        str(point.parameters["members"]),
+                        number(metrics["throughput"].mean),
+                        f"{1000 * metrics['latency_s'].mean:.1f}",
+                        f"{1000 * metrics['latency_p99_s'].mean:.0f}",
+                        f"{metrics['report_share'].mean:.0%}",
+                        f"{metrics['graph_mean'].mean:.1f}",
+                        f"{metrics['graph_max'].most:.0f}",
+                        f"{per_ten_thousand([point]):.2f}",
+                        f"{metrics['disagreements'].mean:.0f}",
+                    ]
+                )
+    return made
+
+
+def panel(metric: str, label: str) -> Panel:
+    return Panel(
+        x="members",
+        x_label="sites",
+        y=metric,
+        y_label=label,
+        curves=[
+            Curve(name=f"{service}, {loss:.0%} missed", where=group(service, loss))
+            for service in SERVICES
+            for loss in LOSSES
+        ],
+    )
+
+
+SECTION: Final = Section(
+    title="7 Larger groups",
+    text=f"{FIXED['rate']:g} messages of 1000 bytes a second on a channel of 100 Mbit/s, on the LAN service "
+    "and with the tag sequencer, without misses and with 2%.",
+    figures=(
+        Figure(
+            id="K9",
+            title="Groups of 50 to 200 sites",
+            caption="Mean latency from admission to delivery, and report traffic as a share of the "
+            "messages'.",
+            panels=[panel("latency_s", "latency (s)"), panel("report_share", "reports' share")],
+        ),
+    ),
+    tables=(
+        Table(
+            title="Larger groups",
+            caption="Latencies in milliseconds; violated messages in 10,000 deliveries.",
+            columns=(
+                "service",
+                "missed",
+                "sites",
+                "throughput",
+                "latency",
+                "99%",
+                "reports",
+                "mean graph",
+                "largest",
+                "violated",
+                "disagreements",
+            ),
+            rows=rows,
+        ),
+    ),
+    claims=tuple(
+        Claim(
+            id=f"K9{letter}",
+            where="7",
+            statement=f"The protocol can be run in groups of 50 sites or more ({service} service).",
+            theirs="left open",
+            judge=lambda results, service=service: works(results, service),  # type: ignore[misc]
+        )
+        for letter, service in zip("ab", SERVICES, strict=True)
+    ),
+)
