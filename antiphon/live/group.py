@@ -319,6 +319,7 @@ class Group:
         transport = Transport(
             site=self.name, group=self.group, codec=Codec(order.pdus),
             network=self._network, keys=self._keys, counters=self._counters,
+            notice_losses=self._options.get("service") == "lan",
         )  # fmt: skip
         settings = Settings(
             site=self.name, sequencer=self._options["sequencer"], repair=self._options["repair"],

@@ -21,6 +21,8 @@ LABELS: Final = ("group", "member")
 GAUGES: Final = frozenset(
     {"queued_bytes", "outgoing_bytes", "unfinished_bytes", "members", "kept_bytes", "kept_messages"}
     | {"history_log_bytes", "history_log_messages", "held_back_bytes"}
+    | {"vertices", "ordering_buffers", "lost_bodies", "message_cycle_ns", "epoch", "is_sequencer"}
+    | {"bound_ns", "clock_adjustment_ns", "waiting_messages"}
 )
 """Figures that may go down; all others only grow."""
 HELP: Final = {
@@ -31,6 +33,9 @@ HELP: Final = {
     "slow_reader_spells": "Times that this member's application read too slowly.",
     "absences": "Times that this member may have missed messages.",
     "queued_bytes": "Delivered bytes that wait for the application.",
+    "disagreements": "Times that another member's order was found not to be ours.",
+    "dummies": "Messages of the order that nobody present had.",
+    "late": "Messages that became known only after others that they precede.",
     "outgoing_bytes": "Bytes that wait to be admitted.",
     "members": "Members that count, this one included.",
 }

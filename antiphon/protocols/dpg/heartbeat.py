@@ -4,8 +4,8 @@ Source: Konorski, section 4.4. Whoever hears another's report puts off its own, 
 sent however many members there are. It need not if the other was seen to lack something. Beyond the paper the
 delay is also waived for lost messages, without which whoever lacks one may never get the word, and each
 waiting time has a random part: else those who waive would all speak at once. And where reports take more of
-the traffic than their share, the cycle is stretched: on a full channel, reports of what is late because of
-the reports would feed on themselves.
+the traffic than their share, the cycle is stretched and nothing is waived: on a full channel, reports of what
+is late because of the reports would feed on themselves.
 """
 
 from random import Random
@@ -17,11 +17,11 @@ BREATH: Final = 0.05
 """The share of a cycle that passes at least before a report is answered."""
 SHARE: Final = 0.2
 """The part of the traffic that reports may take (the paper's section 6)."""
-ALLOWANCE: Final = 4096
+ALLOWANCE: Final = 1024
 """Bytes of reports in a cycle that are no burden, whatever the messages take."""
 MEMORY_CYCLES: Final = 8
 """How many cycles of traffic are looked at."""
-LONGEST_STRETCH: Final = 4.0
+LONGEST_STRETCH: Final = 2.0
 """A cycle is stretched by no more than this. Raising it costs latency when something was missed."""
 
 
@@ -75,7 +75,7 @@ class ReportHeartbeat:
 
     def heard(self, now: Nanoseconds, *, waive: bool, busy: bool) -> None:
         """Another has reported; `waive` if it lacks something that we can tell."""
-        if waive:
+        if waive and self.share.stretch == 1.0:
             soon_ns = now + round(BREATH * self.share.stretch * self._cycle_ns) + self._up_to_a_cycle()
             self.next_ns = min(self.next_ns, soon_ns)
         else:

@@ -69,6 +69,8 @@ BEHIND: Final = 2
 """Reports in a row that tell nothing we know before we hold that we have missed too much."""
 GONE_SILENCES: Final = 5
 """How many of the longest silences of a present member are taken to mean that one is gone."""
+FIRST_REACH: Final = 4
+"""Own messages under way at first, on a channel that is shared."""
 COUNT_UNITS: Final = 8
 """Messages that make up a report cycle where cycles are counted in messages."""
 
@@ -138,6 +140,9 @@ class Dpg:
         """L_REC: the latest message that the channel brought."""
         self._located: list[tuple[int, Tag]] = []
         """Own messages that reports have told of since then, with their numbers."""
+        self._reach = float(min(knobs.window, FIRST_REACH) if service.reports_ordered else knobs.window)
+        """Own messages that may be under way, on a shared channel as many as it takes without delay."""
+        self._slowed_ns: Nanoseconds = 0
         self._refused = False
         """Whether there was no room for a message since, which is as good as a miss."""
         self._received: OrderedDict[Tag, None] = OrderedDict()
@@ -239,7 +244,7 @@ class Dpg:
     def _send_waiting(self, now: Nanoseconds) -> None:
         """Hand over what flow control allows: the pace of the slowest, and what is under way already."""
         knobs, order = self._configuration, self._order
-        while self._waiting and self._state is State.PRESENT and len(order.own) < knobs.window:
+        while self._waiting and self._state is State.PRESENT and len(order.own) < self._reach:
             ahead = order.agreement.index + len(order.own) - self._company.slowest(now, order.agreement.index)
             if ahead >= knobs.lag:
                 self._wake("send", now, knobs.lately_ns // 4)
@@ -263,7 +268,7 @@ class Dpg:
         self._told_index, self._spoke_ns = order.agreement.index, now
         order.own[tag] = Held(self.site, message)
         self._unlocated[tag] = (message, self._clock.time(now))
-        self._changed = True
+        self._note_change(now)
         self._heartbeat.share.message(bodies.size)
         self._service.hand_over(now, message)
 
@@ -456,9 +461,21 @@ class Dpg:
             self._heartbeat.stir(self._clock.time(now))
             self._wake("report", now, self._clock.until(now, self._heartbeat.next_ns))
 
+    def _note_congestion(self, time_ns: Nanoseconds, handed_ns: Nanoseconds) -> None:
+        """Word of an own message has come: late, if the shared channel is full. Keep the less under way."""
+        knobs = self._configuration
+        if not self._service.reports_ordered:
+            return
+        if time_ns - handed_ns <= knobs.locate_cycle_ns:
+            self._reach = min(self._reach + 1 / self._reach, knobs.window)
+        elif time_ns - self._slowed_ns >= knobs.locate_cycle_ns:
+            self._slowed_ns = time_ns
+            self._reach = max(1.0, self._reach / 2)
+
     def _note_located(self, now: Nanoseconds, tag: Tag) -> None:
         handed = self._unlocated.pop(tag, None)
         if handed is not None:
+            self._note_congestion(self._clock.time(now), handed[1])
             if not self._service.hears_itself:
                 self._located.append((handed[0].number, tag))
             self._service.located(now, tag)

@@ -142,7 +142,7 @@ class DpgConfiguration:
     """How much an overflow adds to that pause. Raising it costs throughput after each."""
     fc_cycle_ns: Nanoseconds = 50 * MILLISECOND_NS
     """Pause between steps back down. Raising it costs throughput after an overflow."""
-    longest_message_cycle_ns: Nanoseconds = 200 * MILLISECOND_NS
+    longest_message_cycle_ns: Nanoseconds = 2 * SECOND_NS
     """No demand is believed beyond this. Raising it lets one slow member slow the group further."""
     window: int = 16
     """Own messages handed over and not yet delivered. Raising it costs everyone buffers."""

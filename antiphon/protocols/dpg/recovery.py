@@ -1,9 +1,8 @@
 """Lost bodies: the list LM of what a member lacks, and the remulticast RM of what others ask it for.
 
-Source: Konorski, section 4.3. On a shared channel everyone hears a remulticast, so whoever is asked waits a
-random moment and leaves it to another who was quicker. Elsewhere one member answers, to the one who asked:
-the sender if it was heard of lately, else one that all agree on without a word; when that did not help, each
-answers with probability a half.
+Source: Konorski, section 4.3. One member answers: the sender if it was heard of lately, else one that all
+agree on without a word; when that did not help, each answers with probability a half. On a shared channel
+everyone hears a remulticast, and leaves it to whoever was quicker; elsewhere it goes to the one who asked.
 """
 
 from random import Random
@@ -111,9 +110,9 @@ class Recovery:
     def _is_my_turn(
         self, tag: Tag, held: Held, answer: Answer, by: Site, lately: frozenset[Site], time_ns: Nanoseconds
     ) -> bool:
-        if self._shared:
-            # What everyone was told a moment ago is still on its way to whoever asks.
-            return answer.told_ns is None or time_ns - answer.told_ns > self._configuration.retr_cycle_ns
+        told_ns = answer.told_ns
+        if self._shared and told_ns is not None and time_ns - told_ns <= self._configuration.retr_cycle_ns:
+            return False  # what everyone was told a moment ago is still on its way to whoever asks
         if held.sender == self._site:
             return True
         if answer.asked > 1:
