@@ -77,7 +77,8 @@ def node(
     if queue < 1:
         raise UsageError("The queue holds at least one megabyte.")
     member = join(
-        group, name=name, order=order, sequencer=sequencer, service=service, repair=repair, stability=stability,
+        group, name=name, order=order, sequencer=sequencer, service=service, repair=repair,
+        stability=stability,
         errors=errors,
         trigger=trigger, piggyback=piggyback, detector=detector, network=network, key=key,
         insecure=insecure, trace=trace, run=run, history=history, history_bytes=history_bytes,

@@ -316,16 +316,19 @@ class Group:
 
     def _open(self, order: Order) -> None:
         """The sockets, the trace and the protocol; what cannot be had is said before anything is sent."""
+        on_lan = self._options.get("service") == "lan"
+        echoes = on_lan and self._network.is_loopback
         transport = Transport(
             site=self.name, group=self.group, codec=Codec(order.pdus),
             network=self._network, keys=self._keys, counters=self._counters,
-            notice_losses=self._options.get("service") == "lan",
+            notice_losses=on_lan, echoed=order.echoed if echoes else (),
         )  # fmt: skip
         settings = Settings(
             site=self.name, sequencer=self._options["sequencer"], repair=self._options["repair"],
             receive_buffer_bytes=transport.receive_buffer_bytes, random=SystemRandom(),
             stability=self._stability_options, history=self._role,
             service=self._options.get("service", DEFAULT_SERVICE), secret=self.group.encode(),
+            hears_itself=echoes and transport.notices_losses,
         )  # fmt: skip
         try:
             protocol = order.build(settings)

@@ -14,6 +14,7 @@ from antiphon.core.wire import Pdu
 from antiphon.live.pieces import BATCH_BYTES
 from antiphon.protocols import dpg, fifo, sequencer
 from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES
+from antiphon.protocols.dpg.services.lan import LanService
 
 REPAIRS: Final = fifo.REPAIRS
 NO_HISTORY: Final = fifo.HistoryRole()
@@ -68,6 +69,8 @@ class Settings:
     history: fifo.HistoryRole = NO_HISTORY
     service: str = DEFAULT_SERVICE
     secret: bytes = b""
+    hears_itself: bool = False
+    """Whether own multicasts come back where they passed on the channel."""
 
     @property
     def window_batches(self) -> int:
@@ -86,6 +89,8 @@ class Order:
     promises: Callable[[str], tuple[Property, ...]]
     """What it promises with a way of repair."""
     build: Callable[[Settings], Protocol]
+    echoed: tuple[type[Pdu], ...] = ()
+    """PDUs whose own multicasts are worth hearing, where a channel lets us."""
 
 
 def _build_fifo(settings: Settings) -> Protocol:
@@ -115,7 +120,8 @@ def _build_total(settings: Settings) -> Protocol:
     configuration = dpg.DpgConfiguration(
         window=windows, lag=windows * (ASSUMED_SENDERS - 2), kept_bodies=KEPT_BODIES
     )
-    service = SERVICES[settings.service]()
+    lan = settings.service == "lan"
+    service = LanService(hears_itself=settings.hears_itself) if lan else SERVICES[settings.service]()
     return dpg.Dpg(settings.site, configuration, service, settings.random, secret=settings.secret)
 
 
@@ -142,6 +148,7 @@ ORDERS: Final = {
             pdus=(*dpg.PDUS, *SERVICE_PDUS),
             promises=lambda _: dpg.PROMISES,
             build=_build_total,
+            echoed=(dpg.pdus.Message,),
         ),
     )
 }

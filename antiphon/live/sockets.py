@@ -6,7 +6,7 @@ from coming back to it.
 
 Whoever wants to know what the kernel drops because a receive buffer is full asks for notices: then each
 datagram tells how many were dropped before it. The kernel counts as dropped what a filter refuses, so there
-the filter lets a member's own multicasts through, but empty.
+the filter lets the heads of a member's own multicasts through, which also tell when each of them passed.
 
 Where the kernel has them, `UDP_SEGMENT` sends all fragments of a PDU by one call and `UDP_GRO` hands them
 over by one. Both are tried once; a kernel, interface or route that refuses costs a call per datagram.
@@ -123,7 +123,7 @@ class Sockets:
         self.notices_losses: Final = notice_losses and all(map(notice_overflow, self.receiving))
         """Whether `datagrams_lost` is counted, up to what was read last."""
         for each in {self._sending, *self.receiving}:
-            ignore_own(each, boot, empty=self.notices_losses)
+            ignore_own(each, boot, keep_head=self.notices_losses)
         self._overflows = dict.fromkeys(self.receiving, 0)
         sizes = [each.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for each in self.receiving]
         self.receive_buffer_bytes: Final = min(sizes)
@@ -492,10 +492,10 @@ def notice_overflow(sock: socket.socket) -> bool:
     return True
 
 
-def ignore_own(sock: socket.socket, boot: int, *, empty: bool = False) -> None:
+def ignore_own(sock: socket.socket, boot: int, *, keep_head: bool = False) -> None:
     """Let the kernel drop what carries our own boot; without that we drop it ourselves, at a higher price.
 
-    Or let it through without its contents, so that it does not count as dropped.
+    Or let through no more than its head, so that it does not count as dropped.
     """
     offset = UDP_HEADER_BYTES + PREFIX.size - 16  # behind UDP's own header; boot and counter end the prefix
     program: list[tuple[int, int, int, int]] = [
@@ -506,7 +506,7 @@ def ignore_own(sock: socket.socket, boot: int, *, empty: bool = False) -> None:
         (0x20, 0, 0, offset + 4),  # and its low half
         (0x15, 1, 0, boot & 0xFFFFFFFF),
         (0x06, 0, 0, 0xFFFFFFFF),  # keep
-        (0x06, 0, 0, UDP_HEADER_BYTES if empty else 0),  # empty it, or drop it
+        (0x06, 0, 0, UDP_HEADER_BYTES + PREFIX.size if keep_head else 0),  # cut it, or drop it
     ]
     code: Any = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
     with contextlib.suppress(OSError):

@@ -60,6 +60,8 @@ GREETING_PAUSE_NS: Final = 50 * MILLISECOND_NS
 FAN_OUT_SILENCE_NS: Final = 10 * SECOND_NS
 """A peer that nobody has listed is sent multicasts for so long after its last word."""
 MOST_FAN_OUT: Final = 256
+MOST_ECHOES: Final = 1024
+"""Own multicasts whose echo is awaited; those of further ones go unnoticed."""
 
 UNKNOWN_SITE: Final = "not sent: the address is not known yet"
 TOO_MUCH_REPAIR: Final = "not sent: too many fragments asked for at once"
@@ -105,8 +107,14 @@ class Transport:
         keys: KeyRing | None,
         counters: Counters,
         notice_losses: bool = False,
+        echoed: tuple[type[Pdu], ...] = (),
     ) -> None:
+        """With `echoed`, own multicasts of these kinds are received too, where they passed on the channel.
+
+        That takes notices of losses, and a network whose datagrams hold a whole PDU.
+        """
         keep_spare_memory()
+        self._site = site
         name = name_bytes(site)
         self._codec = with_own(codec)
         self._group = group_hash(group)
@@ -138,6 +146,8 @@ class Transport:
         )
         self.notices_losses: Final = self._sockets.notices_losses
         self._losses_told = 0
+        self._echoed: Final = echoed
+        self._echoes: dict[int, Pdu] = {}
         self.datagram_bytes: Final = self._sockets.datagram_bytes
         self.receive_buffer_bytes: Final = self._sockets.receive_buffer_bytes
         self._listed = self._sockets.destinations
@@ -179,6 +189,8 @@ class Transport:
             if self._resolving is not None and self._accepted != self._gate.accepted:
                 self._sockets.destinations = self._fan_out()
             self._send_to(pdu, *self._sockets.destinations)
+            if self._echoed and type(pdu) in self._echoed and len(self._echoes) < MOST_ECHOES:
+                self._echoes[self._counter] = pdu
         else:
             self._multicast_to(pdu, to)
 
@@ -241,10 +253,26 @@ class Transport:
                 found = read(sock)
                 if found is None:
                     break
-                # Where losses are noticed, our own multicasts come back empty.
-                if found[0] or not self._sockets.is_own(found[2]):
+                if not self._is_echo(found[0], found[2], arrived):
                     self._take(found[0], found[1], found[2], arrived)
         return arrived
+
+    def _is_echo(self, view: memoryview, address: Address, arrived: list[Arrival]) -> bool:
+        """Where losses are noticed, the heads of our own multicasts come back."""
+        if len(view) != PREFIX.size or not self.notices_losses or not self._sockets.is_own(address):
+            return False
+        *_, boot, counter = PREFIX.unpack_from(view)
+        if boot != self.boot:
+            return False
+        pdu = self._echoes.pop(counter, None)
+        if pdu is not None:
+            self._arrive(self._site, pdu, arrived)
+        return True
+
+    def _arrive(self, site: Site, pdu: Pdu, arrived: list[Arrival]) -> None:
+        losses = self._counters.datagrams_lost + self._counters.pdus_lost
+        arrived.append((site, pdu, losses != self._losses_told))
+        self._losses_told = losses
 
     def _take(self, view: memoryview, each: int, address: Address, arrived: list[Arrival]) -> None:
         """Take in what was read: one datagram, or several of one size that the kernel joined."""
@@ -284,9 +312,7 @@ class Transport:
         known, pdu = found
         self._counters.pdus_received += 1
         if pdu.code not in OWN_CODES:
-            losses = self._counters.datagrams_lost + self._counters.pdus_lost
-            arrived.append((known.site, pdu, losses != self._losses_told))
-            self._losses_told = losses
+            self._arrive(known.site, pdu, arrived)
         elif isinstance(pdu, Missing):
             self._repair(known, pdu)
         elif isinstance(pdu, Challenge):

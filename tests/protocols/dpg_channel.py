@@ -36,6 +36,9 @@ class FakeChannel:
     def unlocated(self) -> tuple[Message, ...]:
         return ()
 
+    def is_at_origin(self) -> bool:
+        return not self.heard_tags and not self.placed_tags
+
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         return self.others
 

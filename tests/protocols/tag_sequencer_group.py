@@ -104,6 +104,9 @@ class Member:
     def unlocated(self) -> tuple[Message, ...]:
         return tuple(self.pending.values())
 
+    def is_at_origin(self) -> bool:
+        return False
+
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         return frozenset(site for site, heard in self.company.items() if heard >= now - LATELY_NS)
 

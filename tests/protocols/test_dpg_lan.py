@@ -41,8 +41,10 @@ def test_who_begins_with_the_whole_group_has_missed_nothing_before_the_first_mes
     service, channel = LanService(), FakeChannel("a")
     service.attach(channel)
     service.start(0, 0)
+    service.take_part(0)
     hear(service, 5)
     service.start(1, 0)
+    service.take_part(1)
     hear(service, 6)
     assert channel.heard_tags == [(5, True), (6, False)]
 

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from antiphon.core.effects import Absent, Arrived, Deliver, Discard, Effect, Multicast, Rejected, Stable
+from antiphon.core.effects import (
+    Absent,
+    Arrived,
+    CancelTimer,
+    Deliver,
+    Discard,
+    Effect,
+    Multicast,
+    Rejected,
+    Stable,
+)
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Admit, Received, Start, Suspected, TimerFired
 from antiphon.core.packing import pack
@@ -168,6 +178,12 @@ def test_a_lost_token_is_sent_again_and_the_ring_stays() -> None:
     group.pass_time(KNOBS.retransmit_ns / MILLISECOND_NS)
     assert group.delivered("a") == group.delivered("c") == ["a0"]
     assert [group.figure(name, "rings") for name in "abc"] == [0, 0, 0]
+
+
+def test_a_message_beyond_it_shows_that_the_token_was_not_lost() -> None:
+    totem = member()
+    totem.handle(0, token(1, 0, 0))
+    assert CancelTimer("retransmit") in totem.handle(1, message(1))
 
 
 def test_an_idle_ring_lets_the_token_rest_until_someone_has_something_to_say() -> None:
@@ -400,6 +416,29 @@ def test_what_others_delivered_of_it_is_not_sent_again_by_one_who_returns() -> N
     group.settle()
     assert group.delivered("a") == group.delivered("c") == ["b0", "b1"]
     assert group.delivered("b") == ["b1"]
+
+
+@pytest.mark.parametrize("reached", ["bcd", "c"])
+def test_who_was_told_how_far_streams_got_can_tell_it_on(reached: str) -> None:
+    """A begins anew while what e sent is recovered, so it never sees it; later it is a who tells e."""
+    group = Group(5)
+    group.lost = lambda source, target, pdu: (
+        isinstance(pdu, Message) and source == "e" and target not in reached
+    )
+    group.admit("e")
+    while Arrived("e", 0) not in group.effects["c"]:
+        group.step()
+    group.depart("e")
+    group.crash("a")
+    group.restart("a")
+    group.pass_time(2 * HALT_MS)
+    assert [group.delivered(name) for name in "abcd"] == [[], ["e0"], ["e0"], ["e0"]]
+    group.come_back("e")
+    group.pass_time(500)
+    group.lost = lambda *_: False
+    group.admit("e")
+    group.settle()
+    assert [group.delivered(name) for name in "abe"] == [["e1"], ["e0", "e1"], ["e1"]]
 
 
 def test_if_no_majority_remembers_the_group_waits_for_all_and_every_spell_ends() -> None:

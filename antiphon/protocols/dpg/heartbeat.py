@@ -75,7 +75,7 @@ class ReportHeartbeat:
 
     def heard(self, now: Nanoseconds, *, waive: bool, busy: bool) -> None:
         """Another has reported; `waive` if it lacks something that we can tell."""
-        if waive and self.share.stretch == 1.0:
+        if waive:
             soon_ns = now + round(BREATH * self.share.stretch * self._cycle_ns) + self._up_to_a_cycle()
             self.next_ns = min(self.next_ns, soon_ns)
         else:

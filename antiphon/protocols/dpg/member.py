@@ -276,7 +276,7 @@ class Dpg:
 
     def _receive(self, now: Nanoseconds, sender: Site, pdu: Pdu, after_loss: bool) -> None:
         if sender == self.site:
-            self.ignored += 1
+            self._receive_own(now, pdu, after_loss)
         elif type(pdu) is Message:
             self._receive_message(now, sender, pdu, after_loss)
         elif type(pdu) is Report:
@@ -292,6 +292,13 @@ class Dpg:
             self._service.receive_other(now, sender, pdu, after_loss=after_loss)
         if self._waiting:
             self._send_waiting(now)
+
+    def _receive_own(self, now: Nanoseconds, pdu: Pdu, after_loss: bool) -> None:
+        """A message of our own passes on a channel on which we hear ourselves."""
+        if type(pdu) is Message and self._service.hears_itself and pdu.tag in self._unlocated:
+            self._service.receive(now, self.site, pdu, after_loss=after_loss, fresh=True)
+        else:
+            self.ignored += 1
 
     def _receive_message(self, now: Nanoseconds, sender: Site, message: Message, after_loss: bool) -> None:
         tag = message.tag
@@ -420,6 +427,8 @@ class Dpg:
 
     def _possibly_between(self) -> list[Tag]:
         """Own messages that may lie between what the channel brought last and what it brings now."""
+        if self._service.hears_itself:
+            return []
         located, self._located = self._located, []
         waiting = [(message.number, tag) for tag, (message, _) in self._unlocated.items()]
         return [tag for _, tag in sorted((*located, *waiting))]
@@ -450,6 +459,9 @@ class Dpg:
 
     def unlocated(self) -> tuple[Message, ...]:
         return tuple(message for message, _ in self._unlocated.values())
+
+    def is_at_origin(self) -> bool:
+        return self._order.agreement.index == 0 and len(self._order.graph) == 0
 
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         return self._company.lately(now)

@@ -49,6 +49,9 @@ class Channel(Interface):
     def unlocated(self) -> tuple[Message, ...]:
         """Own messages handed over that have no place yet, oldest first."""
 
+    def is_at_origin(self) -> bool:
+        """Whether nothing has been sent in this group yet, as far as anyone knows."""
+
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         """Other members heard of a moment ago."""
 

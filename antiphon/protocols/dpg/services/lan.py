@@ -6,7 +6,8 @@ Assumes: everyone who receives two PDUs receives them in the order in which the 
 included; whoever misses one can tell before the next PDU reaches it (the adapter's overwrite, the socket's
 count of dropped datagrams), or else the pauses between receptions are those on the channel (the timing
 detector). A sender does not hear itself: where its own messages stand it learns from others' reports, and
-what that means for contiguity is the member's business (Suspended Delivery).
+what that means for contiguity is the member's business (Suspended Delivery). Where it does, as on the
+loopback interface of one machine, `hears_itself` says so, and its own messages are heard like all others.
 
 Guarantees: `heard` is said of each message once, in the channel's order; `contiguous` only if no message lay
 between it and the one heard before it, own messages of this member left aside.
@@ -48,15 +49,19 @@ class LanService:
     """Implements `services.base.Service`."""
 
     reports_ordered = True
-    hears_itself = False
     pdus: tuple[type[Pdu], ...] = ()
 
     def __init__(
-        self, detector: str = "overwrite", transmit_ns: Nanoseconds = 0, byte_ns: float = 0.0
+        self,
+        detector: str = "overwrite",
+        transmit_ns: Nanoseconds = 0,
+        byte_ns: float = 0.0,
+        *,
+        hears_itself: bool = False,
     ) -> None:
+        self.hears_itself = hears_itself
         self._detector: Final = _detector(detector, transmit_ns, byte_ns)
         self._channel: Channel
-        self._begun = False
         self._losses = 0
         self._contiguities = 0
 
@@ -64,12 +69,12 @@ class LanService:
         self._channel = channel
 
     def start(self, now: Nanoseconds, incarnation: int) -> None:
-        # Who begins together with the whole group has missed nothing before the first message.
-        self._detector.begin(whole=incarnation == 0 and not self._begun)
-        self._begun = True
+        self._detector.begin()
 
     def take_part(self, now: Nanoseconds) -> None:
-        """Whoever may listen may speak."""
+        # Whoever has listened since before the first message has missed nothing before it.
+        if self._channel.is_at_origin():
+            self._detector.begin(whole=True)
 
     def depart(self, now: Nanoseconds) -> None:
         """There is nobody to tell."""

@@ -67,5 +67,8 @@ class TagSequencerSite:
     def unlocated(self) -> tuple[Message, ...]:
         return ()
 
+    def is_at_origin(self) -> bool:
+        return False
+
     def lately(self, now: Nanoseconds) -> frozenset[Site]:  # noqa: ARG002 - its service knows who asked
         return frozenset()
