@@ -73,6 +73,31 @@ def test_enough_buffers_lose_nothing() -> None:
     assert channel.overwritten(1) == 0
 
 
+def test_processing_may_depend_on_the_site_when_it_turns_to_a_frame() -> None:
+    needs_ns = {1: 100, 2: 1000}
+    channel = medium(processing_ns=needs_ns.__getitem__)  # type: ignore[arg-type]
+    channel.send(0, 0, None, Note("x"), 10)
+    channel.send(0, 0, None, Note("y"), 10)
+    (first,) = channel.advance(200)
+    assert (first.target, first.time_ns) == (1, 110)
+    # The frame that waits was turned to when the first was done: only the next one is dearer.
+    needs_ns[1] = 500
+    channel.send(0, 0, None, Note("z"), 10)
+    times = [arrival.time_ns for arrival in arrivals_of(channel) if arrival.target == 1]
+    assert times == [210, 710]
+
+
+def test_the_channel_tells_what_it_carried_and_the_adapters_what_they_heard() -> None:
+    channel = medium(miss=0.5)
+    for index in range(50):
+        channel.send(index * 100, 0, None, Note(str(index)), 10)
+    arrivals = arrivals_of(channel)
+    assert channel.carried_bytes() == {Note: 500}
+    assert [channel.heard(site) for site in range(3)] == [0, 50, 50]
+    for site in (1, 2):
+        assert sum(arrival.target == site for arrival in arrivals) == 50 - channel.missed(site)
+
+
 def test_advance_stops_at_the_limit_and_says_when_to_come_again() -> None:
     channel = medium(2, processing_ns=50)
     assert channel.next_ns() == NEVER_NS

@@ -13,6 +13,19 @@ METRICS = (
     *("queue_mean", "queue_max", "queue_node_mean", "queue_node_max"),
     *("step", "window_low", "window_high", "iterations", "evaluations"),
     *("detection_last_s", "mistakes", "flaps"),
+    *(
+        "throughput",
+        "busy_throughput",
+        "latency_s",
+        "latency_p99_s",
+        "halted_share",
+        "slowed_share",
+        "deliveries",
+    ),
+    *("violations", "violated", "unnoticed", "disagreements", "unavailable", "spells", "present_share"),
+    *("graph_mean", "graph_p95", "graph_max", "report_share", "miss_rate", "operations_per_s"),
+    *("graphs", "arcs", "untrue", "contradictions", "order_dependent"),
+    *("arcs_before", "arcs_replaced", "relations_undone"),
 )
 Rule = Callable[[Mapping[str, Any]], Mapping[str, float]]
 

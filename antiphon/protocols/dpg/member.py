@@ -33,6 +33,7 @@ from antiphon.protocols.dpg.order import Order
 from antiphon.protocols.dpg.pdus import (
     LARGEST,
     LARGEST_BATCH_BYTES,
+    MOST_TAGS,
     ORIGIN,
     Arc,
     DpgConfiguration,
@@ -41,10 +42,12 @@ from antiphon.protocols.dpg.pdus import (
     Progress,
     Remulticast,
     Report,
+    Request,
     Tag,
 )
 from antiphon.protocols.dpg.recovery import Recovery
 from antiphon.protocols.dpg.reporting import (
+    TAG_BYTES,
     Told,
     arcs_as_sent,
     lists_bytes,
@@ -53,6 +56,7 @@ from antiphon.protocols.dpg.reporting import (
     read,
     true_arcs,
     unite,
+    unpack_tags,
 )
 from antiphon.protocols.dpg.services.base import PREFIX, Service
 from antiphon.protocols.dpg.spells import Listening, take_up
@@ -287,6 +291,8 @@ class Dpg:
         else:
             if type(pdu) is Remulticast:
                 self._receive_again(now, pdu)
+            elif type(pdu) is Request:
+                self._receive_request(now, sender, pdu)
             elif type(pdu) is Farewell and self._company.leave(sender):
                 self._effects.append(Vanished(sender, "It left."))
             self._service.receive_other(now, sender, pdu, after_loss=after_loss)
@@ -383,6 +389,12 @@ class Dpg:
             self._look_for_gap(now, pdu.sender, message)
         self._order.connect_as_sent(pdu.tag)
         self._progress(now)
+
+    def _receive_request(self, now: Nanoseconds, sender: Site, request: Request) -> None:
+        if len(request.lost) % TAG_BYTES or len(request.lost) > TAG_BYTES * MOST_TAGS:
+            self.ignored += 1
+        elif self._state is State.PRESENT:
+            self._was_asked(now, sender, unpack_tags(request.lost))
 
     def _note_progress(self, now: Nanoseconds, sender: Site, index: int) -> None:
         """Another tells how far it has come."""
@@ -505,9 +517,8 @@ class Dpg:
             order.deliver(time_ns)
         if len(order.graph) or order.queue:
             self._wait_for_rest(now, time_ns)
-        if self._recovery.has_to_ask(order, time_ns):
-            self._heartbeat.urge(time_ns)
-            self._wake("report", now, self._clock.until(now, self._heartbeat.next_ns))
+        if order.lost and self._recovery.has_to_ask(order, time_ns):
+            self._ask_soon(now, time_ns)
         if order.agreement.index - self._told_index >= self._configuration.lag // 4:
             self._tell_progress(now)
 
@@ -548,6 +559,8 @@ class Dpg:
             self._commit(now)
         elif name == "answer":
             self._answer(now)
+        elif name == "ask":
+            self._ask(now)
         self._send_waiting(now)
 
     def _commit(self, now: Nanoseconds) -> None:
@@ -558,6 +571,24 @@ class Dpg:
             order.incorporate_marked(time_ns)
             self._changed = True
         self._progress(now)
+
+    def _ask_soon(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
+        """Not at once, since others may lack the same, and one of them be quicker."""
+        wait_ns = round(self._configuration.report_cycle_ns * self.random.random())
+        self._wake("ask", now, self._clock.until(now, time_ns + wait_ns))
+
+    def _ask(self, now: Nanoseconds) -> None:
+        wanted = self._recovery.wanted(self._order, self._clock.time(now))
+        if wanted:
+            self._effects.append(Multicast(Request(pack_tags(wanted))))
+
+    def _was_asked(self, now: Nanoseconds, sender: Site, lost: tuple[Tag, ...]) -> None:
+        time_ns = self._clock.time(now)
+        if self._recovery.asked(self._order, time_ns, sender, lost, self.lately(now)):
+            self._answer(now)
+        if self._recovery.has_gone():
+            self._heartbeat.urge(time_ns)
+            self._wake("report", now, self._clock.until(now, self._heartbeat.next_ns))
 
     def _answer(self, now: Nanoseconds) -> None:
         effects, next_ns = self._recovery.answer(self._order, self._clock.time(now))
@@ -587,6 +618,8 @@ class Dpg:
         if self._state is State.PRESENT:
             self._order.settle(self._company.everywhere(now, self._order.agreement.index))
             self._locate_alone(now, time_ns)
+            if self._recovery.has_to_ask(self._order, time_ns):
+                self._ask_soon(now, time_ns)
         if self._heartbeat.due(time_ns):
             self._report(now, time_ns)
         elif self._state is State.PRESENT and now - self._spoke_ns >= self._silence_ns:
@@ -651,11 +684,10 @@ class Dpg:
             self._note_located(now, tag)
         if learned.news and len(self._suspended):
             self._suspended.resolve(order)
-        if told.lost and self._recovery.asked(order, time_ns, sender, told.lost, self.lately(now)):
-            self._answer(now)
+        if told.lost:
+            self._was_asked(now, sender, told.lost)
         self._compare(sender, report, told)
-        waive = learned.lacking or self._recovery.has_to_ask(order, time_ns)
-        self._heartbeat.heard(time_ns, waive=waive, busy=self._changed or len(order.graph) > 0)
+        self._heartbeat.heard(time_ns, waive=learned.lacking, busy=self._changed or len(order.graph) > 0)
         self._wake("report", now, self._clock.until(now, self._heartbeat.next_ns))
         self._progress(now)
 

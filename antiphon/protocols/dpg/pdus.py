@@ -110,7 +110,14 @@ class Progress(Pdu, frozen=True, gc=False):
     index: int
 
 
-PDUS: Final[tuple[type[Pdu], ...]] = (Message, Remulticast, Report, Farewell, Progress)
+class Request(Pdu, frozen=True, gc=False):
+    """The list LM by itself: bodies may be lacking more often than there is order to report."""
+
+    code: ClassVar[int] = 92
+    lost: bytes
+
+
+PDUS: Final[tuple[type[Pdu], ...]] = (Message, Remulticast, Report, Farewell, Progress, Request)
 CYCLES: Final = ("clock", "count")
 
 

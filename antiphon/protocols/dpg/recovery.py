@@ -91,6 +91,10 @@ class Recovery:
                 answer.due_ns = time_ns + round(wait * self._configuration.retr_cycle_ns / 2)
         return any(answer.due_ns is not None for answer in self._answers.values())
 
+    def has_gone(self) -> bool:
+        """Whether somebody asks in vain and should know."""
+        return bool(self._gone)
+
     def gone(self) -> list[Tag]:
         """What was asked for here lately that was delivered and is not kept any more."""
         gone = list(self._gone)

@@ -14,8 +14,8 @@ SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "scarce units": {"units": 5, "need": 3, "timeout_ms": 1500.0},
 }
 SHIFTS: Final = (2, 10)
-"""By how many places a message comes too late. With 100 messages a second it is about 2 if another overtakes it
-within the jitter of 20 ms, and about 10 if it is lost and sent again a round trip later."""
+"""By how many places a message comes too late. With 100 messages a second it is about 2 if another overtakes
+it within the jitter of 20 ms, and about 10 if it is lost and sent again a round trip later."""
 DISORDERS: Final = (0.02, 0.05, 0.1)
 STATED: Final = 0.05
 COST: Final = 0.10
