@@ -115,7 +115,7 @@ def test_a_report_takes_what_its_lists_take() -> None:
 
 
 def test_slow_sites_are_simulated_and_tell_of_their_traffic() -> None:
-    configuration = Configuration(messages=60, rate=300.0, processing_us=300.0, vertex_us=28.0, window=2)
+    configuration = Configuration(messages=60, rate=300.0, processing_us=2000.0, vertex_us=200.0, window=2)
     found = SCENARIO.run(configuration, 1, None)
     assert found["finished"] is True
     assert found["violated"] == 0

@@ -665,7 +665,7 @@ class Dpg:
             self._order.agreement.forget(sender)
             self._welcome(now, time_ns)
         elif self._state is State.LISTENING:
-            self._listen_to(now, report, told)
+            self._listen_to(now, sender, report, told)
         else:
             self._note_progress(now, sender, report.index)
             self._learn(now, sender, report, told)
@@ -773,10 +773,11 @@ class Dpg:
             self._heartbeat.urge(time_ns)
             self._wake("report", now, self._clock.until(now, self._heartbeat.next_ns))
 
-    def _listen_to(self, now: Nanoseconds, report: Report, told: Told) -> None:
+    def _listen_to(self, now: Nanoseconds, sender: Site, report: Report, told: Told) -> None:
         order = self._order
         if not self._listening.hear(order, now, report, told):
             return
+        self._compare(sender, report, told)
         missed = report.index > order.agreement.index
         take_up(order, self._clock.time(now), report, told)
         unite(order, self._clock.time(now), report.index, told)
@@ -839,6 +840,8 @@ class Dpg:
         if self._state is State.AWAY:
             return
         self._be_absent()
+        if self._state is State.PRESENT:
+            self._report(now, self._clock.time(now))  # what only we know would leave with us
         self._service.depart(now)
         self._effects.append(Multicast(Farewell(self._incarnation)))
         self._state = State.AWAY

@@ -70,7 +70,8 @@ def shares(results: Results, scenario: str, period_ms: float) -> tuple[float, fl
 
 
 def measured_periods(results: Results) -> list[float]:
-    return [period for period in PERIODS_MS if results.matching(toggling("totem", period))]
+    there = {point.parameters["calm_ms"] for point in found(results, {"scenario": "totem", **TOGGLING})}
+    return sorted(there)
 
 
 def totem_halts(results: Results) -> Finding:

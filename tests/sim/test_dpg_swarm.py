@@ -1,0 +1,225 @@
+"""The swarm of the Distributed Precedence Graph: each of its services under loss, churn and crashes.
+
+Each seed draws its parameters; the run's trace is audited with the pure checkers, and once the faults have
+healed everyone must take part and finish. The order is agreed only almost always: a promise may be broken if
+the members themselves found out, and rarely enough, one message in ten thousand deliveries over the swarm.
+When a seed fails, the command that replays it stands beside it. `ANTIPHON_SWARM_SEEDS` sets how many seeds
+are tried.
+
+Somebody stays all through each of these runs, for the order lives in whoever is present: when all who know
+are gone at once it begins anew from what those who return remember, and whoever was away may have delivered
+what they did not. Then less is demanded, see `test_the_group_survives_that_everyone_is_away`. And whoever
+crashes may have known better and told nobody: such a violation no member can find. Cycles are counted in
+messages only where messages are many: where they are few, so are reports and requests.
+"""
+
+import os
+from collections.abc import Collection, Iterable
+from random import Random
+from typing import Any
+
+import pytest
+
+from antiphon.check.verdict import Violation
+from antiphon.core.recording import Property
+from antiphon.protocols.dpg import PROMISES
+from antiphon.sim.scenario import Metrics
+from antiphon.sim.scenarios.dpg import SCENARIO
+from antiphon.trace.recorder import MemoryRecorder
+from antiphon.trace.schema import Run
+from tests.promises import broken_promises
+
+SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "240"))
+KINDS = ("lan/medium", "sequencer/mesh", "sequencer/medium", "bounded-delay/mesh", "bounded-delay/medium")
+DELIVERIES_PER_VIOLATION = 10_000
+NEVER_BROKEN: tuple[Property, ...] = ("integrity", "duplicate", "fifo")
+"""Whatever becomes of the order, these hold."""
+
+
+def draw(kind: str, seed: int) -> dict[str, Any]:
+    """A group, its service and some faults; about every second knob stays calm."""
+    service, network = kind.split("/")
+    random = Random(f"swarm/dpg/{kind}/{seed}")
+    members = random.randint(2, 9)
+    messages = random.choice([60, 150, 300])
+    rate = messages / random.choice([0.3, 1.0, 2.0, 4.0])
+    churn = min(random.choice([0, 0, 1, 2, members]), members - 1)
+    crashes = min(random.choice([0, 0, 1, 3]), members - 1 - churn)
+    parameters = {
+        "members": members,
+        "messages": messages,
+        "size": random.choice([10, 100, 1000]),
+        "batch": random.choice([1, 1, 3]),
+        "rate": rate,
+        "network": network,
+        "service": service,
+        "delay_ms": random.choice([0.1, 1.0, 5.0]),
+        "loss": random.choice([0.0, 0.01, 0.03, 0.05]),
+        "churn": churn,
+        "crashes": crashes,
+        "cycles": "count" if rate >= 150.0 and not crashes and random.random() < 0.3 else "clock",
+    }
+    return parameters | (draw_channel(random) if service == "lan" else draw_network(random))
+
+
+def draw_channel(random: Random) -> dict[str, Any]:
+    """A single-access LAN neither repeats nor reorders; its sites may be slow."""
+    return {"buffers": random.choice([20, 20, 4]), "processing_us": random.choice([0.0, 0.0, 200.0])}
+
+
+def draw_network(random: Random) -> dict[str, Any]:
+    return {
+        "jitter_ms": random.choice([0.0, 0.5, 3.0]),
+        "duplication": random.choice([0.0, 0.0, 0.1, 0.3]),
+        "reordering": random.choice([0.0, 0.0, 0.1, 0.3]),
+    }
+
+
+def simulate(
+    parameters: dict[str, Any], seed: int, promises: Collection[Property] = PROMISES
+) -> tuple[Metrics, list[Violation], str]:
+    """What came of a run, what it broke, and the command that replays it."""
+    configuration = SCENARIO.configure(parameters)
+    command = SCENARIO.replay_command(configuration, seed)
+    recorder = MemoryRecorder(f"seed-{seed}")
+    try:
+        metrics = SCENARIO.run(configuration, seed, recorder)
+    except Exception as error:
+        raise AssertionError(f"{error!r}\n{command}") from error
+    run = Run(run=f"seed-{seed}", protocol=SCENARIO.name, promises=SCENARIO.promises, seed=seed)
+    return metrics, broken_promises(promises, recorder.events(), run), command
+
+
+def complaint(parameters: dict[str, Any], metrics: Metrics, broken: list[Violation]) -> str | None:
+    """Why a run is not good enough, if it is not."""
+    if not metrics["finished"]:
+        return f"The faults are over and the run does not finish: {metrics}"
+    grave = [violation for violation in broken if violation.property in NEVER_BROKEN]
+    is_found = metrics["disagreements"] or metrics["unavailable"] or parameters["crashes"]
+    unforgiven = grave or ([] if is_found else broken)
+    if unforgiven:
+        return f"{len(unforgiven)} violations that no member found, first: {unforgiven[0].explanation}"
+    return None
+
+
+class Tally:
+    """What a swarm came to."""
+
+    def __init__(self) -> None:
+        self.deliveries = 0
+        self.violated = 0
+        self.complaints: list[str] = []
+
+    def judge(self, parameters: dict[str, Any], seed: int) -> None:
+        metrics, broken, command = simulate(parameters, seed)
+        found = complaint(parameters, metrics, broken)
+        if found is not None:
+            self.complaints.append(f"{found}\n{command}")
+        self.deliveries += int(metrics["deliveries"] or 0)
+        violated = int(metrics["violated"] or 0)
+        self.violated += violated
+        if violated:
+            print(f"{violated} messages out of order or missing: {command}")
+
+    def conclude(self) -> None:
+        if self.complaints:
+            pytest.fail("\n\n".join(self.complaints), pytrace=False)
+        assert self.violated * DELIVERIES_PER_VIOLATION <= self.deliveries, (
+            f"{self.violated} messages violated in {self.deliveries} deliveries"
+        )
+
+
+def sweep(drawn: Iterable[tuple[int, dict[str, Any]]]) -> None:
+    tally = Tally()
+    for seed, parameters in drawn:
+        tally.judge(parameters, seed)
+    tally.conclude()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_is_kept_almost_always_and_everyone_finishes(kind: str) -> None:
+    sweep((seed, draw(kind, seed)) for seed in range(SEEDS // len(KINDS)))
+
+
+def test_the_group_survives_that_everyone_is_away() -> None:
+    """All members come and go, so that at times nobody is there, or nobody who knows."""
+    for seed in range(max(1, SEEDS // 10)):
+        kind = KINDS[seed % len(KINDS)]
+        parameters = draw(kind, seed) | {"crashes": 0, "loss": 0.0, "cycles": "clock"}
+        parameters |= {"churn": parameters["members"], "messages": 100, "rate": 40.0}
+        metrics, broken, command = simulate(parameters, seed, NEVER_BROKEN)
+        assert not broken, f"{broken[0].explanation}\n{command}"
+        assert metrics["finished"], command
+
+
+FOUND: dict[str, tuple[int, dict[str, Any]]] = {
+    "the first message, and two in a row, that everyone missed": (
+        4,
+        {"members": 2, "messages": 300, "delay_ms": 5.0, "loss": 0.05, "churn": 1, "buffers": 2},
+    ),
+    "messages sent to nobody, then others that were heard": (
+        16,
+        {"members": 2, "messages": 150, "size": 1000, "batch": 3, "rate": 500.0, "delay_ms": 5.0,
+         "loss": 0.01, "crashes": 1},
+    ),
+    "whoever knew kept quiet as long as others reported": (
+        90,
+        {"members": 3, "messages": 60, "size": 1000, "batch": 3, "rate": 60.0, "delay_ms": 5.0,
+         "loss": 0.05, "crashes": 1, "cycles": "count"},
+    ),
+    "placed own messages behind what came after them, when alone": (
+        106,
+        {"members": 3, "messages": 150, "size": 10, "rate": 75.0, "loss": 0.01, "churn": 2},
+    ),
+    "a channel full of reports and copies": (
+        119,
+        {"members": 9, "messages": 300, "size": 1000, "rate": 300.0, "loss": 0.03, "crashes": 3,
+         "buffers": 2, "processing_us": 300.0},
+    ),
+    "reports of what the links tell anyway": (
+        23,
+        {"members": 8, "messages": 150, "size": 1000, "rate": 150.0, "delay_ms": 5.0, "loss": 0.03,
+         "processing_us": 300.0},
+    ),
+    "kept quiet because reports had more than their share": (
+        30,
+        {"members": 3, "messages": 300, "size": 1000, "rate": 150.0, "delay_ms": 1.0, "loss": 0.03,
+         "crashes": 1, "processing_us": 300.0},
+    ),
+    "kept quiet because it had been idle": (
+        55,
+        {"members": 3, "messages": 150, "size": 10, "batch": 3, "rate": 150.0, "delay_ms": 5.0,
+         "loss": 0.05, "crashes": 2},
+    ),
+}  # fmt: skip
+"""Runs on a LAN that once went wrong."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_once_stays_mended(name: str) -> None:
+    seed, parameters = FOUND[name]
+    metrics, broken, command = simulate(parameters, seed)
+    assert not broken, f"{broken[0].explanation}\n{command}"
+    assert metrics["finished"], command
+    assert metrics["contradictions"] == 0, command
+
+
+def test_all_that_may_die_with_a_return_is_handed_over_anew() -> None:
+    """Everyone was away at once: what had no place, or one that nobody had delivered, comes all the same."""
+    parameters = {"members": 3, "messages": 150, "size": 1000, "rate": 150.0, "loss": 0.03, "churn": 3}
+    metrics, broken, command = simulate(parameters, 9, NEVER_BROKEN)
+    assert not broken, f"{broken[0].explanation}\n{command}"
+    assert metrics["finished"], command
+
+
+def test_a_failing_seed_says_how_to_replay_it() -> None:
+    parameters = draw("sequencer/mesh", 0) | {
+        "sabotage": "swap", "members": 4, "churn": 0, "crashes": 0, "messages": 60,
+    }  # fmt: skip
+    tally = Tally()
+    tally.judge(parameters, 3)
+    with pytest.raises(pytest.fail.Exception) as caught:
+        tally.conclude()
+    last = str(caught.value).splitlines()[-1]
+    assert last.startswith("antiphon simulate dpg --members 4 --messages 60")
+    assert last.endswith("--seed 3")
