@@ -65,5 +65,12 @@ class Scenario:
 
 def replay_command(scenario: str, parameters: Mapping[str, Any], seed: int) -> str:
     """The command that does one run with these parameters."""
-    options = [f"--{name.replace('_', '-')} {value}" for name, value in parameters.items()]
+    options = [_option(name.replace("_", "-"), value) for name, value in parameters.items()]
     return " ".join(["antiphon simulate", scenario, *options, f"--seed {seed}"])
+
+
+def _option(name: str, value: Any) -> str:
+    """As the command line takes it: a knob that is on or off has no value."""
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name} {value}"

@@ -131,7 +131,7 @@ def test_memory_is_measured() -> None:
     assert hoard
 
 
-@pytest.mark.parametrize("order", ["fifo", "sequencer"])
+@pytest.mark.parametrize("order", ["fifo", "sequencer", "total"])
 def test_a_group_under_attack_delivers_what_its_members_sent_and_nothing_else(order: str) -> None:
     async def body() -> None:
         name = group_name()

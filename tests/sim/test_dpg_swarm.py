@@ -23,6 +23,7 @@ import pytest
 from antiphon.check.verdict import Violation
 from antiphon.core.recording import Property
 from antiphon.protocols.dpg import PROMISES
+from antiphon.sim.medium import ETHERNET_BITS_PER_S
 from antiphon.sim.scenario import Metrics
 from antiphon.sim.scenarios.dpg import SCENARIO
 from antiphon.trace.recorder import MemoryRecorder
@@ -32,6 +33,8 @@ from tests.promises import broken_promises
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "240"))
 KINDS = ("lan/medium", "sequencer/mesh", "sequencer/medium", "bounded-delay/mesh", "bounded-delay/medium")
 DELIVERIES_PER_VIOLATION = 10_000
+EASY_BYTES_PER_S = 300_000
+"""What an Ethernet of 10 Mbit/s carries with ease, copies and reports of many members besides."""
 NEVER_BROKEN: tuple[Property, ...] = ("integrity", "duplicate", "fifo")
 """Whatever becomes of the order, these hold."""
 
@@ -42,17 +45,19 @@ def draw(kind: str, seed: int) -> dict[str, Any]:
     random = Random(f"swarm/dpg/{kind}/{seed}")
     members = random.randint(2, 9)
     messages = random.choice([60, 150, 300])
+    size = random.choice([10, 100, 1000])
     rate = messages / random.choice([0.3, 1.0, 2.0, 4.0])
     churn = min(random.choice([0, 0, 1, 2, members]), members - 1)
     crashes = min(random.choice([0, 0, 1, 3]), members - 1 - churn)
     parameters = {
         "members": members,
         "messages": messages,
-        "size": random.choice([10, 100, 1000]),
+        "size": size,
         "batch": random.choice([1, 1, 3]),
         "rate": rate,
         "network": network,
         "service": service,
+        "bandwidth": ETHERNET_BITS_PER_S if rate * size < EASY_BYTES_PER_S else 10 * ETHERNET_BITS_PER_S,
         "delay_ms": random.choice([0.1, 1.0, 5.0]),
         "loss": random.choice([0.0, 0.01, 0.03, 0.05]),
         "churn": churn,

@@ -393,7 +393,7 @@ class Dpg:
     def _receive_request(self, now: Nanoseconds, sender: Site, request: Request) -> None:
         if len(request.lost) % TAG_BYTES or len(request.lost) > TAG_BYTES * MOST_TAGS:
             self.ignored += 1
-        elif self._state is State.PRESENT:
+        else:  # also while listening: a body says nothing of the order
             self._was_asked(now, sender, unpack_tags(request.lost))
 
     def _note_progress(self, now: Nanoseconds, sender: Site, index: int) -> None:
@@ -665,6 +665,7 @@ class Dpg:
             self._order.agreement.forget(sender)
             self._welcome(now, time_ns)
         elif self._state is State.LISTENING:
+            self._was_asked(now, sender, told.lost)
             self._listen_to(now, sender, report, told)
         else:
             self._note_progress(now, sender, report.index)

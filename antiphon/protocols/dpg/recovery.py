@@ -119,9 +119,11 @@ class Recovery:
             return False  # what everyone was told a moment ago is still on its way to whoever asks
         if held.sender == self._site:
             return True
-        if answer.asked > 1:
-            return self._random.random() < 0.5
         able = sorted((lately | {self._site}) - {by})
+        if answer.asked > 1:
+            # About two of all who may have it answer, and twice as many each time that this did not help: in a
+            # large group several miss the same message, and half of the others would answer each of them.
+            return self._random.random() < min(0.5, 2 ** min(answer.asked - 1, 16) / len(able))
         return held.sender not in able and able[tag % len(able)] == self._site
 
     def heard(self, time_ns: Nanoseconds, tag: Tag) -> None:

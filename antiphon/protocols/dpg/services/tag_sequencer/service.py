@@ -38,6 +38,8 @@ ASK: Final = PREFIX + "ask"
 CLAIM: Final = PREFIX + "claim"
 STUCK: Final = 4
 """After so many times `takeover_ns` without a number a sequencer is replaced although it lives."""
+ROUND_TRIPS: Final = 3
+"""An answer is awaited for so many times as long as one takes at least."""
 CLAIM_REPEATS: Final = 5
 """How often a claim is made while its answers are awaited."""
 STALE_NS: Final[Nanoseconds] = 400 * MILLISECOND_NS
@@ -279,8 +281,9 @@ class SequencerService:
         oldest_ns = self._asking.oldest_ns()
         if oldest_ns is None or self._vacant:
             return NEVER_NS
-        silent_ns = max(oldest_ns, self._heard_ns) + self._lease_ns
-        stuck_ns = max(oldest_ns, self._numbered_ns) + STUCK * self._lease_ns
+        patience_ns = max(self._lease_ns, ROUND_TRIPS * self._asking.least_ns)
+        silent_ns = max(oldest_ns, self._heard_ns) + patience_ns
+        stuck_ns = max(oldest_ns, self._numbered_ns) + STUCK * patience_ns
         return min(silent_ns, stuck_ns) + self._spread_ns
 
     # Epochs
@@ -390,7 +393,8 @@ class SequencerService:
         company = {site for site, heard_ns in self._company.items() if heard_ns > now - COMPANY_NS}
         # Also of the one that is to be replaced, if it may live: what it numbered, it has delivered.
         awaited = (self._channel.lately(now) | company) - {self._channel.site}
-        deadline_ns = now + max(self._options.gather_answers_ns, self._lease_ns // 2)
+        least_ns = (self._options.gather_answers_ns, self._lease_ns // 2, ROUND_TRIPS * self._asking.least_ns)
+        deadline_ns = now + max(least_ns)
         is_first = old == NO_EPOCH and not awaited
         self._claim = Claiming(awaited, self._numbers.through, deadline_ns, is_first=is_first)
         self._pursue(now)
