@@ -22,7 +22,7 @@ ASSUMED_SENDERS: Final = 8
 """Members that may fill one's socket buffer at the same time before anyone has to wait."""
 LARGEST_WINDOW: Final = 20
 """Batches under way of one sender. Raising it costs memory at every receiver."""
-KEPT_BODIES: Final = 512
+KEPT_BODIES: Final = 256
 """Delivered batches of the total order that are kept for others. Raising it costs memory."""
 DEFAULT_SERVICE: Final = "sequencer"
 """The one-channel service that keeps its order on an ordinary network and a busy machine (docs/total.md)."""

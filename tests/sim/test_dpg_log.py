@@ -136,3 +136,8 @@ def test_misses_are_counted_as_a_share() -> None:
 def test_processing_cannot_take_less_than_no_time() -> None:
     with pytest.raises(UsageError):
         Configuration(vertex_us=-1.0)
+
+
+def test_a_replay_command_turns_a_knob_off_as_the_command_line_does() -> None:
+    command = SCENARIO.replay_command(Configuration(suspended=False, loss=0.1), 3)
+    assert command == "antiphon simulate dpg --loss 0.1 --no-suspended --seed 3"

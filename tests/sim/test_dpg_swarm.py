@@ -9,12 +9,14 @@ are tried.
 Somebody stays all through each of these runs, for the order lives in whoever is present: when all who know
 are gone at once it begins anew from what those who return remember, and whoever was away may have delivered
 what they did not. Then less is demanded, see `test_the_group_survives_that_everyone_is_away`. And whoever
-crashes may have known better and told nobody: such a violation no member can find. Cycles are counted in
-messages only where messages are many: where they are few, so are reports and requests.
+crashes may have known better and told nobody: such a violation no member can find; and as it has no memory it
+may deliver again what it alone had delivered. Cycles are counted in messages only where messages are many:
+where they are few, so are reports and requests.
 """
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -22,12 +24,13 @@ import pytest
 
 from antiphon.check.verdict import Violation
 from antiphon.core.recording import Property
+from antiphon.core.time import MILLISECOND_NS, from_seconds
 from antiphon.protocols.dpg import PROMISES
 from antiphon.sim.medium import ETHERNET_BITS_PER_S
 from antiphon.sim.scenario import Metrics
 from antiphon.sim.scenarios.dpg import SCENARIO
 from antiphon.trace.recorder import MemoryRecorder
-from antiphon.trace.schema import Run
+from antiphon.trace.schema import Event, Run
 from tests.promises import broken_promises
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "240"))
@@ -35,8 +38,9 @@ KINDS = ("lan/medium", "sequencer/mesh", "sequencer/medium", "bounded-delay/mesh
 DELIVERIES_PER_VIOLATION = 10_000
 EASY_BYTES_PER_S = 300_000
 """What an Ethernet of 10 Mbit/s carries with ease, copies and reports of many members besides."""
+MOMENT_NS = 500 * MILLISECOND_NS
 NEVER_BROKEN: tuple[Property, ...] = ("integrity", "duplicate", "fifo")
-"""Whatever becomes of the order, these hold."""
+"""Whatever becomes of the order, these hold where nobody loses its memory."""
 
 
 def draw(kind: str, seed: int) -> dict[str, Any]:
@@ -80,10 +84,59 @@ def draw_network(random: Random) -> dict[str, Any]:
     }
 
 
-def simulate(
-    parameters: dict[str, Any], seed: int, promises: Collection[Property] = PROMISES
-) -> tuple[Metrics, list[Violation], str]:
-    """What came of a run, what it broke, and the command that replays it."""
+def end_of(event: Event) -> int:
+    """The number behind those that a row covers."""
+    return (event.number or 0) + (event.count or 1)
+
+
+@dataclass
+class Outcome:
+    """What came of a run."""
+
+    parameters: dict[str, Any]
+    metrics: Metrics
+    events: Sequence[Event]
+    broken: list[Violation]
+    command: str
+
+    def judge(self) -> str | None:
+        """Why it is not good enough, if it is not."""
+        crashed = self.parameters.get("crashes", 0) > 0
+        never: tuple[Property, ...] = ("integrity",) if crashed else NEVER_BROKEN
+        grave = [violation for violation in self.broken if violation.property in never]
+        is_found = self.metrics["disagreements"] or self.metrics["unavailable"] or crashed
+        unforgiven = grave or ([] if is_found else self.broken)
+        if unforgiven:
+            return f"{len(unforgiven)} violations that no member found, first: {unforgiven[0].explanation}"
+        if not self.is_going_on() or not (self.metrics["finished"] or self.broken):
+            return f"The faults are over and the run does not finish: {self.metrics}"
+        return None
+
+    def is_going_on(self) -> bool:
+        """Whether the run has finished, or, where something is missing for good, would have but for that.
+
+        Then closing messages are sent again and again, and everyone delivers them.
+        """
+        if self.metrics["finished"]:
+            return True
+        until_ns = from_seconds(float(self.metrics["simulated_s"] or 0.0)) - MOMENT_NS
+        sent = [event for event in self.events if event.kind == "send" and (event.time_ns or 0) <= until_ns]
+        last = {event.site: end_of(event) for event in sent}
+        delivered = {
+            (event.site, event.sender)
+            for event in self.events
+            if event.kind == "deliver" and end_of(event) == last.get(event.sender or "")
+        }
+        sites = {event.site for event in self.events}
+        return all((site, sender) in delivered for site in sites for sender in last)
+
+    def violated(self) -> int:
+        """Messages missing somewhere or out of order, each counted at each site."""
+        missing = sum(violation.property == "atomicity" for violation in self.broken)
+        return missing + int(self.metrics["out_of_order"] or 0)
+
+
+def simulate(parameters: dict[str, Any], seed: int, promises: Collection[Property] = PROMISES) -> Outcome:
     configuration = SCENARIO.configure(parameters)
     command = SCENARIO.replay_command(configuration, seed)
     recorder = MemoryRecorder(f"seed-{seed}")
@@ -91,20 +144,9 @@ def simulate(
         metrics = SCENARIO.run(configuration, seed, recorder)
     except Exception as error:
         raise AssertionError(f"{error!r}\n{command}") from error
+    events = recorder.events()
     run = Run(run=f"seed-{seed}", protocol=SCENARIO.name, promises=SCENARIO.promises, seed=seed)
-    return metrics, broken_promises(promises, recorder.events(), run), command
-
-
-def complaint(parameters: dict[str, Any], metrics: Metrics, broken: list[Violation]) -> str | None:
-    """Why a run is not good enough, if it is not."""
-    if not metrics["finished"]:
-        return f"The faults are over and the run does not finish: {metrics}"
-    grave = [violation for violation in broken if violation.property in NEVER_BROKEN]
-    is_found = metrics["disagreements"] or metrics["unavailable"] or parameters["crashes"]
-    unforgiven = grave or ([] if is_found else broken)
-    if unforgiven:
-        return f"{len(unforgiven)} violations that no member found, first: {unforgiven[0].explanation}"
-    return None
+    return Outcome(parameters, metrics, events, broken_promises(promises, events, run), command)
 
 
 class Tally:
@@ -115,16 +157,15 @@ class Tally:
         self.violated = 0
         self.complaints: list[str] = []
 
-    def judge(self, parameters: dict[str, Any], seed: int) -> None:
-        metrics, broken, command = simulate(parameters, seed)
-        found = complaint(parameters, metrics, broken)
-        if found is not None:
-            self.complaints.append(f"{found}\n{command}")
-        self.deliveries += int(metrics["deliveries"] or 0)
-        violated = int(metrics["violated"] or 0)
+    def add(self, outcome: Outcome) -> None:
+        complaint = outcome.judge()
+        if complaint is not None:
+            self.complaints.append(f"{complaint}\n{outcome.command}")
+        self.deliveries += int(outcome.metrics["deliveries"] or 0)
+        violated = outcome.violated()
         self.violated += violated
         if violated:
-            print(f"{violated} messages out of order or missing: {command}")
+            print(f"{violated} messages out of order or missing: {outcome.command}")
 
     def conclude(self) -> None:
         if self.complaints:
@@ -137,7 +178,7 @@ class Tally:
 def sweep(drawn: Iterable[tuple[int, dict[str, Any]]]) -> None:
     tally = Tally()
     for seed, parameters in drawn:
-        tally.judge(parameters, seed)
+        tally.add(simulate(parameters, seed))
     tally.conclude()
 
 
@@ -152,9 +193,9 @@ def test_the_group_survives_that_everyone_is_away() -> None:
         kind = KINDS[seed % len(KINDS)]
         parameters = draw(kind, seed) | {"crashes": 0, "loss": 0.0, "cycles": "clock"}
         parameters |= {"churn": parameters["members"], "messages": 100, "rate": 40.0}
-        metrics, broken, command = simulate(parameters, seed, NEVER_BROKEN)
-        assert not broken, f"{broken[0].explanation}\n{command}"
-        assert metrics["finished"], command
+        outcome = simulate(parameters, seed, NEVER_BROKEN)
+        assert not outcome.broken, f"{outcome.broken[0].explanation}\n{outcome.command}"
+        assert outcome.is_going_on(), outcome.command
 
 
 FOUND: dict[str, tuple[int, dict[str, Any]]] = {
@@ -203,18 +244,18 @@ FOUND: dict[str, tuple[int, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", FOUND)
 def test_what_was_found_once_stays_mended(name: str) -> None:
     seed, parameters = FOUND[name]
-    metrics, broken, command = simulate(parameters, seed)
-    assert not broken, f"{broken[0].explanation}\n{command}"
-    assert metrics["finished"], command
-    assert metrics["contradictions"] == 0, command
+    outcome = simulate(parameters, seed)
+    assert not outcome.broken, f"{outcome.broken[0].explanation}\n{outcome.command}"
+    assert outcome.metrics["finished"], outcome.command
+    assert outcome.metrics["contradictions"] == 0, outcome.command
 
 
 def test_all_that_may_die_with_a_return_is_handed_over_anew() -> None:
     """Everyone was away at once: what had no place, or one that nobody had delivered, comes all the same."""
     parameters = {"members": 3, "messages": 150, "size": 1000, "rate": 150.0, "loss": 0.03, "churn": 3}
-    metrics, broken, command = simulate(parameters, 9, NEVER_BROKEN)
-    assert not broken, f"{broken[0].explanation}\n{command}"
-    assert metrics["finished"], command
+    outcome = simulate(parameters, 9, NEVER_BROKEN)
+    assert not outcome.broken, f"{outcome.broken[0].explanation}\n{outcome.command}"
+    assert outcome.metrics["finished"], outcome.command
 
 
 def test_a_failing_seed_says_how_to_replay_it() -> None:
@@ -222,7 +263,7 @@ def test_a_failing_seed_says_how_to_replay_it() -> None:
         "sabotage": "swap", "members": 4, "churn": 0, "crashes": 0, "messages": 60,
     }  # fmt: skip
     tally = Tally()
-    tally.judge(parameters, 3)
+    tally.add(simulate(parameters, 3))
     with pytest.raises(pytest.fail.Exception) as caught:
         tally.conclude()
     last = str(caught.value).splitlines()[-1]

@@ -83,8 +83,9 @@ def test_processing_may_depend_on_the_site_when_it_turns_to_a_frame() -> None:
     # The frame that waits was turned to when the first was done: only the next one is dearer.
     needs_ns[1] = 500
     channel.send(0, 0, None, Note("z"), 10)
-    times = [arrival.time_ns for arrival in arrivals_of(channel) if arrival.target == 1]
-    assert times == [210, 710]
+    arrivals = arrivals_of(channel)
+    assert [arrival.time_ns for arrival in arrivals if arrival.target == 1] == [210, 710]
+    assert [arrival.time_ns for arrival in arrivals if arrival.target == 2] == [1010, 2010, 3010]
 
 
 def test_the_channel_tells_what_it_carried_and_the_adapters_what_they_heard() -> None:

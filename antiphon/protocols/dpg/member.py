@@ -688,7 +688,8 @@ class Dpg:
         if told.lost:
             self._was_asked(now, sender, told.lost)
         self._compare(sender, report, told)
-        self._heartbeat.heard(time_ns, waive=learned.lacking, busy=self._changed or len(order.graph) > 0)
+        waive = learned.lacking or self._recovery.has_gone()
+        self._heartbeat.heard(time_ns, waive=waive, busy=self._changed or len(order.graph) > 0)
         self._wake("report", now, self._clock.until(now, self._heartbeat.next_ns))
         self._progress(now)
 
@@ -840,10 +841,10 @@ class Dpg:
     def _depart(self, now: Nanoseconds) -> None:
         if self._state is State.AWAY:
             return
-        self._be_absent()
+        self._service.depart(now)
         if self._state is State.PRESENT:
             self._report(now, self._clock.time(now))  # what only we know would leave with us
-        self._service.depart(now)
+        self._be_absent()  # only now: the service's last words may have brought deliveries
         self._effects.append(Multicast(Farewell(self._incarnation)))
         self._state = State.AWAY
         self._handled_ns = None

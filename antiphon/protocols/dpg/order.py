@@ -142,7 +142,7 @@ class Order:
     def _seizable(self, tag: Tag) -> Tag | None:
         """A successor of this vertex whose body is here, the latest that a short look finds."""
         for candidate in islice(reversed(self.buffers), SEIZURE_LOOKS):
-            if candidate in self.graph and self.before(tag, candidate):
+            if self.before(tag, candidate):
                 return candidate
         return None
 

@@ -1,7 +1,7 @@
 """Lost bodies: the list LM of what a member lacks, and the remulticast RM of what others ask it for.
 
 Source: Konorski, section 4.3. One member answers: the sender if it was heard of lately, else one that all
-agree on without a word; when that did not help, each answers with probability a half. On a shared channel
+agree on without a word; when that did not help, a few at random, each time twice as many. On a shared channel
 everyone hears a remulticast, and leaves it to whoever was quicker; elsewhere it goes to the one who asked.
 """
 
@@ -121,9 +121,9 @@ class Recovery:
             return True
         able = sorted((lately | {self._site}) - {by})
         if answer.asked > 1:
-            # About two of all who may have it answer, and twice as many each time that this did not help: in a
-            # large group several miss the same message, and half of the others would answer each of them.
-            return self._random.random() < min(0.5, 2 ** min(answer.asked - 1, 16) / len(able))
+            # Of all who may have it about two answer, twice as many each time that this did not help. Several
+            # miss the same message in a large group: if half of the others answered, nothing else got on.
+            return self._random.random() < min(0.5, (1 << min(answer.asked - 1, 16)) / len(able))
         return held.sender not in able and able[tag % len(able)] == self._site
 
     def heard(self, time_ns: Nanoseconds, tag: Tag) -> None:

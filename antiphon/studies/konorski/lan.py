@@ -53,7 +53,7 @@ FIGURE_GRIDS: Final = (
         axes={
             **fixed({**SITE, **FULL, "deliv_ms": DELIV_MS}),
             "rate": RATES,
-            "window": (2, 3, 4, 5),
+            "window": (3, 4, 5),
             "churn": tuple(MEMBERSHIPS),
         },
         quick={"rate": (RATES[1], HIGHEST), "window": (WINDOW,)},

@@ -19,7 +19,7 @@ GRID: Final = Grid(
     scenario="dpg",
     axes={**fixed(FIXED), "service": SERVICES, "bandwidth": tuple(BANDWIDTHS), "loss": MISSES},
     quick={"loss": (0.0, 0.02, STATED), "bandwidth": (10_000_000,)},
-    seeds={"quick": 1, "full": 10},
+    seeds={"quick": 1, "full": 6},
 )
 
 

@@ -71,6 +71,8 @@ ALONE_NS: Final = SECOND_NS
 """Who hears nobody for so long is alone."""
 CHANCES: Final = 6
 """So many vouches have to be missing as well. Raising it costs a longer pause, lowering it risks order."""
+BEGINNING_NS: Final[Nanoseconds] = 50 * MILLISECOND_NS
+"""Who has not been heard for so long after a group began is not there. Raising it costs latency then."""
 GUARD: Final = 8
 """A PDU that has used up all but this part of its lifetime is a warning."""
 
@@ -145,6 +147,7 @@ class BoundedDelayService:
         self._contiguities = 0
         self._false_contiguities = 0
         self._floor = 0
+        self._trusted_ns: Nanoseconds = 0
         self._forget()
 
     def _forget(self, *, whole: bool = False) -> None:
@@ -163,7 +166,7 @@ class BoundedDelayService:
         self._heard = 0
         """The greatest stamp of others' messages."""
         self._delays.begin(whole=whole)
-        self._streams.begin()
+        self._streams.begin(whole=whole)
 
     def attach(self, channel: Channel) -> None:
         self._channel = channel
@@ -172,7 +175,9 @@ class BoundedDelayService:
 
     def start(self, now: Nanoseconds, incarnation: int) -> None:
         # Who begins together with the whole group has missed nothing before the first message.
-        self._forget(whole=incarnation == 0 and self._incarnation is None)
+        whole = incarnation == 0 and self._incarnation is None
+        self._forget(whole=whole)
+        self._trusted_ns = now + BEGINNING_NS if whole else now
         self._clock.begin(now, self._channel.site, incarnation)
         if incarnation != self._incarnation:
             self._incarnation = incarnation
@@ -322,7 +327,7 @@ class BoundedDelayService:
         if self._queue and clock_ns - self._queue[0][0] > self._bound.bound_ns // 2:
             # We were not there in time, so there may be PDUs that we have not read yet.
             self._delays.late()
-        reached = self._streams.reached() if self._by_evidence else 0
+        reached = self._reached(now) if self._by_evidence else 0
         while self._queue and self._queue[0][0] <= clock_ns:
             place = heappop(self._queue)
             self._queued.discard(place[1])
@@ -388,7 +393,7 @@ class BoundedDelayService:
             return
         if self._is_hopeless(now):
             self._streams.silence(self._waiting_ns)
-        reached = self._streams.reached()
+        reached = self._reached(now)
         while index < len(self._recent) and self._recent[index][0] <= reached:
             place = self._decided = self._recent[index]
             self._wait(now)
@@ -396,6 +401,10 @@ class BoundedDelayService:
                 self._mark(place)
                 self._channel.placed(now, place[1], ((self._recent[index - 1][1], place[1], True),))
             index += 1
+
+    def _reached(self, now: Nanoseconds) -> int:
+        """What all have vouched for; nothing as long as it is not known who all are."""
+        return self._streams.reached() if now >= self._trusted_ns else 0
 
     def _is_hopeless(self, now: Nanoseconds) -> bool:
         """Whether those who were silent had time enough to vouch for what we wait with.

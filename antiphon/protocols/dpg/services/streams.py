@@ -74,10 +74,13 @@ class Streams:
         """How long somebody was heard so far, pauses left out."""
         self._pause_ns: Final = pause_ns
         self._heard_ns: Nanoseconds = 0
+        self._whole = False
         self._streams: dict[Site, Stream] = {}
         self._gaps: dict[Site, Gap] = {}
 
-    def begin(self) -> None:
+    def begin(self, *, whole: bool = False) -> None:
+        """Nothing is known; `whole` if nothing was sent yet, so that whoever begins as well begins with 0."""
+        self._whole = whole
         self._streams.clear()
         self._gaps.clear()
 
@@ -124,7 +127,7 @@ class Streams:
             begin, end = UNKNOWN if stream.expected == UNNUMBERED else (stream.expected, number)
             self._open_gap(sender, stream.reached, begin, end, floor)
             stream.expected = number
-        if number == stream.expected:
+        if number == stream.expected or max(number, stream.expected) <= 0:
             stream.reached = max(stream.reached, floor)
 
     def _hear(self, now: Nanoseconds, stream: Stream) -> None:
@@ -172,6 +175,8 @@ class Streams:
             del self._streams[forgotten]
             self._gaps.pop(forgotten, None)
         stream = self._streams[sender] = Stream(incarnation)
+        if self._whole and incarnation == 0:
+            stream.expected = 0
         return stream
 
     def _open_gap(self, sender: Site, above: int, number: int, end: int, below: int) -> None:
