@@ -21,7 +21,7 @@ LABELS: Final = ("group", "member")
 GAUGES: Final = frozenset(
     {"queued_bytes", "outgoing_bytes", "unfinished_bytes", "members", "kept_bytes", "kept_messages"}
     | {"history_log_bytes", "history_log_messages", "held_back_bytes"}
-    | {"vertices", "ordering_buffers", "lost_bodies", "message_cycle_ns", "epoch", "is_sequencer"}
+    | {"vertices", "ordering_buffers", "lost_bodies", "message_cycle_ns", "epoch", "is_sequencer", "lease_ns"}
     | {"bound_ns", "clock_adjustment_ns", "waiting_messages"}
 )
 """Figures that may go down; all others only grow."""

@@ -118,7 +118,7 @@ def _build_sequencer(settings: Settings) -> Protocol:
 def _build_total(settings: Settings) -> Protocol:
     windows = settings.window_batches
     configuration = dpg.DpgConfiguration(
-        window=windows, lag=windows * (ASSUMED_SENDERS - 2), kept_bodies=KEPT_BODIES
+        window=max(2, windows // 2), lag=max(8, 3 * windows), kept_bodies=KEPT_BODIES
     )
     lan = settings.service == "lan"
     service = LanService(hears_itself=settings.hears_itself) if lan else SERVICES[settings.service]()

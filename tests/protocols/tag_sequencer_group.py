@@ -105,7 +105,7 @@ class Member:
         return tuple(self.pending.values())
 
     def is_at_origin(self) -> bool:
-        return False
+        return self.spell == 0 and not self.told
 
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         return frozenset(site for site, heard in self.company.items() if heard >= now - LATELY_NS)

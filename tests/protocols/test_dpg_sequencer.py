@@ -582,7 +582,7 @@ class TestTakeover:
         lease = Lease(40 * MILLISECOND_NS)
         assert lease.ns == 40 * MILLISECOND_NS
         lease.stood_still(0, 30 * MILLISECOND_NS)
-        assert lease.ns == 120 * MILLISECOND_NS
+        assert lease.ns == 90 * MILLISECOND_NS
         for second in range(1, 60):
             lease.stood_still(second * SECOND_NS, 0)
         assert lease.ns < 41 * MILLISECOND_NS
@@ -658,7 +658,7 @@ class TestSeveralGroups:
         group.send_all(list(self.COLOURS), 50, 3)
         group.run(300)
         latency = group.members["a"].service._asking._usual_ns
-        assert latency < 2 * MILLISECOND_NS, "tags are unicast at once"
+        assert latency < 4 * MILLISECOND_NS, "tags are unicast at once"
         for colour in (0, 1):
             members = [member for member in group.members.values() if member.colour == colour]
             wanted = {tag for tag in all_tags(group) if tag % 16 == colour}

@@ -237,8 +237,23 @@ FOUND: dict[str, tuple[int, dict[str, Any]]] = {
         {"members": 3, "messages": 150, "size": 10, "batch": 3, "rate": 150.0, "delay_ms": 5.0,
          "loss": 0.05, "crashes": 2},
     ),
+    "delivered its last after it had said that it is away": (
+        53,
+        {"members": 4, "messages": 300, "rate": 300.0, "network": "mesh", "loss": 0.05, "reordering": 0.3,
+         "churn": 3, "service": "sequencer"},
+    ),
+    "lacked what one had who listened": (
+        38,
+        {"members": 2, "messages": 300, "size": 10, "batch": 3, "rate": 150.0, "delay_ms": 1.0,
+         "jitter_ms": 3.0, "loss": 0.01, "duplication": 0.3, "churn": 1, "service": "sequencer"},
+    ),
+    "did not know yet who was there": (
+        45,
+        {"members": 3, "messages": 150, "size": 10, "rate": 500.0, "delay_ms": 1.0, "duplication": 0.3,
+         "reordering": 0.3, "churn": 2, "service": "bounded-delay"},
+    ),
 }  # fmt: skip
-"""Runs on a LAN that once went wrong."""
+"""Runs that once went wrong."""
 
 
 @pytest.mark.parametrize("name", FOUND)

@@ -107,7 +107,9 @@ class Order:
 
     def add(self, time_ns: Nanoseconds, tag: Tag) -> bool:
         """A vertex more, if there is room for it; what is known of its body says what it follows."""
-        if len(self.graph) >= self._configuration.graph_limit:
+        knobs = self._configuration
+        is_queue_full = len(self.queue) >= knobs.graph_limit + knobs.ordering_buffers
+        if len(self.graph) >= knobs.graph_limit or is_queue_full:
             self.refused += 1
             return False
         self.graph.add(tag, time_ns)

@@ -26,11 +26,11 @@ MOST_ANSWERS: Final = 256
 class Answer:
     """A body that was asked for here."""
 
-    __slots__ = ("asked", "asked_ns", "due_ns", "to", "told_ns")
+    __slots__ = ("asked_ns", "due_ns", "since_ns", "to", "told_ns")
 
-    def __init__(self) -> None:
+    def __init__(self, since_ns: Nanoseconds) -> None:
+        self.since_ns = since_ns
         self.to: Site | None = None
-        self.asked = 0
         self.asked_ns: Nanoseconds = 0
         self.due_ns: Nanoseconds | None = None
         self.told_ns: Nanoseconds | None = None
@@ -106,8 +106,7 @@ class Recovery:
         if answer is None or time_ns - answer.asked_ns > 8 * self._configuration.retr_cycle_ns:
             if len(self._answers) >= MOST_ANSWERS:
                 del self._answers[next(iter(self._answers))]
-            answer = self._answers[tag] = Answer()
-        answer.asked += 1
+            answer = self._answers[tag] = Answer(time_ns)
         answer.asked_ns = time_ns
         return answer
 
@@ -120,10 +119,12 @@ class Recovery:
         if held.sender == self._site:
             return True
         able = sorted((lately | {self._site}) - {by})
-        if answer.asked > 1:
-            # Of all who may have it about two answer, twice as many each time that this did not help. Several
-            # miss the same message in a large group: if half of the others answered, nothing else got on.
-            return self._random.random() < min(0.5, (1 << min(answer.asked - 1, 16)) / len(able))
+        cycles = (time_ns - answer.since_ns) // self._configuration.retr_cycle_ns
+        if cycles:
+            # About one of those who may have it, twice as many each cycle later. That several ask says
+            # little: a large group misses the same message several times over, and if half of all others
+            # answered each of them, nothing else got on.
+            return self._random.random() < min(0.5, (1 << min(cycles - 1, MOST_DOUBLINGS)) / len(able))
         return held.sender not in able and able[tag % len(able)] == self._site
 
     def heard(self, time_ns: Nanoseconds, tag: Tag) -> None:

@@ -50,13 +50,16 @@ class Announcer:
         self._tail: list[Tag] = []
         self._sent_ns: Nanoseconds = 0
         self._gathering = False
-        self._tick_due_ns: Nanoseconds = 0
+        self._awake_ns: Nanoseconds = 0
+        self._stalled = False
         self._repeat_due_ns: Nanoseconds = 0
         self._repeats_left = 0
 
     def begin(self, now: Nanoseconds, counter: int, base: int, known_by_all: int) -> None:
         """Be the sequencer of an epoch; tell the numbers beyond `known_by_all` again."""
         self.active = True
+        self._awake_ns = now
+        self._stalled = False
         self._counter = counter
         self._base = base
         self._gathering = False
@@ -68,19 +71,23 @@ class Announcer:
         for first, tags in self._numbers.runs(max(known_by_all, newest - MOST_TAGS) + 1, newest):
             self._emit(Multicast(self._numbered(first, tags)))
         self._say(now, [])
-        self._tick(now)
+        self._tick()
 
     def end(self) -> None:
         """No longer be the sequencer."""
         self.active = False
 
     def is_stalled(self, now: Nanoseconds) -> bool:
-        """Whether we stood still for so long that somebody may have taken over."""
-        return now > self._tick_due_ns + self.lease.stall_ns
+        """Whether we stood still for so long, since we began, that somebody may have taken over."""
+        self.look(now)
+        return self._stalled
 
-    def note_stillness(self, now: Nanoseconds) -> None:
-        """See how late we are, and ask for as much patience."""
-        self.lease.stood_still(now, max(0, now - self._tick_due_ns))
+    def look(self, now: Nanoseconds) -> None:
+        """We are awake: see for how long we were not, and ask for as much patience."""
+        still_ns = now - self._awake_ns - self._options.tick_ns
+        self._awake_ns = now
+        self._stalled |= still_ns > self.lease.stall_ns
+        self.lease.stood_still(now, max(0, still_ns))
 
     def may_speak(self, now: Nanoseconds) -> bool:
         """Whether to announce what is ready now; if not, a timer is set."""
@@ -104,7 +111,7 @@ class Announcer:
             self._repeats_left -= 1
             self._repeat_due_ns = now + (self._options.tick_ns << (IDLE_REPEATS - self._repeats_left))
             self._emit(Multicast(self._numbered(self._sequencer.next_number - len(self._tail), self._tail)))
-        self._tick(now)
+        self._tick()
 
     def tell(self, to: Site, first: int, last: int) -> None:
         """Tell one member what is remembered of these numbers."""
@@ -134,6 +141,5 @@ class Announcer:
     def _numbered(self, first: int, tags: list[Tag]) -> Numbered:
         return Numbered(self._counter, self._base, self.lease.ns, first, pack_tags(tags))
 
-    def _tick(self, now: Nanoseconds) -> None:
-        self._tick_due_ns = now + self._options.tick_ns
+    def _tick(self) -> None:
         self._emit(SetTimer(TICK, self._options.tick_ns))

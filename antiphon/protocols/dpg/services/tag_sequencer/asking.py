@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from antiphon.core.time import MILLISECOND_NS, NEVER_NS, Nanoseconds
+from antiphon.core.time import NEVER_NS, Nanoseconds
 from antiphon.protocols.dpg.pdus import Tag
 from antiphon.protocols.dpg.services.base import Channel
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
@@ -17,8 +17,6 @@ MOST_TRIES: Final = 6
 """How often a missing number is asked for, with growing pauses; then nobody is taken to know it."""
 MOST_ASKED: Final = 512
 """Missing numbers that one request asks for."""
-ASSUMED_NS: Final[Nanoseconds] = 50 * MILLISECOND_NS
-"""What a number takes at least, until one has come. Raising it costs time when the first claim goes astray."""
 LONGEST_PAUSE: Final = 8
 """How many times the first pause the pause between requests may grow to."""
 
@@ -38,8 +36,8 @@ class Asking:
         self._channel = channel
         self._numbers = numbers
         self._options = options
-        self.least_ns: Nanoseconds = ASSUMED_NS
-        """What a number takes at least, as far as is known: there and back, and little else."""
+        self.least_ns: Nanoseconds = 0
+        """What a number takes at least, there and back and little else; 0 if that is not known."""
         self._usual_ns: Nanoseconds = 0
         self._pause_ns: Nanoseconds = 0
         self._request_due_ns: Nanoseconds = 0
@@ -67,7 +65,8 @@ class Asking:
         if since_ns is not None:
             took_ns = now - since_ns
             self._usual_ns += (took_ns - self._usual_ns) // 8
-            self.least_ns = min(took_ns, self.least_ns + (took_ns - self.least_ns) // 64)
+            known_ns = self.least_ns or took_ns
+            self.least_ns = min(took_ns, known_ns + (took_ns - known_ns) // 64)
         self._pause_ns = 0
         self._request_due_ns = 0
 

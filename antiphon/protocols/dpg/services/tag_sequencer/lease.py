@@ -11,9 +11,9 @@ from typing import Final
 
 from antiphon.core.time import SECOND_NS, Nanoseconds
 
-LONGEST_NS: Final[Nanoseconds] = 2 * SECOND_NS
+LONGEST_NS: Final[Nanoseconds] = SECOND_NS
 """No lease is longer. Raising it costs a longer halt when a sequencer on a very busy machine is gone."""
-MARGIN: Final = 4
+MARGIN: Final = 3
 """A lease is so many times as long as its sequencer lately stood still."""
 DECAY: Final = 0.8
 """What is left of a lease's surplus after each second without a reason for it."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from antiphon.protocols.dpg.pdus import ORIGIN, Tag
-from antiphon.protocols.dpg.services.tag_sequencer.pdus import MOST_TAGS
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import FIRST_NUMBER, MOST_TAGS
 
 SLACK: Final = 256
 """Numbers beyond the limit that are kept so that forgetting them costs little each."""
@@ -26,13 +26,20 @@ class Numbers:
         self.newest = 0
         self.limit = limit
         self._floor = 0
+        self._whole = False
+
+    def expect_all(self) -> None:
+        """No number has been given yet: whichever comes first, those before it are missing."""
+        self._whole = not self.tags
 
     def add(self, number: int, tag: Tag) -> bool:
         """Learn a number; False if it was known already, or lies too far back."""
         tags = self.tags
         if number in tags or number <= self.newest - self.limit:
             return False
-        if not tags:
+        if not tags and self._whole:
+            self.start, self.through, self._floor = FIRST_NUMBER, FIRST_NUMBER - 1, 0
+        elif not tags:
             self.start = self.through = number
             self._floor = number - 1
         tags[number] = tag

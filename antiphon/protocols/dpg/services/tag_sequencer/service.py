@@ -40,6 +40,8 @@ STUCK: Final = 4
 """After so many times `takeover_ns` without a number a sequencer is replaced although it lives."""
 ROUND_TRIPS: Final = 3
 """An answer is awaited for so many times as long as one takes at least."""
+ASSUMED_NS: Final[Nanoseconds] = 50 * MILLISECOND_NS
+"""What an answer takes before anything was numbered. Raising it costs time when the first claim fails."""
 CLAIM_REPEATS: Final = 5
 """How often a claim is made while its answers are awaited."""
 STALE_NS: Final[Nanoseconds] = 400 * MILLISECOND_NS
@@ -109,6 +111,8 @@ class SequencerService:
 
     def take_part(self, now: Nanoseconds) -> None:
         self._taking_part = True
+        if self._channel.is_at_origin():
+            self._numbers.expect_all()
         self._reconcile(now)
         self._wake(now, self._asking.due_ns())
         if self._vacant and self._asking.own:
@@ -203,11 +207,14 @@ class SequencerService:
             "numbered": self._earlier_announced + self._announcer.announced,
             "conflicts": self._earlier_conflicts + self._following.conflicts,
             "requests": self._requests,
+            "lease_ns": self._announcer.lease.ns if self._announcer.active else self._lease_ns,
         }
 
     # Following
 
     def _hear(self, now: Nanoseconds, sender: Site) -> None:
+        if self._announcer.active:
+            self._announcer.look(now)
         if sender not in self._company and len(self._company) >= MOST_SENDERS:
             del self._company[next(iter(self._company))]
         self._company[sender] = now
@@ -393,8 +400,8 @@ class SequencerService:
         company = {site for site, heard_ns in self._company.items() if heard_ns > now - COMPANY_NS}
         # Also of the one that is to be replaced, if it may live: what it numbered, it has delivered.
         awaited = (self._channel.lately(now) | company) - {self._channel.site}
-        least_ns = (self._options.gather_answers_ns, self._lease_ns // 2, ROUND_TRIPS * self._asking.least_ns)
-        deadline_ns = now + max(least_ns)
+        trips_ns = ROUND_TRIPS * (ASSUMED_NS if old == NO_EPOCH else self._asking.least_ns)
+        deadline_ns = now + max(self._options.gather_answers_ns, self._lease_ns // 2, trips_ns)
         is_first = old == NO_EPOCH and not awaited
         self._claim = Claiming(awaited, self._numbers.through, deadline_ns, is_first=is_first)
         self._pursue(now)
@@ -474,7 +481,6 @@ class SequencerService:
 
     def _confirm(self, now: Nanoseconds) -> None:
         """We stood still: number nothing before we know that nobody has taken over."""
-        self._announcer.note_stillness(now)
         self._announcer.end()
         self._gather_answers(now, self._epoch)
 
@@ -488,7 +494,6 @@ class SequencerService:
         if self._announcer.is_stalled(now):
             self._confirm(now)
         else:
-            self._announcer.note_stillness(now)
             self._announcer.fire_tick(now)
 
     def _requested(self, now: Nanoseconds, sender: Site, pdu: TagRequest) -> None:
