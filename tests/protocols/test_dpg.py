@@ -28,7 +28,8 @@ from antiphon.protocols.dpg.pdus import (
     Report,
     Request,
 )
-from tests.protocols.dpg_group import ChosenTags, Lan, false_marks
+from antiphon.protocols.dpg.reporting import pack_arcs, pack_tags
+from tests.protocols.dpg_group import ChosenTags, Lan, false_marks, message
 
 HEARTBEAT_MS = 20
 
@@ -328,27 +329,14 @@ def test_one_report_a_cycle_serves_a_group_of_any_size() -> None:
     assert counts["abcdefghijkl"] < 2 * counts["abc"]
 
 
-def test_whoever_knows_more_than_a_reporter_does_not_wait_its_turn() -> None:
-    """Item 10, and section 4.4: c alone knows that a0 and b0 are contiguous, while a and b keep reporting."""
-    lan = Lan("abc", deliv_cycle_ns=2_000 * MILLISECOND_NS)
-    lan.admit("a")
-    lan.admit("b")
-    lan.settle()
-    while not lan.sent(Report, "c"):
-        for name in "ab":
-            report = next(iter(lan.members[name].handle(lan.now, Received("z", message_report()))), None)
-            assert report is None or not isinstance(report, Deliver)
-        lan.pass_time(1)
-    assert lan.now < 4 * HEARTBEAT_MS * MILLISECOND_NS
-    lan.wait_for(lambda: lan.all_delivered(2))
-
-
-def message_report() -> Report:
-    """A stranger's report that tells nothing."""
-    return Report(
-        incarnation=0, serial=0, clock_ns=0, index=0, digest=0, agreed=b"", links=b"", vertices=b"", arcs=b"",
-        lost=b"", demand_ns=0, listening=False, streams={}, service=b"",
-    )  # fmt: skip
+def strangers_report(**fields: Any) -> Report:
+    """A stranger's report that tells these things alone."""
+    told: dict[str, Any] = {
+        "incarnation": 0, "serial": 0, "clock_ns": 0, "index": 0, "digest": 0, "agreed": b"", "links": b"",
+        "vertices": b"", "arcs": b"", "lost": b"", "demand_ns": 0, "listening": False, "streams": {},
+        "service": b"",
+    }  # fmt: skip
+    return Report(**(told | fields))
 
 
 def test_the_first_message_after_an_idle_stretch_is_reported_soon() -> None:
@@ -443,6 +431,43 @@ def test_who_returns_hands_over_anew_what_nobody_heard() -> None:
     lan.wait_for(lambda: all(lan.delivered(name)[-1:] == ["a2"] for name in "abc"))
     assert lan.delivered("b") == lan.delivered("c") == ["b0", "a0", "a1", "a2"]
     assert lan.delivered("a") == ["a0", "a1", "a2"]
+
+
+def test_who_returns_gets_in_although_nobody_reports_what_it_hears() -> None:
+    """Of a lone sender's messages no report tells; that they lie after its root they tell themselves."""
+    lan = Lan("ab", locate_cycle_ns=5_000 * MILLISECOND_NS)
+    lan.admit("a")
+    lan.admit("b")
+    lan.wait_for(lambda: lan.all_delivered(2))
+    lan.depart("b")
+    lan.come_back("b")
+    before = len(lan.sent(Report, "a"))
+    while not lan.of("b", Present):
+        lan.admit("a")
+        lan.pass_time(10)
+    assert len(lan.sent(Report, "a")) - before <= lan.knobs.listen_reports + 1, "the first that will do"
+    sent = lan.admitted["a"] - 1
+    lan.wait_for(lambda: lan.delivered("b")[-1:] == [f"a{sent}"])
+    assert lan.delivered("b")[2:] == [f"a{number}" for number in range(1, sent + 1)]
+
+
+def test_what_had_a_place_but_was_not_delivered_may_come_in_the_next_spell() -> None:
+    lan = Lan("abcd", deliv_cycle_ns=1_000 * MILLISECOND_NS, dummy_cycle_ns=9_000 * MILLISECOND_NS)
+    # d alone hears both messages, c alone hears d: so c knows their order, and has no bodies.
+    lan.misses = lambda source, to, pdu: (
+        (to == "c" and is_about(pdu, Message, Remulticast))
+        or (source == "d" and to != "c")
+        or (source == "c" and is_about(pdu, Report))
+    )
+    lan.admit("a")
+    lan.admit("b")
+    lan.wait_for(lambda: len(lan.members["c"]._order.queue) == 2)
+    lan.depart("c")
+    lan.crash("d")
+    lan.misses = lambda _source, _target, _pdu: False
+    lan.come_back("c")
+    lan.wait_for(lambda: lan.all_delivered(2))
+    assert sorted(lan.agreed()) == ["a0", "b0"]
 
 
 def test_who_restarts_without_memory_takes_up_the_order_and_numbers_on() -> None:
@@ -549,6 +574,22 @@ def test_orders_that_went_apart_are_found_and_the_first_difference_is_named() ->
     assert lan.delivered("b") == ["c0", "c1", "c2", "c3"], "order is kept, atomicity is not"
     disagreed = lan.of("b", Disagreed) + lan.of("a", Disagreed)
     assert ("d", 0) in {(doubt.sender, doubt.number) for doubt in disagreed}
+
+
+def test_a_message_that_comes_too_late_for_its_place_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_module, "Tags", ChosenTags())
+    lan = Lan("b")
+    lan.give("b", Received("c", message(5)))
+    lan.give("b", Received("c", message(9, number=1, previous=5), after_loss=True))
+    lan.wait_for(lambda: lan.delivered("b") == ["c0", "c1"])
+    told = {"vertices": pack_tags([7]), "arcs": pack_arcs([(5, 7, False), (7, 9, False)])}
+    lan.give("b", Received("c", strangers_report(**told)))
+    assert [doubt.reason for doubt in lan.of("b", Unavailable)] == [
+        "A message became known only after others that it precedes had been delivered."
+    ]
+    lan.give("b", Received("d", message(7)))
+    lan.pass_time(1_000)
+    assert lan.delivered("b") == ["c0", "c1"], "order is kept, atomicity is not"
 
 
 def test_who_returns_finds_that_the_others_have_another_order() -> None:

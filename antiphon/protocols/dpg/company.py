@@ -12,9 +12,9 @@ from antiphon.core.time import SECOND_NS, Nanoseconds
 
 MOST_SITES: Final = 4096
 """Members remembered. Raising it costs memory."""
-PATIENCE: Final = 3
+PATIENCE: Final = 2
 """How many times its longest silence of late one may be silent."""
-MOST_PATIENCE_NS: Final[Nanoseconds] = SECOND_NS
+MOST_PATIENCE_NS: Final[Nanoseconds] = SECOND_NS // 2
 """No silence is waited out for longer. Raising it costs a longer halt on a busy machine when one is gone."""
 FORGETTING: Final = 16
 """A silence counts less with each word that follows it, by one part in so many."""

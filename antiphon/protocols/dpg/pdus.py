@@ -155,7 +155,7 @@ class DpgConfiguration:
     """Own messages handed over and not yet delivered. Raising it costs everyone buffers."""
     lag: int = 256
     """How far the order may run ahead of the slowest member heard of lately. Raising it costs buffers."""
-    lately_ns: Nanoseconds = 60 * MILLISECOND_NS
+    lately_ns: Nanoseconds = 50 * MILLISECOND_NS
     """Silence after which nobody waits for a member. Raising it costs a longer halt when one is gone."""
     admission_buffers: int = 16
     """Batches that wait for their turn. Raising it costs latency under load."""

@@ -98,7 +98,7 @@ PDUS: Final[tuple[type[Pdu], ...]] = (TagRequest, Numbered, Claim, Answer, Ask)
 class SequencerOptions:
     """The knobs; each says what raising it costs."""
 
-    gather_ns: Nanoseconds = MILLISECOND_NS
+    gather_ns: Nanoseconds = MILLISECOND_NS // 4
     """Least pause between the sequencer's PDUs. Raising it costs latency under load."""
     repeat_ns: Nanoseconds = 10 * MILLISECOND_NS
     """How long a sender waits for a number before it asks. Raising it costs latency when one is lost."""
