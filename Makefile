@@ -5,10 +5,10 @@ INSTALLED := $(VENV)/.installed
 OUT ?= out
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint swarm reproduce bench-sim bench-audit bench-live bench-gossip bench-large soak pins clean
+.PHONY: help install demo test lint swarm reproduce bench-sim bench-audit bench-live bench-services bench-gossip bench-large soak pins clean
 
 help: ## list every target
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(INSTALLED): pyproject.toml constraints.txt scripts/install
 	@scripts/install $(PYTHON) $(VENV)
@@ -40,8 +40,11 @@ bench-sim: $(INSTALLED) ## hops per second of our simulator beside SimPy's
 bench-audit: $(INSTALLED) ## deliveries audited per second beside DuckDB
 	@$(BIN)/python bench/audit.py
 
-bench-live: $(INSTALLED) ## live throughput and latency beside raw UDP and Corosync (a quarter of an hour)
+bench-live: $(INSTALLED) ## live throughput and latency beside raw UDP and Corosync (half an hour)
 	@$(BIN)/python bench/live.py
+
+bench-services: $(INSTALLED) ## the total order's three services, on a quiet machine and on a busy one
+	@$(BIN)/python bench/services.py
 
 bench-gossip: $(INSTALLED) ## a hundredth of the 12,000 gossip runs on Spark, beside the C++ reference's time for all
 	@$(BIN)/python bench/gossip.py

@@ -4,8 +4,9 @@ Runs `antiphon perf` and watches the memory of every process that it starts. Wha
 resident memory of a process grows between the first tenth of the time (after a warm-up) and the last tenth,
 medians of both; the largest growth of any process is told. Nothing is asserted.
 
-    make soak                                          # ten minutes each for FIFO and for the sequencer
+    make soak                                          # ten minutes for each order
     python bench/soak.py --seconds 60 --order fifo
+    python bench/soak.py --order total --churn kill    # one of them is killed and returns every five seconds
 """
 
 import argparse
@@ -19,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+ORDERS: Final = ("fifo", "sequencer", "total")
 MEMBERS: Final = 7
 SIZE: Final = 1000
 WARM_UP: Final = 0.1
@@ -72,11 +74,11 @@ def growth_mb(samples: dict[int, list[int]]) -> float:
     return max(grown)
 
 
-def soak(order: str, seconds: float) -> dict[str, Any]:
+def soak(order: str, seconds: float, churn: str | None) -> dict[str, Any]:
     antiphon = Path(sys.executable).with_name("antiphon")
     command = [
         str(antiphon), "perf", "--members", str(MEMBERS), "--size", str(SIZE), "--seconds", str(seconds),
-        "--order", order, "--json",
+        "--order", order, "--json", *(("--churn", "1", "--churn-by", churn) if churn else ()),
     ]  # fmt: skip
     # What is said goes to files: a pipe that nobody empties would stop a talkative child.
     with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as talked:
@@ -98,18 +100,20 @@ def tell(figures: dict[str, Any]) -> None:
         f"{figures['order']}: {figures['seconds']:g} s, {MEMBERS} members, {SIZE} bytes:"
         f" {figures['group_throughput']:,.0f} messages a second at each member\n"
         f"  memory {memory} (the most that a process grew by: {figures['growth_mb']} MB),"
-        f" {figures['lost']} lost, {figures['violations']} promises broken"
+        f" halted {figures['halted_share']:.2%}, {figures['lost']} lost,"
+        f" {figures['violations']} promises broken"
     )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--order", choices=("fifo", "sequencer"), action="append")
+    parser.add_argument("--order", choices=ORDERS, action="append")
+    parser.add_argument("--churn", choices=("kill", "stop", "leave"), help="let one come and go like that")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     options = parser.parse_args()
-    for order in options.order or ("fifo", "sequencer"):
-        figures = soak(order, options.seconds)
+    for order in options.order or ORDERS:
+        figures = soak(order, options.seconds, options.churn)
         if options.json:
             print(json.dumps(figures), flush=True)
         else:
