@@ -110,8 +110,12 @@ class Announcer:
         if self._repeats_left and now >= self._repeat_due_ns:
             self._repeats_left -= 1
             self._repeat_due_ns = now + (self._options.tick_ns << (IDLE_REPEATS - self._repeats_left))
-            self._emit(Multicast(self._numbered(self._sequencer.next_number - len(self._tail), self._tail)))
+            self.say_again()
         self._tick()
+
+    def say_again(self) -> None:
+        """Multicast the last numbers once more."""
+        self._emit(Multicast(self._numbered(self._sequencer.next_number - len(self._tail), self._tail)))
 
     def tell(self, to: Site, first: int, last: int) -> None:
         """Tell one member what is remembered of these numbers."""

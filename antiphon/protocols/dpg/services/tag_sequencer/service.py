@@ -42,6 +42,8 @@ ROUND_TRIPS: Final = 3
 """An answer is awaited for so many times as long as one takes at least."""
 ASSUMED_NS: Final[Nanoseconds] = 50 * MILLISECOND_NS
 """What an answer takes before anything was numbered. Raising it costs time when the first claim fails."""
+LAST_WORDS: Final = 3
+"""How often a sequencer that leaves tells its last numbers again."""
 CLAIM_REPEATS: Final = 5
 """How often a claim is made while its answers are awaited."""
 STALE_NS: Final[Nanoseconds] = 400 * MILLISECOND_NS
@@ -121,6 +123,8 @@ class SequencerService:
     def depart(self, now: Nanoseconds) -> None:
         if self._announcer.active:
             self._announce(now, at_once=True)
+            for _ in range(LAST_WORDS):
+                self._announcer.say_again()  # whoever follows us must know where to go on
             self._announcer.end()
         self._claim = None
         self._taking_part = False
