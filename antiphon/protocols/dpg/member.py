@@ -21,9 +21,10 @@ from antiphon.core.effects import (
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Admit, Departed, Input, Received, Returned, Start, TimerFired
-from antiphon.core.packing import Packed, pack
+from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
+from antiphon.protocols.admission import batch_to_order
 from antiphon.protocols.dpg.buffers import Held
 from antiphon.protocols.dpg.company import Company
 from antiphon.protocols.dpg.cycles import Clock, CountClock, RateClock
@@ -221,7 +222,7 @@ class Dpg:
     # Admission
 
     def _admit(self, now: Nanoseconds, event: Admit) -> None:
-        bodies = self._check(event)
+        bodies = batch_to_order(event, "DPG", LARGEST_BATCH_BYTES, started=self._started)
         if len(self._waiting) >= self._configuration.admission_buffers:
             self._effects.append(Rejected("As many messages as the admission buffers hold wait already."))
             return
@@ -229,21 +230,6 @@ class Dpg:
         self._waiting.append(Batch(self._next_number, bodies))
         self._next_number += len(bodies)
         self._send_waiting(now)
-
-    def _check(self, event: Admit) -> Packed:
-        if not self._started:
-            raise UsageError("A member takes messages only after its start.")
-        if not event.bodies:
-            raise UsageError("There is nothing to multicast: no body was handed in.")
-        if event.destinations is not None or event.group is not None:
-            raise UsageError("This order is for messages to the whole group only.")
-        batch = pack(event.bodies)
-        if len(batch.data) > LARGEST_BATCH_BYTES:
-            raise UsageError(
-                f"A batch of {len(batch.data)} bytes does not fit a PDU.",
-                hint=f"At most {LARGEST_BATCH_BYTES} bytes do, lengths included; hand in less at once.",
-            )
-        return batch
 
     def _send_waiting(self, now: Nanoseconds) -> None:
         """Hand over what flow control allows: the pace of the slowest, and what is under way already."""

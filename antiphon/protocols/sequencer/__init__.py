@@ -65,9 +65,9 @@ from antiphon.core.inputs import (
     Suspected,
     TimerFired,
 )
-from antiphon.core.packing import Packed, pack
 from antiphon.core.recording import Property
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.admission import batch_to_order
 from antiphon.protocols.sequencer.follower import Follower
 from antiphon.protocols.sequencer.orderer import Orderer
 from antiphon.protocols.sequencer.pdus import LARGEST_BATCH_BYTES, PDUS, SequencerConfiguration
@@ -113,7 +113,9 @@ class Sequencer:
             case TimerFired(name=name):
                 role.fire(now, name)
             case Admit():
-                role.admit(now, self._check_admission(event))
+                role.admit(
+                    now, batch_to_order(event, "The sequencer", LARGEST_BATCH_BYTES, started=self._started)
+                )
             case Start():
                 if self._started:
                     raise UsageError("This member has started already.")
@@ -130,19 +132,3 @@ class Sequencer:
             case RoundTriggered():
                 pass  # stability is found all the time
         return role.effects()
-
-    def _check_admission(self, event: Admit) -> Packed:
-        """The batch that is to be ordered, if it makes sense."""
-        if not self._started:
-            raise UsageError("A member takes messages only after its start.")
-        if not event.bodies:
-            raise UsageError("There is nothing to multicast: no body was handed in.")
-        if event.destinations is not None or event.group is not None:
-            raise UsageError("The sequencer orders messages to its whole group only.")
-        batch = pack(event.bodies)
-        if len(batch.data) > LARGEST_BATCH_BYTES:
-            raise UsageError(
-                f"A batch of {len(batch.data)} bytes does not fit a PDU.",
-                hint=f"At most {LARGEST_BATCH_BYTES} bytes do, lengths included; hand in less at once.",
-            )
-        return batch

@@ -47,9 +47,9 @@ from antiphon.core.effects import Effect
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Admit, Departed, Input, Received, Returned, Start, TimerFired
-from antiphon.core.packing import Packed, pack
 from antiphon.core.recording import Property
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.admission import batch_to_order
 from antiphon.protocols.totem.member import Member
 from antiphon.protocols.totem.pdus import LARGEST_BATCH_BYTES, PDUS, TotemConfiguration
 
@@ -97,7 +97,7 @@ class Totem:
             case TimerFired(name=name):
                 member.fire(now, name)
             case Admit():
-                member.admit(now, self._check_admission(event))
+                member.admit(now, batch_to_order(event, "Totem", LARGEST_BATCH_BYTES, started=self._started))
             case Start():
                 if self._started:
                     raise UsageError("This member has started already.")
@@ -110,19 +110,3 @@ class Totem:
             case _:
                 pass  # the token finds out who is gone and what is stable
         return member.effects()
-
-    def _check_admission(self, event: Admit) -> Packed:
-        """The batch that is to be ordered, if it makes sense."""
-        if not self._started:
-            raise UsageError("A member takes messages only after its start.")
-        if not event.bodies:
-            raise UsageError("There is nothing to multicast: no body was handed in.")
-        if event.destinations is not None or event.group is not None:
-            raise UsageError("Totem orders messages to its whole group only.")
-        batch = pack(event.bodies)
-        if len(batch.data) > LARGEST_BATCH_BYTES:
-            raise UsageError(
-                f"A batch of {len(batch.data)} bytes does not fit a PDU.",
-                hint=f"At most {LARGEST_BATCH_BYTES} bytes do, lengths included; hand in less at once.",
-            )
-        return batch
