@@ -405,18 +405,13 @@ def _judge_run(
 
 
 def _judged(run: Run, segments: list[Segment], limits: dict[Property, int | None]) -> tuple[Log, Judgement]:
-    """Batches are judged as wholes first, which is far less work; message by message if that finds a flaw.
-
-    Cycles of batches are as many as cycles of their messages while nothing is delivered twice, so they need
-    a second look only if one is to be told.
-    """
-    log = build_log(run, segments, by_batch=True)
-    if len(log.weights):
-        judgement = judge(log, dict.fromkeys(PROPERTIES, 0))
-        flawed = {name for name, count in judgement.counts.items() if count}
-        if not flawed or (flawed == {"total"} and limits["total"] == 0):
+    """Batches are judged as wholes, which is far less work, unless each violation is to be told."""
+    if None not in limits.values():
+        log = build_log(run, segments, by_batch=True)
+        judgement = judge(log, limits)
+        if judgement.exact:
             return log, judgement
-        log = build_log(run, segments)
+    log = build_log(run, segments)
     return log, judge(log, limits)
 
 

@@ -2,7 +2,8 @@
 
 The kernels find everything; this module asks them, property by property, and turns what they found into the
 same sentences that the pure checkers in `antiphon.check` speak. Counting never stops, but only as many
-violations of each property as asked for are put into words.
+violations of each property as asked for are put into words. Where the log takes batches as wholes, what is
+wrong with one counts for each of its messages and is told once, of the first.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,12 @@ class Judgement(msgspec.Struct, frozen=True):
 
     counts: dict[Property, int]
     violations: list[Violation]
+    exact: bool = True
+    """Whether what was judged as one batch may stand for its messages one by one.
+
+    Not if one was delivered twice, or a message precedes itself: then messages of one batch precede one
+    another both ways.
+    """
 
 
 class _Order:
@@ -108,6 +115,7 @@ class Judge:
         self.order = _Order(log)
         self.first = deliveries.first_deliveries(log.delivered, log.message_count)
         self.absent = atomicity.absent_sites(log.kinds, log.starts, len(log.sites))
+        self.circular = False
 
     def judgement(self) -> Judgement:
         counts: dict[Property, int] = {}
@@ -115,7 +123,9 @@ class Judge:
         for name in PROPERTIES:
             counts[name], violations = _JUDGES[name](self)
             told += violations
-        return Judgement(counts, told)
+        return Judgement(
+            counts, told, not len(self.log.weights) or not (counts["duplicate"] or self.circular)
+        )
 
     def integrity(self) -> tuple[int, list[Violation]]:
         log = self.log
@@ -124,6 +134,7 @@ class Judge:
             lambda found: deliveries.find_foreign(
                 log.delivered, log.delivery_starts, log.destination_set, log.sets, found
             ),
+            self._of_deliveries,
         )
         return count, [self._foreign(place) for place in found[:, 0].tolist()]
 
@@ -150,6 +161,7 @@ class Judge:
             lambda found: deliveries.find_duplicates(
                 log.delivered, log.delivery_starts, log.message_count, found
             ),
+            self._of_deliveries,
         )
         return count, [self._duplicate(place, first) for place, first, *_ in found.tolist()]
 
@@ -167,6 +179,7 @@ class Judge:
             lambda found: deliveries.find_overtaken(
                 log.delivered, log.delivery_starts, log.sender_starts, found
             ),
+            self._of_deliveries,
         )
         return count, [self._overtaken(place, before) for place, before, *_ in found.tolist()]
 
@@ -199,7 +212,7 @@ class Judge:
             )
         ]
         least = log.message_id(int(self.order.nodes[component[0]]))
-        story = explain.total(arcs, len(component))
+        story = explain.total(arcs, log.weigh(self.order.nodes[component]))
         return Violation("total", log.run.run, None, *least, story, tuple(dict.fromkeys(rows)))
 
     def _arc(self, end: int) -> explain.Arc:
@@ -209,9 +222,11 @@ class Judge:
 
     def causal(self) -> tuple[int, list[Violation]]:
         log = self.log
-        past = _pasts(log)
+        past, self.circular = _pasts(log)
         count, found = self._search(
-            "causal", lambda found: causality.find_early(found, log.delivered, log.delivery_starts, *past)
+            "causal",
+            lambda found: causality.find_early(found, log.delivered, log.delivery_starts, *past),
+            self._of_deliveries,
         )
         via = np.full((log.message_count if len(found) else 0, 2), -1, np.int64)
         return count, [self._early(place, past, via) for place in np.sort(found[:, 0]).tolist()]
@@ -255,13 +270,14 @@ class Judge:
                 self.absent,
                 found,
             ),
+            lambda found: log.weigh(found[:, 1]),
         )
         told = [self._missing(site, message) for site, message, *_ in found.tolist()]
         for site in np.flatnonzero(self.absent).tolist():
             lacking = dict(
                 self._lacking_in_numbers(site) if self.order.components else self._lacking_in_order(site)
             )
-            count += len(lacking)
+            count += log.weigh(np.array(list(lacking), np.int64))
             limit = self.limits["atomicity"]
             room = None if limit is None else max(limit - len(told), 0)
             told += [self._missing_in_spell(site, *item) for item in list(lacking.items())[:room]]
@@ -356,7 +372,7 @@ class Judge:
         broken = np.flatnonzero(failing >= 0)
         chosen = broken[: self.limits["stability"]].tolist()
         told = [self._too_early(int(entries[index]), int(failing[index]), receptions) for index in chosen]
-        return len(broken), told
+        return log.weigh(log.messages[entries[broken]]), told
 
     def _failing(self, entries: Array, receptions: Array) -> Array:
         """For each declaration the first site by name that it came too early for, or -1."""
@@ -416,15 +432,21 @@ class Judge:
             rows.append(Witness(name, received_step, *message))
         return Violation("stability", log.run.run, declared_by, *message, story, tuple(rows))
 
-    def _search(self, name: Property, search: Callable[[Array], int]) -> tuple[int, Array]:
+    def _search(
+        self, name: Property, search: Callable[[Array], int], weigh: Callable[[Array], int]
+    ) -> tuple[int, Array]:
         """Count with a kernel, and keep what it found as far as it is to be told."""
         limit = self.limits[name]
         found = np.empty((limit or 0, 2), np.int64)
         count = search(found)
-        if limit is None and count:
+        told = count if limit is None else min(count, limit)
+        if count > len(found) and (limit is None or len(self.log.weights)):
             found = np.empty((count, 2), np.int64)
             search(found)
-        return count, found[:count]
+        return weigh(found[:count]) if len(found) >= count else count, found[:told]
+
+    def _of_deliveries(self, found: Array) -> int:
+        return self.log.weigh(self.log.delivered[found[:, 0]])
 
     def _delivered_at(self, place: int) -> tuple[Site, int]:
         return self.log.place(int(self.log.delivery_entries[place]))
@@ -451,16 +473,17 @@ def _sent_rows(log: Log) -> Array:
     return np.where(sent, np.cumsum(sent) - 1, -1).astype(np.int32)
 
 
-def _pasts(log: Log) -> Any:
-    """Everything that tells which message precedes which."""
+def _pasts(log: Log) -> tuple[Any, bool]:
+    """Everything that tells which message precedes which, and whether some precede themselves."""
     chain, rank, ends, chains = causality.send_ranks(log.kinds, log.messages, log.starts, log.send_entry)
     chains, first_home, homes = causality.ghost_homes(log.delivered, log.delivery_starts, chain, chains)
     row = _sent_rows(log)
     vectors = np.zeros((int(row.max(initial=-1)) + 1, chains), np.int32)
     arguments = (log.kinds, log.messages, log.starts, ends, row, chain, rank, first_home, homes, vectors)
-    if causality.sweep(*arguments):
+    circular = causality.sweep(*arguments) > 0
+    if circular:
         causality.raise_to_fixpoint(*arguments)
-    return row, chain, rank, first_home, homes, vectors
+    return (row, chain, rank, first_home, homes, vectors), circular
 
 
 def judge(log: Log, limits: Mapping[Property, int | None] | None = None) -> Judgement:

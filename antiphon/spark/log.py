@@ -54,7 +54,7 @@ class Log(NamedTuple):
     """The messages of sender k are sender_starts[k] up to sender_starts[k + 1]."""
     first_numbers: Array
     numbers: Array
-    """Each message's number where they are sparse; else empty."""
+    """Each message's number where they are sparse, or stand for a batch, whose first it is; else empty."""
     starts: Array
     kinds: Array
     messages: Array
@@ -83,13 +83,14 @@ class Log(NamedTuple):
 
     @property
     def sends(self) -> int:
-        return self._weigh(self.messages[self.kinds == SEND])
+        return self.weigh(self.messages[self.kinds == SEND])
 
     @property
     def deliveries(self) -> int:
-        return self._weigh(self.delivered)
+        return self.weigh(self.delivered)
 
-    def _weigh(self, messages: Array) -> int:
+    def weigh(self, messages: Array) -> int:
+        """How many messages these stand for."""
         return int(self.weights[messages].sum()) if len(self.weights) else len(messages)
 
     def message_id(self, message: int) -> MessageId:
@@ -128,17 +129,17 @@ def build_log(run: Run, segments: Sequence[Segment], *, by_batch: bool = False) 
     """InputError if the steps are not what they must be, or if the run is too large to be counted.
 
     With `by_batch`, messages that no row tells apart are taken as one, if that makes them far fewer. Whatever
-    is wrong with a message is then wrong with the whole, and the other way round; only numbers and counts
-    are not those of single messages.
+    is wrong with a message is then wrong with the whole, and the other way round. The first of them gives
+    the whole its name, and `weights` says how many they are.
     """
     senders = sorted({name for segment in segments for name in segment.sender_names})
     addresses: dict[Address, int] = {}
     parts = _parts(segments, {name: code for code, name in enumerate(senders)}, addresses)
     logged = sorted(parts)
     logs = [_joined(run.run, site, parts[site]) for site in logged]
-    weights = identity.empty()
+    weights, names = identity.empty(), identity.empty()
     if by_batch and any(len(part.counts) for log in logs for part in log):
-        logs, weights = _by_batch(logs, len(senders))
+        logs, weights, names = _by_batch(logs, len(senders))
     starts, least, greatest = _ranges(logs, len(senders))
     if starts[-1] > MOST_ENTRIES:
         raise InputError(f"Run {run.run} cannot be judged: it has more than {MOST_ENTRIES} events.")
@@ -155,7 +156,7 @@ def build_log(run: Run, segments: Sequence[Segment], *, by_batch: bool = False) 
         senders=senders,
         sender_starts=numbering.sender_starts,
         first_numbers=least,
-        numbers=numbering.numbers,
+        numbers=names if len(weights) else numbering.numbers,
         starts=starts,
         kinds=kinds,
         messages=messages,
@@ -172,8 +173,8 @@ def build_log(run: Run, segments: Sequence[Segment], *, by_batch: bool = False) 
     )
 
 
-def _by_batch(logs: list[list[Part]], senders: int) -> tuple[list[list[Part]], Array]:
-    """Number the stretches that no row divides instead of messages; and how many messages each one has."""
+def _by_batch(logs: list[list[Part]], senders: int) -> tuple[list[list[Part]], Array, Array]:
+    """Number the stretches that no row divides instead of messages; and each one's size and first number."""
     rows = [(part, part.kinds > 1) for log in logs for part in log]
     about = np.concatenate([part.senders[named] for part, named in rows])
     begins = np.concatenate([part.numbers[named].astype(np.int64) for part, named in rows])
@@ -182,9 +183,10 @@ def _by_batch(logs: list[list[Part]], senders: int) -> tuple[list[list[Part]], A
         np.unique(np.concatenate([begins[mine], begins[mine] + sizes[mine]])) for mine in _of(about, senders)
     ]
     if FEWER * sum(map(len, edges)) > int(sizes.sum()):
-        return logs, identity.empty()
+        return logs, identity.empty(), identity.empty()
     numbered = [[_numbered_by_batch(part, edges) for part in log] for log in logs]
-    return numbered, np.concatenate([np.diff(found) for found in edges])
+    sizes = np.concatenate([np.diff(found) for found in edges])
+    return numbered, sizes, np.concatenate([found[:-1] for found in edges])
 
 
 def _of(about: Array, senders: int) -> Iterator[Array]:

@@ -3,13 +3,14 @@
 from itertools import pairwise
 from random import Random
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 
 from antiphon.check.checkers import check_trace
-from antiphon.check.verdict import Violation
+from antiphon.check.verdict import Violation, count_by_property
 from antiphon.core.errors import InputError
 from antiphon.core.recording import PROPERTIES, Kind
 from antiphon.spark import judging
@@ -54,6 +55,37 @@ def test_equal_to_the_pure_checkers_on_many_seeds() -> None:
             counts[violation.property] += 1
         assert sum(judgement.counts.values()) == len(expected)
     assert min(counts.values()) > 300, "the generator must break every property often"
+
+
+BATCH = 12
+
+
+def swollen(event: Event) -> Event:
+    """The same of twelve times as many messages."""
+    if not event.sender:
+        return event
+    count = BATCH * (event.count or 1)
+    return msgspec.structs.replace(event, number=BATCH * (event.number or 0), count=count)
+
+
+def test_batches_judged_as_wholes_count_and_name_messages() -> None:
+    told = dict.fromkeys(PROPERTIES, 0)
+    for seed in range(SEEDS // 3):
+        events, run = random_trace(Random(seed), f"run-{seed}")
+        batches = [swollen(event) for event in events]
+        log = build_log(run, segments(batches), by_batch=True)
+        judgement = judge(log, dict.fromkeys(PROPERTIES, 3))
+        expected = check_trace(batches, run)
+        if not judgement.exact:
+            continue
+        assert len(log.weights) or not any(event.sender for event in events)
+        assert judgement.counts == count_by_property(expected), f"random_trace(Random({seed}))"
+        places = {(item.property, item.site, item.sender, item.number) for item in expected}
+        for item in judgement.violations:
+            assert (item.property, item.site, item.sender, item.number) in places
+            told[item.property] += 1
+    del told["duplicate"]
+    assert min(told.values()) > 30
 
 
 @given(traces())
