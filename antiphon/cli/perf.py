@@ -35,6 +35,7 @@ def perf(
     service: Service = None,
     senders: Annotated[int | None, Parameter(help="members that send; all by default")] = None,
     rate: Annotated[float, Parameter(help="messages a second of all together; 0: as many as it takes")] = 0.0,
+    destinations: Annotated[int, Parameter(help="random others that each message goes to; 0: all")] = 0,
     repair: Repair = "hybrid",
     stability: Stability = None,
     errors: Errors = None,
@@ -66,6 +67,7 @@ def perf(
     check_stability(order, repair, told)
     plan = Plan(
         members=members, size=size, seconds=seconds, order=order, service=service, senders=senders, rate=rate,
+        destinations=destinations,
         repair=repair,
         stability=stability, errors=errors, trigger=trigger, piggyback=piggyback,
         detector=detector,

@@ -62,6 +62,8 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     group: Group | None = None
     incarnation: int = 0
     """The incarnation of the sender that numbered them."""
+    destinations: frozenset[Site] | None = None
+    """To whom all of them were multicast, where senders choose; None means the whole group."""
 
 
 class Stable(msgspec.Struct, frozen=True, gc=False):

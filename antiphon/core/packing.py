@@ -6,20 +6,45 @@ count, the bodies' lengths and the bodies, all integers of 32 bits, little-endia
 count says that the last body is unfinished: it goes on with the first body of the sender's next batch. The
 next bit says that the first body continues the one before. That is how a message longer than a PDU travels;
 each of its pieces has a number of its own.
+
+The bit after that says that the messages are addressed: between the lengths and the bodies stands a table,
+preceded by its length, of the sets of sites that occur and of which of them each message is for. So messages
+for different members can travel together, through any protocol, and whoever delivers picks out what is meant
+for its site.
 """
 
 import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
-from typing import Final, overload
+from itertools import accumulate, groupby
+from typing import Final, NamedTuple, TypeAlias, overload
+
+import msgspec
+
+from antiphon.core.ids import Site
 
 COUNT: Final = struct.Struct("<I")
 LENGTH_BYTES: Final = 4
 UNFINISHED: Final = 1 << 31
 CONTINUING: Final = 1 << 30
-COUNT_MASK: Final = CONTINUING - 1
+ADDRESSED: Final = 1 << 29
+COUNT_MASK: Final = ADDRESSED - 1
+MOST_SETS: Final = 256
+"""Different sets of destinations in one batch; which one it is takes a byte a message."""
+
+Destinations: TypeAlias = frozenset[Site] | None
+"""To whom a message goes; None means the whole group."""
+
+
+class Addresses(NamedTuple):
+    """For whom each message of a batch is: one of `sets`, by its place."""
+
+    sets: list[Destinations]
+    which: bytes
+
+    def each(self) -> list[Destinations]:
+        return [self.sets[which] for which in self.which]
 
 
 def overhead_bytes(count: int) -> int:
@@ -34,7 +59,7 @@ class Packed(Sequence[bytes]):
     nothing is copied.
     """
 
-    __slots__ = ("_begin", "_count", "_lengths", "continuing", "data", "size", "unfinished")
+    __slots__ = ("_begin", "_count", "_lengths", "addresses", "continuing", "data", "size", "unfinished")
 
     def __init__(self, data: bytes, begin: int = 0, lengths: "array[int] | None" = None) -> None:
         """Takes a batch as it travels, from `begin` to the end; raises ValueError if it makes no sense.
@@ -49,13 +74,17 @@ class Packed(Sequence[bytes]):
         self._count: Final[int] = head & COUNT_MASK
         self.unfinished: Final = head >= UNFINISHED
         self.continuing: Final = bool(head & CONTINUING)
-        self.size: Final[int] = len(data) - begin - COUNT.size - LENGTH_BYTES * self._count
+        table = begin + COUNT.size + LENGTH_BYTES * self._count
+        self.addresses: Final = _read_table(data, table, self._count) if head & ADDRESSED else None
+        """For whom each message is, if the batch says so."""
+        self.size: Final[int] = len(data) - table - (_table_bytes(data, table) if head & ADDRESSED else 0)
         self._lengths: Final = self._read_lengths() if lengths is None else lengths
 
     def _read_lengths(self) -> "array[int]":
         if self._count < 1 or self.size < 0:
             raise ValueError("a batch whose count does not fit it")
-        lengths = array("I", self.data[self._begin + COUNT.size : len(self.data) - self.size])
+        begin = self._begin + COUNT.size
+        lengths = array("I", self.data[begin : begin + LENGTH_BYTES * self._count])
         if sys.byteorder == "big":
             lengths.byteswap()
         if sum(lengths) != self.size:
@@ -73,6 +102,24 @@ class Packed(Sequence[bytes]):
     def offsets(self) -> list[int]:
         """Where in `data` each body begins, and where the last one ends: to read bodies in place."""
         return list(accumulate(self._lengths, initial=len(self.data) - self.size))
+
+    def places_for(self, site: Site) -> Sequence[int]:
+        """Which messages of the batch are for a site."""
+        if self.addresses is None:
+            return range(self._count)
+        mine = [destinations is None or site in destinations for destinations in self.addresses.sets]
+        return [place for place, which in enumerate(self.addresses.which) if mine[which]]
+
+    def runs(self) -> Iterator[tuple[int, int, Destinations]]:
+        """Stretches of messages for the same sites: the first one's place, how many, and for whom."""
+        if self.addresses is None:
+            yield 0, self._count, None
+            return
+        place = 0
+        for which, same in groupby(self.addresses.which):
+            count = sum(1 for _ in same)
+            yield place, count, self.addresses.sets[which]
+            place += count
 
     def wire(self) -> bytes | memoryview:
         """The batch as it travels."""
@@ -101,8 +148,62 @@ class Packed(Sequence[bytes]):
         return f"Packed({self._count} bodies, {self.size} bytes)"
 
 
-def pack(bodies: Iterable[bytes], *, unfinished: bool = False, continuing: bool = False) -> Packed:
-    """One batch of these bodies; a batch stays as it is.
+def consecutive(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Places in ascending order as stretches without gaps: the first, and how many.
+
+    >>> list(consecutive([0, 1, 4, 6, 7]))
+    [(0, 2), (4, 1), (6, 2)]
+    """
+    if isinstance(places, range):
+        yield places.start, len(places)
+        return
+    begin = count = 0
+    for place in places:
+        if count and place == begin + count:
+            count += 1
+            continue
+        if count:
+            yield begin, count
+        begin, count = place, 1
+    if count:
+        yield begin, count
+
+
+def _table_bytes(data: bytes, begin: int) -> int:
+    (length,) = COUNT.unpack_from(data, begin)
+    return COUNT.size + int(length)
+
+
+def _read_table(data: bytes, begin: int, count: int) -> Addresses:
+    """ValueError if the table of addresses makes no sense."""
+    try:
+        table = data[begin + COUNT.size : begin + _table_bytes(data, begin)]
+        addresses = msgspec.msgpack.decode(table, type=Addresses)
+    except (struct.error, msgspec.MsgspecError) as error:
+        raise ValueError("a batch whose addresses cannot be read") from error
+    sets, which = addresses
+    if len(which) != count or len(sets) > MOST_SETS or max(which) >= len(sets):
+        raise ValueError("a batch whose addresses do not fit it")
+    return addresses
+
+
+def _table(addresses: Sequence[Destinations]) -> bytes:
+    """The table of addresses as it travels, its length before it."""
+    places: dict[Destinations, int] = {}
+    which = bytes([places.setdefault(destinations, len(places)) for destinations in addresses])
+    sets = [None if destinations is None else sorted(destinations) for destinations in places]
+    table = msgspec.msgpack.encode((sets, which))
+    return COUNT.pack(len(table)) + table
+
+
+def pack(
+    bodies: Iterable[bytes],
+    *,
+    unfinished: bool = False,
+    continuing: bool = False,
+    addresses: Sequence[Destinations] | None = None,
+) -> Packed:
+    """One batch of these bodies, perhaps each with its own destinations; a batch stays as it is.
 
     >>> list(pack([b"a", b"", b"bc"]))
     [b'a', b'', b'bc']
@@ -112,18 +213,26 @@ def pack(bodies: Iterable[bytes], *, unfinished: bool = False, continuing: bool 
     pieces = list(bodies)
     lengths = array("I", map(len, pieces))
     flags = (UNFINISHED if unfinished else 0) | (CONTINUING if continuing else 0)
-    head = COUNT.pack(len(pieces) | flags)
-    return Packed(b"".join([head, _little_endian(lengths), *pieces]), 0, lengths)
+    if addresses is not None:
+        return _pack(lengths, flags | ADDRESSED, [_table(addresses), *pieces])
+    return _pack(lengths, flags, pieces)
 
 
-def pack_records(records: memoryview, size: int) -> Packed:
-    """One batch of bodies of one size that lie one after another.
+def pack_records(records: memoryview, size: int, addressed_to: Destinations = None) -> Packed:
+    """One batch of bodies of one size that lie one after another, for everyone or for some.
 
     >>> list(pack_records(memoryview(b"abcd"), 2))
     [b'ab', b'cd']
     """
     lengths = array("I", [size]) * (len(records) // size)
-    return Packed(b"".join([COUNT.pack(len(lengths)), _little_endian(lengths), records]), 0, lengths)
+    if addressed_to is not None:
+        return _pack(lengths, ADDRESSED, [_table([addressed_to] * len(lengths)), records])
+    return _pack(lengths, 0, [records])
+
+
+def _pack(lengths: "array[int]", flags: int, pieces: Sequence[bytes | memoryview]) -> Packed:
+    head = COUNT.pack(len(lengths) | flags)
+    return Packed(b"".join([head, _little_endian(lengths), *pieces]), 0, lengths)
 
 
 def _little_endian(lengths: "array[int]") -> bytes:

@@ -41,6 +41,8 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     senders: int | None = None
     rate: float = 0.0
     """Messages a second of the whole group; 0 means as many as it takes."""
+    destinations: int = 0
+    """Members that each message goes to, drawn from the others; 0 means all."""
     order: str = "fifo"
     service: str | None = None
     repair: str = "hybrid"
@@ -67,6 +69,8 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
             )
         if self.senders is not None and not 1 <= self.senders <= self.members:
             raise UsageError("At least one member sends, and at most all of them do.")
+        if not 0 <= self.destinations < self.members:
+            raise UsageError("A message goes to one other member at least, and at most to all of them.")
         if not 0 <= self.churn < self.members:
             raise UsageError("At least one member must stay.")
         if self.seconds <= 0 or self.rate < 0 or self.away_s <= 0 or self.back_s <= 0:
@@ -83,7 +87,7 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
         senders = self.members if self.senders is None else self.senders
         return Task(
             group=group, name=self.name(index), members=1 if again else self.members, size=self.size,
-            sends=index < senders, rate=self.rate / senders, order=self.order,
+            sends=index < senders, rate=self.rate / senders, destinations=self.destinations, order=self.order,
             sequencer=self.name(0) if self.order == "sequencer" else None, service=self.service,
             repair=self.repair,
             stability=self.stability, errors=self.errors, trigger=self.trigger, piggyback=self.piggyback,
@@ -305,11 +309,17 @@ def _halted_share(plan: Plan, stayed: list[Report]) -> float:
 
 def _lost(plan: Plan, reports: dict[Site, Report]) -> int:
     """Messages missing at members that stayed: all that a stayer sent, and of the others what any got."""
-    stayed = [reports[name] for name in plan.stayers]
+    stayed = {name: reports[name] for name in plan.stayers}
     lost = 0
-    for sender in {name for report in stayed for name in report["delivered"]}:
-        got = [report["delivered"].get(sender, 0) for report in stayed]
-        due: int = reports[sender]["sent"] if sender in plan.stayers else max(got)
-        lost += sum(max(0, due - count) for count in got)
-    holes: int = sum(report["holes"] for report in stayed if not plan.churn)
+    for sender in {name for report in stayed.values() for name in report["delivered"]}:
+        got = {name: report["delivered"].get(sender, 0) for name, report in stayed.items()}
+        most = 0 if plan.destinations else max(got.values())
+        for name, count in got.items():
+            due: int = most
+            if sender in stayed:
+                due = (
+                    stayed[sender]["addressed"].get(name, 0) if plan.destinations else stayed[sender]["sent"]
+                )
+            lost += max(0, due - count)
+    holes: int = sum(report["holes"] for report in stayed.values() if not plan.churn)
     return lost + holes

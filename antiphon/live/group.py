@@ -17,7 +17,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -30,7 +30,7 @@ from antiphon.core.errors import AntiphonError, OutputError, UsageError
 from antiphon.core.ids import Group as GroupName
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Start
-from antiphon.core.packing import Packed, pack
+from antiphon.core.packing import Destinations, Packed, pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec
 from antiphon.live.boards import LeftError, MissedError, PresenceBoard, StabilityBoard
@@ -229,7 +229,8 @@ class Group:
         self._error: BaseException | None = None
         self._left = False
         self._taking_part = asyncio.Event()
-        self._outgoing = Outgoing()
+        self._selective = find_order(self.order).selective
+        self._outgoing = Outgoing(selective=self._selective)
         self._next_number = 0
         self._pumping = False
         self._pumped_ns = 0
@@ -471,19 +472,43 @@ class Group:
 
     # Sending
 
-    async def send(self, body: bytes | bytearray | memoryview) -> Message:
-        """Multicast a message; waits while the group cannot take more."""
+    async def send(
+        self, body: bytes | bytearray | memoryview, *, to: Collection[Site] | None = None
+    ) -> Message:
+        """Multicast a message, to all or to the members named; waits while the group cannot take more."""
         data = body if type(body) is bytes else bytes(body)
-        await self._hand_in([data])
-        return Message(self.name, self._next_number - 1, data, self._stability.wait)
+        destinations = self._destinations(to)
+        await self._hand_in([data], destinations)
+        return Message(self.name, self._next_number - 1, data, self._stability.wait, destinations)
 
-    async def send_many(self, bodies: Iterable[bytes | bytearray | memoryview]) -> None:
+    async def send_many(
+        self, bodies: Iterable[bytes | bytearray | memoryview], *, to: Collection[Site] | None = None
+    ) -> None:
         """Multicast several messages, one after another; waits while the group cannot take more."""
+        destinations = self._destinations(to)
         rest = iter(bodies)
         while some := [body if type(body) is bytes else bytes(body) for body in islice(rest, AT_ONCE)]:
-            await self._hand_in(some)
+            await self._hand_in(some, destinations)
 
-    async def send_records(self, records: bytes | bytearray | memoryview, size: int) -> None:
+    def _destinations(self, to: Collection[Site] | None) -> Destinations:
+        """To whom something goes, if those are members; an order that sends selectively names them all."""
+        if to is None:
+            return self.members if self._selective else None
+        if isinstance(to, str):
+            raise UsageError(f"{to!r} is not a set of members.", hint=f"Write to={{{to!r}}}.")
+        destinations = frozenset(to)
+        if not destinations:
+            raise UsageError("A message needs somebody to go to.", hint="Leave to= out to reach everyone.")
+        for site in sorted(destinations - self.members):
+            raise UsageError(
+                f"'{site}' is no member of '{self.group}' that counts now.",
+                hint=f"There are: {', '.join(sorted(self.members))}. See wait_for_members and presence.",
+            )
+        return destinations
+
+    async def send_records(
+        self, records: bytes | bytearray | memoryview, size: int, *, to: Collection[Site] | None = None
+    ) -> None:
         """Multicast messages of `size` bytes each that lie one after another in one buffer.
 
         Much less work a message than one by one, where they come like that: samples, ticks, rows of an array.
@@ -494,12 +519,13 @@ class Group:
                 f"{len(view)} bytes are not records of {size} bytes each.",
                 hint=f"A record has 1 to {LARGEST_PIECE_BYTES} bytes, and the last one is as long as all.",
             )
+        destinations = self._destinations(to)
         share = max(1, self._limits.outgoing_bytes // size) * size
         for begin in range(0, len(view), share):
             await self._wait_until_open()
-            self._note_waiting(self._outgoing.add_records(view[begin : begin + share], size))
+            self._note_waiting(self._outgoing.add_records(view[begin : begin + share], size, destinations))
 
-    async def _hand_in(self, bodies: list[bytes]) -> None:
+    async def _hand_in(self, bodies: list[bytes], destinations: Destinations) -> None:
         longest = max(map(len, bodies))
         if longest > LARGEST_MESSAGE_BYTES:
             raise UsageError(
@@ -507,7 +533,7 @@ class Group:
                 hint=f"The longest has {LARGEST_MESSAGE_BYTES} bytes; send it in parts.",
             )
         await self._wait_until_open()
-        self._note_waiting(self._outgoing.add(bodies))
+        self._note_waiting(self._outgoing.add(bodies, destinations))
 
     async def _wait_until_open(self) -> None:
         self._require_in()
@@ -536,7 +562,7 @@ class Group:
         member, outgoing = self._member, self._outgoing
         assert member is not None
         while outgoing and not self._aside and not self._left:
-            if not member.admit(outgoing.first()):
+            if not member.admit(*outgoing.first()):
                 break
             outgoing.take()
         self._pumping = bool(outgoing)
@@ -596,22 +622,44 @@ class Group:
             self._news.clear()
             await self._news.wait()
 
-    def delivered(self, effect: fx.Deliver) -> None:
+    def delivered(self, effect: fx.Deliver, places: Sequence[int] | None) -> None:
         sender, number, bodies = effect.sender, effect.number, effect.bodies
         if type(bodies) is not Packed:
             bodies = pack(bodies)
-        figures = self._figures
-        figures.delivered_messages += len(bodies)
-        figures.delivered_bytes += bodies.size
         if sender == self.name:
             self._watch.delivered(number + len(bodies), time.monotonic_ns())
+        if places is not None and len(places) < len(bodies):
+            self._deliver_some(effect, bodies, places)
+            return
+        self._count_delivered(len(bodies), bodies.size)
         if bodies.continuing or bodies.unfinished or self._incoming.size:
             whole = self._incoming.take(sender, number, bodies)
             if whole is None:
                 return
             number, bodies = whole
-        self._inbox.append(Batch(sender, number, bodies, self._stability.wait))
-        self._queued_bytes += bodies.size
+        numbers = range(number, number + len(bodies))
+        to = effect.destinations if bodies.addresses is None else bodies.addresses.each()
+        self._queue(Batch(sender, numbers, bodies, bodies.size, self._stability.wait, to))
+
+    def _deliver_some(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int]) -> None:
+        """Of a batch for several members, what is for this one."""
+        assert bodies.addresses is not None
+        offsets, data = bodies.offsets(), bodies.data
+        chosen = [data[offsets[place] : offsets[place + 1]] for place in places]
+        size = sum(map(len, chosen))
+        numbers = [effect.number + place for place in places]
+        each = bodies.addresses.each()
+        to = [each[place] for place in places]
+        self._count_delivered(len(chosen), size)
+        self._queue(Batch(effect.sender, numbers, chosen, size, self._stability.wait, to))
+
+    def _count_delivered(self, messages: int, size: int) -> None:
+        self._figures.delivered_messages += messages
+        self._figures.delivered_bytes += size
+
+    def _queue(self, batch: Batch) -> None:
+        self._inbox.append(batch)
+        self._queued_bytes += batch.size
         self._news.set()
         if self._queued_bytes > self._limits.queue_bytes and not self.pressed:
             self._press()

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from importlib import import_module
+from random import Random
 from typing import Any, Final
 
 import msgspec
@@ -27,8 +28,10 @@ from numpy.typing import NDArray
 
 from antiphon.core.errors import AntiphonError, MissingRequirementError
 from antiphon.core.ids import Site
+from antiphon.core.packing import Packed
 from antiphon.core.time import SECOND_NS
-from antiphon.live.group import Group, join
+from antiphon.live.group import AT_ONCE, Group, join
+from antiphon.live.messages import Batch
 from antiphon.live.pieces import BATCH_BYTES, records_per_batch
 
 STAMP: Final = struct.Struct("<QQ")
@@ -52,6 +55,8 @@ class Task(msgspec.Struct, kw_only=True, frozen=True):
     sends: bool
     rate: float = 0.0
     """Messages a second of this member; 0 means as many as the group takes."""
+    destinations: int = 0
+    """Members that each message goes to, drawn at random from the others; 0 means all."""
     order: str = "fifo"
     sequencer: Site | None = None
     service: str | None = None
@@ -82,6 +87,8 @@ class Load:
         self._leaves = False
         self._begin_ns = 0
         self._sent = 0
+        self._addressed: dict[Site, int] = {}
+        """How many messages were sent to whom, where they do not go to all."""
         self._buckets: dict[int, int] = {}
         self._latencies_ns: list[int] = []
         self._delivered: dict[Site, int] = {}
@@ -123,18 +130,47 @@ class Load:
         await asyncio.sleep(max(0.0, self._begin_ns / SECOND_NS - time.monotonic()))
         if not self._task.sends:
             await self._halted.wait()
-            return
+        elif self._task.destinations:
+            await self._send_to_some()
+        else:
+            await self._send_to_all()
+
+    async def _send_to_all(self) -> None:
         rate = self._task.rate
         burst = 1 if rate else records_per_batch(self._task.size)
         records, counts, stamps = self._records(burst)
         while not self._halted.is_set():
             if rate:
-                due_ns = self._begin_ns + int(self._sent * SECOND_NS / rate)
-                await asyncio.sleep(max(0.0, (due_ns - time.monotonic_ns()) / SECOND_NS))
+                await self._until_due(rate)
             counts[:] = np.arange(self._sent, self._sent + burst)
             stamps[:] = time.monotonic_ns()
             self._sent += burst
             await self._group.send_records(records, self._task.size)
+
+    async def _until_due(self, rate: float) -> None:
+        due_ns = self._begin_ns + int(self._sent * SECOND_NS / rate)
+        await asyncio.sleep(max(0.0, (due_ns - time.monotonic_ns()) / SECOND_NS))
+
+    async def _send_to_some(self) -> None:
+        """Each message by itself, to members drawn anew."""
+        group, random = self._group, Random()
+        rate, count = self._task.rate, self._task.destinations
+        rest = bytes(self._task.size - STAMP.size)
+        while not self._halted.is_set():
+            if rate:
+                await self._until_due(rate)
+            others = sorted(group.members - {self._task.name})
+            if not others:
+                await asyncio.sleep(TELL_S)
+            for _ in range(1 if rate else AT_ONCE):
+                to = frozenset(random.sample(others, min(count, len(others))))
+                if not to:
+                    break
+                # Counted before, so that nothing can be delivered that is not counted.
+                for site in to:
+                    self._addressed[site] = self._addressed.get(site, 0) + 1
+                self._sent += 1
+                await group.send(STAMP.pack(self._sent - 1, time.monotonic_ns()) + rest, to=to)
 
     def _records(self, count: int) -> tuple[bytearray, NDArray[np.uint64], NDArray[np.uint64]]:
         """Room for messages, and where in it their counts and moments stand."""
@@ -148,7 +184,11 @@ class Load:
         size = self._task.size
         steps = np.arange(BATCH_BYTES, dtype=np.uint64).tobytes()
         async for batch in self._group.batches():
-            sender, count, data = batch.sender, len(batch), batch.bodies.data
+            sender, count, bodies = batch.sender, len(batch), batch.bodies
+            if self._task.destinations or not isinstance(bodies, Packed):
+                self._read_some(batch)
+                continue
+            data = bodies.data
             begin = len(data) - batch.size
             whole = batch.size == count * size
             if whole:
@@ -161,6 +201,18 @@ class Load:
             self._holes += not whole
             _, stamped_ns = STAMP.unpack_from(data, len(data) - size)
             self._note(sender, count, stamped_ns)
+
+    def _read_some(self, batch: Batch) -> None:
+        """Counts need not be consecutive where others got messages in between, but they ascend."""
+        sender, before = batch.sender, self._expected.get(batch.sender, 0) - 1
+        stamped_ns = 0
+        for body in batch.bodies:
+            count, stamped_ns = STAMP.unpack_from(body)
+            # A process that starts again counts from zero.
+            self._holes += len(body) != self._task.size or count == before
+            before = count
+        self._expected[sender] = before + 1
+        self._note(sender, len(batch), stamped_ns)
 
     def _note(self, sender: Site, count: int, stamped_ns: int) -> None:
         now = time.monotonic_ns()
@@ -191,6 +243,7 @@ class Load:
     def report(self) -> dict[str, Any]:
         return {
             "sent": self._sent,
+            "addressed": self._addressed,
             "delivered": self._delivered,
             "holes": self._holes,
             "buckets": sorted(self._buckets.items()),

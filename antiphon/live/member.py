@@ -7,7 +7,7 @@ killed leaves a log that agrees with everyone else's.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 from typing import Protocol as Interface
 
@@ -25,7 +25,7 @@ from antiphon.core.inputs import (
     Start,
     TimerFired,
 )
-from antiphon.core.packing import Packed
+from antiphon.core.packing import Destinations, Packed, consecutive
 from antiphon.core.protocol import Protocol
 from antiphon.core.time import MILLISECOND_NS, NEVER_NS, SECOND_NS, Nanoseconds
 from antiphon.live.history import HistoryLog
@@ -45,7 +45,9 @@ class Listener(Interface):
     pressed: bool
     """Whether the application reads too slowly, so that bodies are better not taken in."""
 
-    def delivered(self, effect: fx.Deliver) -> None: ...
+    def delivered(self, effect: fx.Deliver, places: Sequence[int] | None) -> None:
+        """`places` are those of the messages that are for this member; None means all."""
+
     def admitted(self, effect: fx.Admitted) -> None: ...
     def stable(self, effect: fx.Stable) -> None: ...
     def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished | fx.CaughtUp) -> None: ...
@@ -97,6 +99,8 @@ class Member:
         self._tick_ns: Nanoseconds = 0
         self._outgoing: list[fx.Send | fx.Multicast] = []
         self._rejected = False
+        self._handed_in: Packed | None = None
+        """The batch that was handed in last, which is the one that is admitted."""
         self._refused = False
         """Whether something was refused just before what comes next."""
         self._running = False
@@ -119,10 +123,11 @@ class Member:
         self._away = False
         self._step(event)
 
-    def admit(self, bodies: Packed) -> bool:
+    def admit(self, bodies: Packed, destinations: Destinations = None) -> bool:
         """Hand a batch to the protocol; whether it was taken."""
         self._rejected = False
-        self._step(Admit(bodies))
+        self._handed_in = bodies
+        self._step(Admit(bodies, destinations))
         return not self._rejected
 
     def depart(self) -> None:
@@ -283,24 +288,55 @@ class Member:
 
     def _admitted(self, _now: Nanoseconds, effect: fx.Admitted) -> None:
         if self._recorder is not None:
-            destinations = None if effect.destinations is None else sorted(effect.destinations)
-            self._recorder.record(
-                self._site, "send", self._wall_ns, self._site, effect.number, effect.count,
-                effect.group or self._group, destinations, effect.size,
-            )  # fmt: skip
+            bodies = self._handed_in
+            if bodies is not None and bodies.addresses is not None:
+                self._record_addressed(effect, bodies)
+            else:
+                self._record_send(effect.number, effect.count, effect.size, effect.destinations, effect.group)
         self._listener.admitted(effect)
 
+    def _record_addressed(self, effect: fx.Admitted, bodies: Packed) -> None:
+        """One row for each stretch of messages that have the same destinations."""
+        offsets = bodies.offsets()
+        for place, count, destinations in bodies.runs():
+            size = offsets[place + count] - offsets[place]
+            self._record_send(effect.number + place, count, size, destinations, effect.group)
+
+    def _record_send(
+        self, number: int, count: int, size: int, destinations: Destinations, group: Group | None
+    ) -> None:
+        assert self._recorder is not None
+        named = None if destinations is None else sorted(destinations)
+        self._recorder.record(
+            self._site, "send", self._wall_ns, self._site, number, count, group or self._group, named, size
+        )
+
     def _deliver(self, _now: Nanoseconds, effect: fx.Deliver) -> None:
+        bodies = effect.bodies
+        places: Sequence[int] | None = None
+        if type(bodies) is Packed and bodies.addresses is not None:
+            places = bodies.places_for(self._site)
+            if not places:
+                return
         if self._recorder is not None:
-            bodies = effect.bodies
-            size = bodies.size if isinstance(bodies, Packed) else sum(map(len, bodies))
-            self._recorder.record(
-                self._site, "deliver", self._wall_ns, effect.sender, effect.number, len(bodies),
-                effect.group or self._group, None, size,
-            )  # fmt: skip
+            if places is None:
+                size = bodies.size if isinstance(bodies, Packed) else sum(map(len, bodies))
+                self._record_delivery(effect, 0, len(bodies), size)
+            else:
+                assert isinstance(bodies, Packed)
+                offsets = bodies.offsets()
+                for place, count in consecutive(places):
+                    self._record_delivery(effect, place, count, offsets[place + count] - offsets[place])
         if self._history is not None:
             self._history.append(effect)
-        self._listener.delivered(effect)
+        self._listener.delivered(effect, places)
+
+    def _record_delivery(self, effect: fx.Deliver, place: int, count: int, size: int) -> None:
+        assert self._recorder is not None
+        self._recorder.record(
+            self._site, "deliver", self._wall_ns, effect.sender, effect.number + place, count,
+            effect.group or self._group, None, size,
+        )  # fmt: skip
 
     def _arrived(self, _now: Nanoseconds, effect: fx.Arrived) -> None:
         if self._recorder is not None:

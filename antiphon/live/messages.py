@@ -1,12 +1,12 @@
 """What an application gets: messages, batches of them, and news of who is there."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from antiphon.core.ids import MessageId, Site
-from antiphon.core.packing import Packed
+from antiphon.core.packing import Destinations
 
 PresenceKind = Literal["appeared", "vanished", "missed", "history", "disagreed", "unavailable"]
 
@@ -14,18 +14,21 @@ StableWaiter = Callable[[Site, int], Awaitable[None]]
 
 
 class Message:
-    """One message: who sent it, its count among that sender's messages, and its body.
+    """One message: who sent it, its count among that sender's messages, its body, and to whom it went.
 
     A message longer than about 60,000 bytes travels in pieces that count one each; its own number is then
-    that of its last piece.
+    that of its last piece. `to` is None when it went to the whole group.
     """
 
-    __slots__ = ("_stable", "body", "number", "sender")
+    __slots__ = ("_stable", "body", "number", "sender", "to")
 
-    def __init__(self, sender: Site, number: int, body: bytes, stable: StableWaiter) -> None:
+    def __init__(
+        self, sender: Site, number: int, body: bytes, stable: StableWaiter, to: Destinations = None
+    ) -> None:
         self.sender: Final = sender
         self.number: Final = number
         self.body: Final = body
+        self.to: Final = to
         self._stable = stable
 
     @property
@@ -33,7 +36,11 @@ class Message:
         return MessageId(self.sender, self.number)
 
     async def stable(self) -> None:
-        """Wait until every member that counts is known to hold this message."""
+        """Wait until every destination that counts is known to hold this message."""
+        await self._stable(self.sender, self.number)
+
+    async def atomic(self) -> None:
+        """The same in the words of causal order: wait until this message is atomically accepted."""
         await self._stable(self.sender, self.number)
 
     def __repr__(self) -> str:
@@ -41,28 +48,50 @@ class Message:
 
 
 class Batch:
-    """Consecutive messages of one sender, as they travelled. Iterating gives messages; `bodies` is quick."""
+    """Messages of one sender, as they travelled. Iterating gives messages; `bodies` is quick.
 
-    __slots__ = ("_stable", "bodies", "number", "sender", "size")
+    Their numbers are consecutive, unless some that travelled between them were for other members.
+    """
 
-    def __init__(self, sender: Site, number: int, bodies: Packed, stable: StableWaiter) -> None:
+    __slots__ = ("_stable", "_to", "bodies", "numbers", "sender", "size")
+
+    def __init__(
+        self,
+        sender: Site,
+        numbers: Sequence[int],
+        bodies: Sequence[bytes],
+        size: int,
+        stable: StableWaiter,
+        to: Destinations | Sequence[Destinations] = None,
+    ) -> None:
+        """`to` is for whom all of them are, or each."""
         self.sender: Final = sender
-        self.number: Final = number
+        self.numbers: Final = numbers
         self.bodies: Final = bodies
-        self.size: Final = bodies.size
+        self.size: Final = size
         self._stable = stable
+        self._to = to
+
+    @property
+    def number(self) -> int:
+        """The first message's."""
+        return self.numbers[0]
 
     def __len__(self) -> int:
         return len(self.bodies)
 
     def __iter__(self) -> Iterator[Message]:
-        sender, stable = self.sender, self._stable
-        for number, body in enumerate(self.bodies, self.number):
-            yield Message(sender, number, body, stable)
+        sender, stable, to = self.sender, self._stable, self._to
+        if to is None or isinstance(to, frozenset):
+            for number, body in zip(self.numbers, self.bodies, strict=True):
+                yield Message(sender, number, body, stable, to)
+            return
+        for number, body, each in zip(self.numbers, self.bodies, to, strict=True):
+            yield Message(sender, number, body, stable, each)
 
     async def stable(self) -> None:
-        """Wait until every member that counts is known to hold all of these."""
-        await self._stable(self.sender, self.number + len(self.bodies) - 1)
+        """Wait until every destination that counts is known to hold all of these."""
+        await self._stable(self.sender, self.numbers[-1])
 
     def __repr__(self) -> str:
         return f"Batch({self.sender}:{self.number}, {len(self.bodies)} messages, {self.size} bytes)"

@@ -91,6 +91,8 @@ class Order:
     build: Callable[[Settings], Protocol]
     echoed: tuple[type[Pdu], ...] = ()
     """PDUs whose own multicasts are worth hearing, where a channel lets us."""
+    selective: bool = False
+    """Whether it sends a message to its destinations only; the others multicast it and deliver it there."""
 
 
 def _build_fifo(settings: Settings) -> Protocol:

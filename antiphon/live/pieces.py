@@ -2,89 +2,179 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from antiphon.core.ids import Site
-from antiphon.core.packing import LENGTH_BYTES, Packed, overhead_bytes, pack, pack_records
+from antiphon.core.packing import (
+    LENGTH_BYTES,
+    MOST_SETS,
+    Destinations,
+    Packed,
+    overhead_bytes,
+    pack,
+    pack_records,
+)
 
 BATCH_BYTES: Final = 64_900
 """A packed batch has at most this many bytes, so that with its headers it fits one datagram of 65,507."""
 LARGEST_PIECE_BYTES: Final = BATCH_BYTES - overhead_bytes(1)
 LARGEST_MESSAGE_BYTES: Final = 16 << 20
+ADDRESS_BYTES: Final = 16
+"""What a table of addresses takes at most beside the names and a byte a message."""
+NAME_BYTES: Final = 5
+"""What a name or a list of names takes at most beside its characters."""
+MIXING: Final = 3
+"""Messages for different members travel together while that is at most so many times the traffic."""
 MOST_ORPHANS: Final = 4
 """Unfinished messages of senders that have vanished, kept in case they come back. Raising it costs memory."""
 
 
-def records_per_batch(size: int) -> int:
+def records_per_batch(size: int, addressed_to: Destinations = None) -> int:
     """How many bodies of this size fit one batch."""
-    return (BATCH_BYTES - overhead_bytes(0)) // (size + LENGTH_BYTES)
+    room = BATCH_BYTES - overhead_bytes(0)
+    if addressed_to is None:
+        return room // (size + LENGTH_BYTES)
+    return (room - ADDRESS_BYTES - names_bytes(addressed_to)) // (size + LENGTH_BYTES + 1)
 
 
-def cut(body: bytes) -> Iterator[Packed]:
+def cut(body: bytes, addressed_to: Destinations = None) -> Iterator[Packed]:
     """The batches, of one piece each, that carry a long body."""
-    last = (len(body) - 1) // LARGEST_PIECE_BYTES
+    addresses = None if addressed_to is None else [addressed_to]
+    taken = 0 if addressed_to is None else ADDRESS_BYTES + names_bytes(addressed_to) + 1
+    most = LARGEST_PIECE_BYTES - taken
+    last = (len(body) - 1) // most
     for place in range(last + 1):
-        piece = body[place * LARGEST_PIECE_BYTES : (place + 1) * LARGEST_PIECE_BYTES]
-        yield pack([piece], unfinished=place < last, continuing=place > 0)
+        piece = body[place * most : (place + 1) * most]
+        yield pack([piece], unfinished=place < last, continuing=place > 0, addresses=addresses)
+
+
+def names_bytes(destinations: frozenset[Site]) -> int:
+    """What the names of destinations take at most."""
+    return NAME_BYTES + sum(len(site.encode()) + NAME_BYTES for site in destinations)
+
+
+class Parcel(NamedTuple):
+    """A batch on its way to the protocol, and to whom it goes as a whole."""
+
+    bodies: Packed
+    destinations: Destinations = None
 
 
 class Outgoing:
-    """Bodies on their way to the protocol: collected, then packed into as few batches as will do."""
+    """Bodies on their way to the protocol: collected, then packed into as few batches as will do.
 
-    def __init__(self) -> None:
+    Messages for different members travel together. Most protocols multicast to all anyway. One that sends to
+    the destinations only (`selective`) sends a batch to all that any of its messages is for, so that messages
+    are put together only while that costs less than a few times what each by itself would.
+    """
+
+    def __init__(self, *, selective: bool = False) -> None:
         self.size = 0
         """Bytes that wait, packed or not."""
-        self._bodies: list[bytes] = []
-        self._room = BATCH_BYTES - overhead_bytes(0)
-        self._batches: deque[Packed] = deque()
+        self._selective = selective
+        self._parcels: deque[Parcel] = deque()
+        self._open()
 
-    def add(self, bodies: Iterable[bytes]) -> int:
+    def _open(self) -> None:
+        self._bodies: list[bytes] = []
+        self._addresses: list[Destinations] = []
+        self._sets: set[Destinations] = set()
+        self._union: set[Site] = set()
+        self._room = BATCH_BYTES - overhead_bytes(0)
+        self._apart = 0
+        """Bytes times destinations if each message went by itself."""
+        self._together = 0
+        """Bytes in all."""
+
+    def add(self, bodies: Iterable[bytes], to: Destinations = None) -> int:
         """Take bodies; how many numbers they use."""
         numbers = 0
         for body in bodies:
-            length = len(body)
-            self.size += length
-            numbers += 1
-            self._room -= length + LENGTH_BYTES
-            if self._room < 0:
+            self.size += len(body)
+            if not self._fits(len(body), to):
                 self._close()
-                if length > LARGEST_PIECE_BYTES:
-                    pieces = list(cut(body))
-                    self._batches += pieces
-                    numbers += len(pieces) - 1
+                if not self._fits(len(body), to):
+                    numbers += self._cut(body, to)
                     continue
-                self._room -= length + LENGTH_BYTES
+            numbers += 1
             self._bodies.append(body)
+            self._addresses.append(to)
         return numbers
 
-    def add_records(self, records: memoryview, size: int) -> int:
+    def _fits(self, length: int, to: Destinations) -> bool:
+        """Whether the open batch takes one more message; then room is made for it."""
+        room = self._room - length - LENGTH_BYTES
+        if to is not None or self._sets:
+            room -= self._room_for_address(length, to)
+        if room < 0:
+            return False
+        self._room = room
+        if to is not None:
+            self._sets.add(to)
+            self._union |= to
+            self._together += length
+            self._apart += length * len(to)
+        return True
+
+    def _room_for_address(self, length: int, to: Destinations) -> int:
+        """What naming its destinations takes; more than there is if it should not travel with the others."""
+        taken = 1
+        if not self._sets:
+            taken += ADDRESS_BYTES + len(self._bodies)
+        if to is None or to in self._sets:
+            return taken
+        if len(self._sets) == MOST_SETS - 1:
+            return BATCH_BYTES
+        if self._selective and self._bodies:
+            together = (self._together + length) * len(self._union | to)
+            if together > MIXING * (self._apart + length * len(to)):
+                return BATCH_BYTES
+        return taken + names_bytes(to)
+
+    def _cut(self, body: bytes, to: Destinations) -> int:
+        """A body that fits no batch, piece by piece; how many."""
+        named, whole = (None, to) if self._selective else (to, None)
+        pieces = [Parcel(piece, whole) for piece in cut(body, named)]
+        self._parcels += pieces
+        return len(pieces)
+
+    def add_records(self, records: memoryview, size: int, to: Destinations = None) -> int:
         """Take bodies of one size that lie one after another; how many numbers they use."""
         self._close()
-        share = records_per_batch(size) * size
-        self._batches += (
-            pack_records(records[begin : begin + share], size) for begin in range(0, len(records), share)
+        named = None if self._selective else to
+        share = records_per_batch(size, named) * size
+        self._parcels += (
+            Parcel(pack_records(records[begin : begin + share], size, named), to if self._selective else None)
+            for begin in range(0, len(records), share)
         )
         self.size += len(records)
         return len(records) // size
 
     def __bool__(self) -> bool:
-        return bool(self._batches or self._bodies)
+        return bool(self._parcels or self._bodies)
 
-    def first(self) -> Packed:
+    def first(self) -> Parcel:
         """The batch to go next; it stays until it is taken."""
-        if not self._batches:
+        if not self._parcels:
             self._close()
-        return self._batches[0]
+        return self._parcels[0]
 
     def take(self) -> None:
         """The first batch is gone."""
-        self.size -= self._batches.popleft().size
+        self.size -= self._parcels.popleft().bodies.size
 
     def _close(self) -> None:
         if self._bodies:
-            self._batches.append(pack(self._bodies))
-            self._bodies = []
-        self._room = BATCH_BYTES - overhead_bytes(0)
+            self._parcels.append(self._packed())
+        self._open()
+
+    def _packed(self) -> Parcel:
+        if not self._sets:
+            return Parcel(pack(self._bodies))
+        if not self._selective:
+            return Parcel(pack(self._bodies, addresses=self._addresses))
+        addresses = self._addresses if len(self._sets) > 1 else None
+        return Parcel(pack(self._bodies, addresses=addresses), frozenset(self._union))
 
 
 class Incoming:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, ClassVar
 
+import msgspec
+
 from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
@@ -23,6 +25,7 @@ from antiphon.core.inputs import (
     Suspected,
     TimerFired,
 )
+from antiphon.core.packing import Destinations, Packed, consecutive
 from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Recorder
 from antiphon.core.time import NEVER_NS, Nanoseconds
@@ -86,6 +89,7 @@ class World:
         self._heap: list[tuple[Nanoseconds, int, Host, str] | tuple[Nanoseconds, int, Action]] = []
         """Timers and actions. No two have one serial number, so that what follows it is never compared."""
         self._scheduled = 0
+        self._handed_in: Sequence[bytes] = ()
         self._stopped = False
         self.hosts = [Host(index, site, build(site)) for index, site in enumerate(sites)]
         self._index = {site: index for index, site in enumerate(sites)}
@@ -124,6 +128,7 @@ class World:
         """The application of a site hands bodies in; an absent or crashed site has no application."""
         host = self.host(site)
         if host.present:
+            self._handed_in = bodies
             self.give(host, Admit(bodies, destinations, group))
 
     def crash(self, site: Site) -> None:
@@ -288,13 +293,32 @@ class World:
         if self.on_admitted is not None:
             self.on_admitted(self.now, host, effect)
         if self._recorder is not None:
-            destinations = None if effect.destinations is None else sorted(effect.destinations)
-            self._recorder.record(
-                host.site, "send", self.now, host.site, effect.number, effect.count,
-                effect.group, destinations, effect.size,
-            )  # fmt: skip
+            for place, count, named in self._addresses(effect):
+                destinations = None if named is None else sorted(named)
+                size = (
+                    effect.size if count == effect.count else sum(map(len, self._handed_in[place:][:count]))
+                )
+                self._recorder.record(
+                    host.site, "send", self.now, host.site, effect.number + place, count,
+                    effect.group, destinations, size,
+                )  # fmt: skip
+
+    def _addresses(self, effect: fx.Admitted) -> Iterable[tuple[int, int, Destinations]]:
+        """To whom what was just admitted goes, stretch by stretch."""
+        bodies = self._handed_in
+        if type(bodies) is Packed and bodies.addresses is not None:
+            return bodies.runs()
+        return ((0, effect.count, effect.destinations),)
 
     def _deliver(self, host: Host, effect: fx.Deliver) -> None:
+        bodies = effect.bodies
+        if type(bodies) is Packed and bodies.addresses is not None:
+            for place, count in consecutive(bodies.places_for(host.site)):
+                some = bodies[place : place + count]
+                self._deliver(
+                    host, msgspec.structs.replace(effect, number=effect.number + place, bodies=some)
+                )
+            return
         host.delivered += len(effect.bodies)
         if self.on_deliver is not None:
             self.on_deliver(self.now, host, effect)

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.core.packing import COUNT, UNFINISHED, Packed, overhead_bytes, pack
+from antiphon.core.packing import (
+    ADDRESSED,
+    COUNT,
+    UNFINISHED,
+    Packed,
+    consecutive,
+    overhead_bytes,
+    pack,
+    pack_records,
+)
 from antiphon.core.wire import Codec, Garbage, Packet, Pdu
 
 BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=20)
@@ -31,6 +40,49 @@ def test_a_batch_reads_as_the_bodies_that_went_in(
     assert (len(again), again.size) == (len(bodies), sum(map(len, bodies)))
     assert (again.unfinished, again.continuing) == (unfinished, continuing)
     assert len(packed.data) == again.size + overhead_bytes(len(bodies))
+
+
+SETS = st.one_of(st.none(), st.frozensets(st.sampled_from("abcd"), max_size=4))
+
+
+@given(st.lists(st.tuples(st.binary(max_size=40), SETS), min_size=1, max_size=20))
+def test_an_addressed_batch_tells_for_whom_each_message_is(
+    messages: list[tuple[bytes, frozenset[str] | None]],
+) -> None:
+    bodies, sets = [body for body, _ in messages], [to for _, to in messages]
+    packed = Packed(b"head" + pack(bodies, addresses=sets).data, 4)
+    assert list(packed) == bodies
+    assert [packed[place] for place in range(len(packed))] == bodies
+    assert packed.size == sum(map(len, bodies))
+    assert packed.addresses is not None
+    assert packed.addresses.each() == sets
+    for site in "abcd":
+        meant = [place for place, to in enumerate(sets) if to is None or site in to]
+        assert packed.places_for(site) == meant
+        assert [
+            place for begin, count in consecutive(meant) for place in range(begin, begin + count)
+        ] == meant
+    runs = [to for _, count, to in packed.runs() for _ in range(count)]
+    assert runs == sets
+
+
+def test_records_can_be_for_some() -> None:
+    packed = pack_records(memoryview(b"aabb"), 2, frozenset({"x"}))
+    assert [*packed] == [b"aa", b"bb"]
+    assert [*packed.places_for("x")] == [0, 1]
+    assert [*packed.places_for("y")] == []
+    assert [*pack([b"a", b"b"]).places_for("y")] == [0, 1]
+
+
+@given(st.binary(max_size=40))
+def test_addresses_that_make_no_sense_are_refused(table: bytes) -> None:
+    head = COUNT.pack(1 | ADDRESSED) + COUNT.pack(1) + COUNT.pack(len(table)) + table + b"x"
+    try:
+        packed = Packed(head)
+    except ValueError:
+        return
+    assert packed.addresses is not None
+    assert len(packed.addresses.each()) == 1
 
 
 @given(BODIES)

@@ -89,8 +89,8 @@ def test_records_are_messages_like_any_others(size: int, count: int) -> None:
     assert outgoing.size == len(records)
     bodies: list[bytes] = []
     while outgoing:
-        assert len(outgoing.first().data) <= BATCH_BYTES
-        bodies += outgoing.first()
+        assert len(outgoing.first().bodies.data) <= BATCH_BYTES
+        bodies += outgoing.first().bodies
         outgoing.take()
     assert bodies == [records[begin : begin + size] for begin in range(0, len(records), size)]
 

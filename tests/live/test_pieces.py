@@ -10,6 +10,7 @@ from antiphon.live.pieces import (
     BATCH_BYTES,
     LARGEST_MESSAGE_BYTES,
     LARGEST_PIECE_BYTES,
+    MIXING,
     MOST_ORPHANS,
     Incoming,
     Outgoing,
@@ -23,10 +24,66 @@ SIZES = st.integers(0, 3 * LARGEST_PIECE_BYTES + 5)
 def drain(outgoing: Outgoing) -> list[Packed]:
     batches = []
     while outgoing:
-        batches.append(outgoing.first())
-        assert outgoing.first() is batches[-1]
+        batches.append(outgoing.first().bodies)
+        assert outgoing.first().bodies is batches[-1]
         outgoing.take()
     return batches
+
+
+SITES = ("a", "b", "Zoë", "d" * 64)
+ADDRESSED = st.tuples(
+    st.one_of(st.integers(0, 200), SIZES),
+    st.one_of(st.none(), st.frozensets(st.sampled_from(SITES), min_size=1)),
+)
+
+
+@given(st.lists(ADDRESSED, min_size=1, max_size=12), st.booleans())
+def test_messages_travel_together_and_each_reaches_whom_it_is_for(
+    messages: list[tuple[int, frozenset[str] | None]], selective: bool
+) -> None:
+    """A batch goes to everyone whom any of its messages is for; it says itself for whom each one is."""
+    outgoing, numbers = Outgoing(selective=selective), 0
+    everyone = frozenset(SITES)
+    if selective:
+        messages = [(size, to or everyone) for size, to in messages]
+    for place, (size, to) in enumerate(messages):
+        numbers += outgoing.add([bytes([place]) * size], to)
+    received: dict[str, list[bytes]] = {site: [] for site in SITES}
+    incoming = {site: Incoming() for site in SITES}
+    number = 0
+    while outgoing:
+        batch, destinations = outgoing.first()
+        outgoing.take()
+        again = Packed(batch.data)
+        assert len(again.data) <= BATCH_BYTES
+        assert (destinations is not None) == selective
+        for site in everyone if destinations is None else destinations:
+            places = again.places_for(site)
+            if len(places) == len(again):
+                whole = incoming[site].take("s", number, again)
+                received[site] += [] if whole is None else whole[1]
+            else:
+                received[site] += [again[place] for place in places]
+        number += len(again)
+    assert number == numbers
+    for site in SITES:
+        meant = [
+            bytes([place]) * size for place, (size, to) in enumerate(messages) if to is None or site in to
+        ]
+        assert received[site] == meant
+
+
+def test_messages_for_few_of_many_do_not_all_travel_together() -> None:
+    outgoing = Outgoing(selective=True)
+    for place in range(60):
+        outgoing.add([bytes(1000)], frozenset({f"m{place}"}))
+    sizes = []
+    while outgoing:
+        batch, destinations = outgoing.first()
+        assert destinations is not None
+        sizes.append((len(batch), len(destinations)))
+        outgoing.take()
+    assert set(sizes) == {(MIXING, MIXING)}
 
 
 @given(st.lists(st.one_of(st.integers(0, 200), SIZES), min_size=1, max_size=12))
