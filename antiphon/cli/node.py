@@ -64,6 +64,9 @@ def node(
     history: History = None,
     history_bytes: HistoryBytes = USUAL_BYTES,
     catch_up: CatchUp = False,
+    addressed: Annotated[
+        bool, Parameter(help="a line '@alice,bob text' goes to those members only", negative="")
+    ] = False,
     queue: Annotated[int, Parameter(help="megabytes that may wait for whoever reads the output")] = 64,
     metrics: Annotated[int | None, Parameter(help="port on which to serve Prometheus metrics")] = None,
     json: Annotated[bool, Parameter(help="print JSON objects, one a line", negative="")] = False,
@@ -84,15 +87,16 @@ def node(
         insecure=insecure, trace=trace, run=run, history=history, history_bytes=history_bytes,
         catch_up=catch_up, limits=Limits(queue_bytes=queue << 20),
     )  # fmt: skip
-    asyncio.run(Node(member, json=json).serve(metrics))
+    asyncio.run(Node(member, addressed=addressed, json=json).serve(metrics))
     return 0
 
 
 class Node:
     """A member whose application is a pair of streams."""
 
-    def __init__(self, group: Group, *, json: bool) -> None:
+    def __init__(self, group: Group, *, addressed: bool, json: bool) -> None:
         self._group = group
+        self._addressed = addressed
         self._json = json
         self._output: Output | None = None
 
@@ -127,7 +131,16 @@ class Node:
 
     async def _send(self) -> None:
         async for line in input_lines():
-            await self._group.send(line.rstrip(b"\r\n"))
+            body, to = line.rstrip(b"\r\n"), None
+            if self._addressed and body.startswith(b"@"):
+                names, _, body = body[1:].partition(b" ")
+                to = names.decode(errors="replace").split(",")
+            try:
+                await self._group.send(body, to=to)
+            except UsageError as error:
+                if to is None:
+                    raise
+                talk.print(error.sentence, error.hint or "", markup=False)
 
     async def _deliver(self) -> None:
         assert self._output is not None
@@ -137,7 +150,8 @@ class Node:
 
     def _json_line(self, message: Message) -> bytes:
         body = message.body.decode(errors="replace")
-        return _json({"sender": message.sender, "number": message.number, "body": body})
+        words = {"sender": message.sender, "number": message.number, "body": body}
+        return _json(words if message.to is None else {**words, "to": sorted(message.to)})
 
     async def _tell(self) -> None:
         assert self._output is not None

@@ -91,6 +91,25 @@ def test_lines_go_in_and_deliveries_come_out(tmp_path: Path) -> None:
         assert a.end()[0] == 0
 
 
+def test_a_line_can_be_addressed() -> None:
+    group = a_group()
+    with nodes([group, "--name", "a", "--addressed", "--json"], [group, "--name", "b", "--json"]) as (a, b):
+        assert json.loads(a.hear())["site"] == "b"
+        assert json.loads(b.hear())["site"] == "a"
+        a.say("@a own words")
+        a.say("@zoe nobody hears this")
+        a.say("@b,a both")
+        a.say("all")
+        heard = [json.loads(a.hear()) for _ in range(3)]
+        assert [(one["number"], one["body"], one.get("to")) for one in heard] == [
+            (0, "own words", ["a"]), (1, "both", ["a", "b"]), (2, "all", None)
+        ]  # fmt: skip
+        assert [json.loads(b.hear())["body"] for _ in range(2)] == ["both", "all"]
+        code, told = a.end()
+        assert code == 0
+        assert "'zoe' is no member" in told
+
+
 def test_a_signal_ends_a_node_with_a_clean_leave() -> None:
     group = a_group()
     with nodes([group, "--name", "a", "--json"], [group, "--name", "b", "--json"]) as (a, b):
