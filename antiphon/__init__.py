@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from antiphon.live.group import Group as Group
-    from antiphon.live.group import Limits as Limits
-    from antiphon.live.group import join as join
+    from antiphon.live.joining import join as join
+    from antiphon.live.limits import Limits as Limits
     from antiphon.live.messages import Batch as Batch
     from antiphon.live.messages import Message as Message
     from antiphon.live.messages import Presence as Presence
@@ -24,10 +24,10 @@ __all__ = ["Batch", "Group", "Limits", "Message", "Presence", "__version__", "jo
 _HOMES = {
     "Batch": "antiphon.live.messages",
     "Group": "antiphon.live.group",
-    "Limits": "antiphon.live.group",
+    "Limits": "antiphon.live.limits",
     "Message": "antiphon.live.messages",
     "Presence": "antiphon.live.messages",
-    "join": "antiphon.live.group",
+    "join": "antiphon.live.joining",
     "simulate": "antiphon.spark.single",
 }
 

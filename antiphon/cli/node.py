@@ -33,8 +33,10 @@ from antiphon.cli.live_options import (
     Trigger,
 )
 from antiphon.core.errors import UsageError
-from antiphon.live.group import Group, Limits, join
+from antiphon.live.group import Group
 from antiphon.live.history import USUAL_BYTES
+from antiphon.live.joining import join
+from antiphon.live.limits import Limits
 from antiphon.live.messages import Message, Presence
 
 LONGEST_LINE: Final = 1 << 20

@@ -149,6 +149,18 @@ class Unavailable(msgspec.Struct, frozen=True, gc=False):
     number: int | None = None
 
 
+class Joined(msgspec.Struct, frozen=True, gc=False):
+    """From here on this member is one of a group's, and its messages are delivered here."""
+
+    group: Group
+
+
+class Left(msgspec.Struct, frozen=True, gc=False):
+    """From here on this member is in a group no more."""
+
+    group: Group
+
+
 class Recall(msgspec.Struct, frozen=True, gc=False):
     """Read the log of what was delivered here, from a position in it on; answered by `Recalled`.
 
@@ -192,6 +204,8 @@ Effect: TypeAlias = (
     | Vanished
     | Disagreed
     | Unavailable
+    | Joined
+    | Left
     | Recall
     | AwaitRoom
     | CaughtUp

@@ -77,6 +77,18 @@ class Returned(msgspec.Struct, frozen=True, gc=False):
     """This member is back after an absence."""
 
 
+class JoinGroup(msgspec.Struct, frozen=True, gc=False):
+    """This member wants to be in one more of several groups; answered by `Joined`."""
+
+    group: Group
+
+
+class LeaveGroup(msgspec.Struct, frozen=True, gc=False):
+    """This member no longer wants to be in a group; answered by `Left`."""
+
+    group: Group
+
+
 class Past(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One batch of history: messages number, number+1, … of a sender's incarnation, packed."""
 
@@ -116,4 +128,6 @@ Input: TypeAlias = (
     | Returned
     | Recalled
     | HasRoom
+    | JoinGroup
+    | LeaveGroup
 )

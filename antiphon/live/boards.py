@@ -1,14 +1,15 @@
-"""Where an application waits: for a message to be stable, and for news of who is there."""
+"""Where an application waits: for a message to be stable, for who is there, and to be in a group."""
 
 import asyncio
+import contextlib
 import heapq
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from typing import Final
 
-from antiphon.core.errors import AntiphonError
-from antiphon.core.ids import Site
+from antiphon.core.errors import AntiphonError, UsageError
+from antiphon.core.ids import Group, Site
 from antiphon.live.messages import Presence
 
 NEWS_KEPT: Final = 1024
@@ -116,3 +117,37 @@ class PresenceBoard:
         self._changed.set()
         for _, news in self._readers:
             news.set()
+
+
+class GroupsBoard:
+    """Which of several groups a member is in, and who waits for that to change."""
+
+    def __init__(self) -> None:
+        self.joined: set[Group] = set()
+        self._waiting: dict[Group, asyncio.Future[None]] = {}
+
+    @contextlib.contextmanager
+    def expect(self, group: Group) -> Iterator["asyncio.Future[None]"]:
+        """What is done when the member is in the group, or in it no more; one change at a time."""
+        if group in self._waiting:
+            raise UsageError(f"The group '{group}' is being joined or left already.", hint="Await that.")
+        self._waiting[group] = asyncio.get_running_loop().create_future()
+        try:
+            yield self._waiting[group]
+        finally:
+            del self._waiting[group]
+
+    def note(self, group: Group, *, joined: bool) -> None:
+        if joined:
+            self.joined.add(group)
+        else:
+            self.joined.discard(group)
+        waiting = self._waiting.get(group)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    def close(self, error: BaseException) -> None:
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(error)
+                waiting.exception()

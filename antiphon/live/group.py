@@ -13,12 +13,10 @@ until the queue has drained, and says so: the others go on.
 import asyncio
 import contextlib
 import json
-import os
-import socket
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from random import SystemRandom
@@ -29,29 +27,20 @@ from antiphon.core import effects as fx
 from antiphon.core.errors import AntiphonError, OutputError, UsageError
 from antiphon.core.ids import Group as GroupName
 from antiphon.core.ids import Site
-from antiphon.core.inputs import Start
+from antiphon.core.inputs import JoinGroup, LeaveGroup, Start
 from antiphon.core.packing import Destinations, Packed, pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec
-from antiphon.live.boards import LeftError, MissedError, PresenceBoard, StabilityBoard
+from antiphon.live.boards import GroupsBoard, LeftError, MissedError, PresenceBoard, StabilityBoard
 from antiphon.live.counters import Counters
 from antiphon.live.figures import Figures, Watch
-from antiphon.live.history import USUAL_BYTES, HistoryLog, delivered_before
-from antiphon.live.keys import KeyRing, read_keys
+from antiphon.live.history import HistoryLog, delivered_before
+from antiphon.live.keys import KeyRing
+from antiphon.live.limits import LONGEST_NAME_BYTES, Limits
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch, Message, Presence
-from antiphon.live.networks import Network, parse_network, require_key
-from antiphon.live.orders import (
-    DEFAULT_SERVICE,
-    REPAIRS,
-    Order,
-    Settings,
-    StabilityOptions,
-    check_history,
-    check_service,
-    check_stability,
-    find_order,
-)
+from antiphon.live.networks import Network
+from antiphon.live.orders import DEFAULT_SERVICE, Order, Settings, StabilityOptions, find_order
 from antiphon.live.pieces import LARGEST_MESSAGE_BYTES, LARGEST_PIECE_BYTES, Incoming, Outgoing
 from antiphon.live.transport import Transport
 from antiphon.protocols.fifo import HistoryRole
@@ -59,7 +48,6 @@ from antiphon.trace.files import note_run
 from antiphon.trace.schema import Run
 from antiphon.trace.segments import SegmentRecorder
 
-LONGEST_NAME_BYTES: Final = 64
 LATELY_NS: Final = MILLISECOND_NS
 """Whoever has sent something within this time is taken to go on, and what it hands in is collected."""
 AT_ONCE: Final = 16
@@ -70,117 +58,6 @@ HUNGRY: Final = 0.25
 """History waits while more than this share of the queue's limit waits for the application."""
 DRAINED: Final = 0.5
 """A full queue counts as drained when it is down to this share of its limit."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How much one member may hold, and how long it waits; each says what raising it costs."""
-
-    queue_bytes: int = 64 << 20
-    """Delivered bytes that wait for the application. Raising it costs memory when it reads slowly."""
-    outgoing_bytes: int = 1 << 20
-    """Bytes that wait to be admitted before `send` waits. Raising it costs latency under load."""
-    patience_s: float = 2.0
-    """How long a slow application may hold up the group. Raising it costs everyone's time."""
-    linger_s: float = 5.0
-    """How long a leave waits for the member's own messages to be stable."""
-    join_s: float = 10.0
-    """How long a join may take."""
-
-    def __post_init__(self) -> None:
-        if self.queue_bytes < 1 or self.outgoing_bytes < 1:
-            raise UsageError("A queue holds at least one byte.")
-        if min(self.patience_s, self.linger_s) < 0 or self.join_s <= 0:
-            raise UsageError("A time to wait cannot be negative.")
-
-
-def join(
-    group: GroupName,
-    *,
-    name: Site | None = None,
-    order: str = "fifo",
-    sequencer: Site | None = None,
-    service: str | None = None,
-    repair: str = "hybrid",
-    stability: str | None = None,
-    errors: str | None = None,
-    trigger: str | None = None,
-    piggyback: bool = False,
-    detector: str | None = None,
-    network: str | Network = "loopback",
-    key: str | Path | KeyRing | None = None,
-    insecure: bool = False,
-    trace: str | Path | None = None,
-    run: str | None = None,
-    history: str | Path | None = None,
-    history_bytes: int = USUAL_BYTES,
-    catch_up: bool = False,
-    limits: Limits | None = None,
-) -> "Group":
-    """A member of a group: `async with join(...) as group`.
-
-    name: who this member is, unique in the group; by default the host's name and the process id.
-    order: 'fifo', 'total' (one order for all messages, whoever comes and goes) or 'sequencer' (one total
-        order, given by the member named in `sequencer`).
-    service: what 'total' stands on: sequencer (the default), bounded-delay or lan; all members use the same.
-    repair: how 'fifo' makes up for losses: hybrid, acknowledge, request, request-all or any.
-    stability: how 'fifo' finds out what all hold: coordp (the default), fulldist, train, gossip,
-        gossip-adaptive, gossip-hops, s-coordp, s-train or s-gossip; all members use the same, as with the
-        next three.
-    errors: one of the same protocols, by which members find out what they have missed; by default senders
-        announce how far their messages go.
-    trigger: when a round of `stability` begins: 'timer' (the default), or 'adaptive', by how full the buffers
-        are.
-    piggyback: let what members hold ride on their messages, instead of rounds.
-    detector: how 'fifo' finds out who is gone: heartbeat (the default), polling or gossip; all use the same.
-    network: 'loopback', 'multicast:INTERFACE', 'peers:HOST:PORT,...', or a Network.
-    key: a key file made by `antiphon keygen`, or a KeyRing; required beyond loopback unless `insecure`.
-    trace: a folder to which this member appends what it does; `antiphon audit` reads it.
-    run: the run's name in the trace; by default the group's. All members must use the same.
-    history: a folder in which this member logs what is delivered, at most `history_bytes`, for members that
-        join later ('fifo' only).
-    catch_up: deliver first what the members with a history still have; see `wait_for_history`.
-    """
-    site = require_name(f"{socket.gethostname()}-{os.getpid()}" if name is None else name)
-    if not group:
-        raise UsageError("A group needs a name.")
-    if repair not in REPAIRS:
-        raise UsageError(f"There is no repair '{repair}'.", hint=f"There are: {', '.join(REPAIRS)}.")
-    place = parse_network(network) if isinstance(network, str) else network
-    ring = key if isinstance(key, KeyRing) or key is None else read_keys(Path(key))
-    require_key(place, ring, insecure=insecure)
-    find_order(order)
-    told = StabilityOptions(
-        stability=stability, errors=errors, trigger=trigger, piggyback=piggyback, detector=detector
-    )
-    check_stability(order, repair, told)
-    chosen = check_service(order, service)
-    role = HistoryRole(history is not None, catch_up)
-    check_history(order, role)
-    folder = None if trace is None else Path(trace)
-    options = {
-        "order": order,
-        "sequencer": sequencer,
-        "repair": repair,
-        "network": str(network),
-    } | told.given()
-    if order == "total":
-        options["service"] = chosen
-    archive = None if history is None else (Path(history), history_bytes)
-    return Group(
-        group, site, options=options, stability=told, role=role, archive=archive, network=place, keys=ring,
-        trace=folder, run=run or group, limits=limits or Limits(),
-    )  # fmt: skip
-
-
-def require_name(name: str) -> Site:
-    """A member's name stands in every datagram and, in `antiphon node`, between spaces."""
-    if not name or len(name.encode()) > LONGEST_NAME_BYTES or not name.isprintable() or " " in name:
-        raise UsageError(
-            f"{name!r} is no name for a member.",
-            hint=f"Use 1 to {LONGEST_NAME_BYTES} printable characters without spaces.",
-        )
-    return name
 
 
 class Group:
@@ -229,8 +106,9 @@ class Group:
         self._error: BaseException | None = None
         self._left = False
         self._taking_part = asyncio.Event()
-        self._selective = find_order(self.order).selective
-        self._outgoing = Outgoing(selective=self._selective)
+        self._order = find_order(self.order)
+        self._outgoing = Outgoing(selective=self._order.selective)
+        self._groups = GroupsBoard()
         self._next_number = 0
         self._pumping = False
         self._pumped_ns = 0
@@ -374,6 +252,7 @@ class Group:
         self._stability.close(why)
         self._presence.close(why)
         self._caught_up.set()
+        self._groups.close(why)
         self._make_room()
         self._news.set()
         self._taking_part.set()
@@ -439,6 +318,41 @@ class Group:
                 self._caught_up.set()
                 self._presence.post(Presence("history", self.name, reason))
 
+    # Several groups
+
+    @property
+    def groups(self) -> frozenset[GroupName]:
+        """With 'total-across': the groups that this member is in."""
+        return frozenset(self._groups.joined)
+
+    async def enter(self, group: GroupName) -> None:
+        """With 'total-across': be in one more group; its messages are delivered here from then on."""
+        if group not in self._groups.joined:
+            await self._change(JoinGroup(group), "join")
+
+    async def exit(self, group: GroupName) -> None:
+        """With 'total-across': be in a group no more."""
+        if group in self._groups.joined:
+            await self._change(LeaveGroup(group), "leave")
+
+    async def _change(self, event: JoinGroup | LeaveGroup, verb: str) -> None:
+        self._require_in()
+        if not self._order.several:
+            raise UsageError(f"The order '{self.order}' knows one group.", hint="Choose 'total-across'.")
+        if not event.group or len(event.group.encode()) > LONGEST_NAME_BYTES:
+            hint = f"Use 1 to {LONGEST_NAME_BYTES} bytes."
+            raise UsageError(f"{event.group!r} is no name for a group.", hint=hint)
+        assert self._member is not None
+        with self._groups.expect(event.group) as changed:
+            self._member.change(event)
+            try:
+                await asyncio.wait_for(changed, self._limits.join_s)
+            except TimeoutError:
+                raise LeftError(f"'{self.name}' could not {verb} '{event.group}': nobody answered.") from None
+
+    def grouped(self, effect: fx.Joined | fx.Left) -> None:
+        self._groups.note(effect.group, joined=isinstance(effect, fx.Joined))
+
     # History
 
     async def wait_for_history(self) -> bool:
@@ -473,27 +387,45 @@ class Group:
     # Sending
 
     async def send(
-        self, body: bytes | bytearray | memoryview, *, to: Collection[Site] | None = None
+        self,
+        body: bytes | bytearray | memoryview,
+        *,
+        to: Collection[Site] | None = None,
+        group: GroupName | None = None,
     ) -> Message:
-        """Multicast a message, to all or to the members named; waits while the group cannot take more."""
+        """Multicast a message, to all or to the members named; waits while the group cannot take more.
+
+        With 'total-across' it goes to the members of one `group` of several.
+        """
         data = body if type(body) is bytes else bytes(body)
-        destinations = self._destinations(to)
-        await self._hand_in([data], destinations)
-        return Message(self.name, self._next_number - 1, data, self._stability.wait, destinations)
+        destinations = self._destinations(to, group)
+        await self._hand_in([data], destinations, group)
+        return Message(self.name, self._next_number - 1, data, self._stability.wait, destinations, group)
 
     async def send_many(
-        self, bodies: Iterable[bytes | bytearray | memoryview], *, to: Collection[Site] | None = None
+        self,
+        bodies: Iterable[bytes | bytearray | memoryview],
+        *,
+        to: Collection[Site] | None = None,
+        group: GroupName | None = None,
     ) -> None:
         """Multicast several messages, one after another; waits while the group cannot take more."""
-        destinations = self._destinations(to)
+        destinations = self._destinations(to, group)
         rest = iter(bodies)
         while some := [body if type(body) is bytes else bytes(body) for body in islice(rest, AT_ONCE)]:
-            await self._hand_in(some, destinations)
+            await self._hand_in(some, destinations, group)
 
-    def _destinations(self, to: Collection[Site] | None) -> Destinations:
+    def _destinations(self, to: Collection[Site] | None, group: GroupName | None) -> Destinations:
         """To whom something goes, if those are members; an order that sends selectively names them all."""
+        if self._order.several != (group is not None):
+            raise UsageError(
+                f"The order '{self.order}' knows " + ("several groups." if group is None else "one group."),
+                hint="Say which with group=." if group is None else "Leave group= out.",
+            )
+        if to is not None and group is not None:
+            raise UsageError("A message to a group goes to all of its members.", hint="Leave to= out.")
         if to is None:
-            return self.members if self._selective else None
+            return self.members if self._order.selective else None
         if isinstance(to, str):
             raise UsageError(f"{to!r} is not a set of members.", hint=f"Write to={{{to!r}}}.")
         destinations = frozenset(to)
@@ -507,7 +439,12 @@ class Group:
         return destinations
 
     async def send_records(
-        self, records: bytes | bytearray | memoryview, size: int, *, to: Collection[Site] | None = None
+        self,
+        records: bytes | bytearray | memoryview,
+        size: int,
+        *,
+        to: Collection[Site] | None = None,
+        group: GroupName | None = None,
     ) -> None:
         """Multicast messages of `size` bytes each that lie one after another in one buffer.
 
@@ -519,13 +456,16 @@ class Group:
                 f"{len(view)} bytes are not records of {size} bytes each.",
                 hint=f"A record has 1 to {LARGEST_PIECE_BYTES} bytes, and the last one is as long as all.",
             )
-        destinations = self._destinations(to)
+        destinations = self._destinations(to, group)
         share = max(1, self._limits.outgoing_bytes // size) * size
         for begin in range(0, len(view), share):
             await self._wait_until_open()
-            self._note_waiting(self._outgoing.add_records(view[begin : begin + share], size, destinations))
+            some = view[begin : begin + share]
+            self._note_waiting(self._outgoing.add_records(some, size, destinations, group))
 
-    async def _hand_in(self, bodies: list[bytes], destinations: Destinations) -> None:
+    async def _hand_in(
+        self, bodies: list[bytes], destinations: Destinations, group: GroupName | None
+    ) -> None:
         longest = max(map(len, bodies))
         if longest > LARGEST_MESSAGE_BYTES:
             raise UsageError(
@@ -533,7 +473,7 @@ class Group:
                 hint=f"The longest has {LARGEST_MESSAGE_BYTES} bytes; send it in parts.",
             )
         await self._wait_until_open()
-        self._note_waiting(self._outgoing.add(bodies, destinations))
+        self._note_waiting(self._outgoing.add(bodies, destinations, group))
 
     async def _wait_until_open(self) -> None:
         self._require_in()
@@ -639,7 +579,7 @@ class Group:
             number, bodies = whole
         numbers = range(number, number + len(bodies))
         to = effect.destinations if bodies.addresses is None else bodies.addresses.each()
-        self._queue(Batch(sender, numbers, bodies, bodies.size, self._stability.wait, to))
+        self._queue(Batch(sender, numbers, bodies, bodies.size, self._stability.wait, to, effect.group))
 
     def _deliver_some(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int]) -> None:
         """Of a batch for several members, what is for this one."""
@@ -651,7 +591,7 @@ class Group:
         each = bodies.addresses.each()
         to = [each[place] for place in places]
         self._count_delivered(len(chosen), size)
-        self._queue(Batch(effect.sender, numbers, chosen, size, self._stability.wait, to))
+        self._queue(Batch(effect.sender, numbers, chosen, size, self._stability.wait, to, effect.group))
 
     def _count_delivered(self, messages: int, size: int) -> None:
         self._figures.delivered_messages += messages

@@ -30,7 +30,8 @@ from antiphon.core.errors import AntiphonError, MissingRequirementError
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import SECOND_NS
-from antiphon.live.group import AT_ONCE, Group, join
+from antiphon.live.group import AT_ONCE, Group
+from antiphon.live.joining import join
 from antiphon.live.messages import Batch
 from antiphon.live.pieces import BATCH_BYTES, records_per_batch
 

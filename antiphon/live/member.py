@@ -19,6 +19,8 @@ from antiphon.core.inputs import (
     Departed,
     HasRoom,
     Input,
+    JoinGroup,
+    LeaveGroup,
     Recalled,
     Received,
     Returned,
@@ -52,6 +54,9 @@ class Listener(Interface):
     def stable(self, effect: fx.Stable) -> None: ...
     def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished | fx.CaughtUp) -> None: ...
     def doubted(self, effect: fx.Disagreed | fx.Unavailable) -> None: ...
+    def grouped(self, effect: fx.Joined | fx.Left) -> None:
+        """This member is in one more group, or one less."""
+
     def history_failed(self, reason: str) -> None:
         """The log of what is delivered cannot be kept any more."""
 
@@ -123,12 +128,16 @@ class Member:
         self._away = False
         self._step(event)
 
-    def admit(self, bodies: Packed, destinations: Destinations = None) -> bool:
+    def admit(self, bodies: Packed, destinations: Destinations = None, group: Group | None = None) -> bool:
         """Hand a batch to the protocol; whether it was taken."""
         self._rejected = False
         self._handed_in = bodies
-        self._step(Admit(bodies, destinations))
+        self._step(Admit(bodies, destinations, group))
         return not self._rejected
+
+    def change(self, event: JoinGroup | LeaveGroup) -> None:
+        """Where there are several groups: be in one more, or one less."""
+        self._step(event)
 
     def depart(self) -> None:
         """Go absent: nothing is taken in until `come_back`."""
@@ -372,6 +381,9 @@ class Member:
     def _doubt(self, _now: Nanoseconds, effect: fx.Disagreed | fx.Unavailable) -> None:
         self._listener.doubted(effect)
 
+    def _grouped(self, _now: Nanoseconds, effect: fx.Joined | fx.Left) -> None:
+        self._listener.grouped(effect)
+
     # History
 
     def _write_history(self, history: HistoryLog) -> None:
@@ -415,6 +427,8 @@ class Member:
         fx.Appeared: _presence,
         fx.Vanished: _presence,
         fx.CaughtUp: _presence,
+        fx.Joined: _grouped,
+        fx.Left: _grouped,
         fx.Disagreed: _doubt,
         fx.Unavailable: _doubt,
         fx.Recall: _recall,

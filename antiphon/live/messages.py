@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from antiphon.core.ids import MessageId, Site
+from antiphon.core.ids import Group, MessageId, Site
 from antiphon.core.packing import Destinations
 
 PresenceKind = Literal["appeared", "vanished", "missed", "history", "disagreed", "unavailable"]
@@ -17,18 +17,26 @@ class Message:
     """One message: who sent it, its count among that sender's messages, its body, and to whom it went.
 
     A message longer than about 60,000 bytes travels in pieces that count one each; its own number is then
-    that of its last piece. `to` is None when it went to the whole group.
+    that of its last piece. `to` is None when it went to the whole group. `group` is the group's name where a
+    node is in several.
     """
 
-    __slots__ = ("_stable", "body", "number", "sender", "to")
+    __slots__ = ("_stable", "body", "group", "number", "sender", "to")
 
     def __init__(
-        self, sender: Site, number: int, body: bytes, stable: StableWaiter, to: Destinations = None
+        self,
+        sender: Site,
+        number: int,
+        body: bytes,
+        stable: StableWaiter,
+        to: Destinations = None,
+        group: Group | None = None,
     ) -> None:
         self.sender: Final = sender
         self.number: Final = number
         self.body: Final = body
         self.to: Final = to
+        self.group: Final = group
         self._stable = stable
 
     @property
@@ -53,7 +61,7 @@ class Batch:
     Their numbers are consecutive, unless some that travelled between them were for other members.
     """
 
-    __slots__ = ("_stable", "_to", "bodies", "numbers", "sender", "size")
+    __slots__ = ("_stable", "_to", "bodies", "group", "numbers", "sender", "size")
 
     def __init__(
         self,
@@ -63,8 +71,10 @@ class Batch:
         size: int,
         stable: StableWaiter,
         to: Destinations | Sequence[Destinations] = None,
+        group: Group | None = None,
     ) -> None:
         """`to` is for whom all of them are, or each."""
+        self.group: Final = group
         self.sender: Final = sender
         self.numbers: Final = numbers
         self.bodies: Final = bodies
@@ -81,13 +91,13 @@ class Batch:
         return len(self.bodies)
 
     def __iter__(self) -> Iterator[Message]:
-        sender, stable, to = self.sender, self._stable, self._to
+        sender, stable, to, group = self.sender, self._stable, self._to, self.group
         if to is None or isinstance(to, frozenset):
             for number, body in zip(self.numbers, self.bodies, strict=True):
-                yield Message(sender, number, body, stable, to)
+                yield Message(sender, number, body, stable, to, group)
             return
         for number, body, each in zip(self.numbers, self.bodies, to, strict=True):
-            yield Message(sender, number, body, stable, each)
+            yield Message(sender, number, body, stable, each, group)
 
     async def stable(self) -> None:
         """Wait until every destination that counts is known to hold all of these."""

@@ -93,6 +93,8 @@ class Order:
     """PDUs whose own multicasts are worth hearing, where a channel lets us."""
     selective: bool = False
     """Whether it sends a message to its destinations only; the others multicast it and deliver it there."""
+    several: bool = False
+    """Whether its members can be in several groups."""
 
 
 def _build_fifo(settings: Settings) -> Protocol:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from antiphon.core.ids import Site
+from antiphon.core.ids import Group, Site
 from antiphon.core.packing import (
     LENGTH_BYTES,
     MOST_SETS,
@@ -54,10 +54,11 @@ def names_bytes(destinations: frozenset[Site]) -> int:
 
 
 class Parcel(NamedTuple):
-    """A batch on its way to the protocol, and to whom it goes as a whole."""
+    """A batch on its way to the protocol, to whom it goes as a whole, and to which group."""
 
     bodies: Packed
     destinations: Destinations = None
+    group: Group | None = None
 
 
 class Outgoing:
@@ -72,6 +73,8 @@ class Outgoing:
         self.size = 0
         """Bytes that wait, packed or not."""
         self._selective = selective
+        self._group: Group | None = None
+        """The group that the open batch goes to, where there are several."""
         self._parcels: deque[Parcel] = deque()
         self._open()
 
@@ -86,8 +89,9 @@ class Outgoing:
         self._together = 0
         """Bytes in all."""
 
-    def add(self, bodies: Iterable[bytes], to: Destinations = None) -> int:
+    def add(self, bodies: Iterable[bytes], to: Destinations = None, group: Group | None = None) -> int:
         """Take bodies; how many numbers they use."""
+        self._turn_to(group)
         numbers = 0
         for body in bodies:
             self.size += len(body)
@@ -100,6 +104,11 @@ class Outgoing:
             self._bodies.append(body)
             self._addresses.append(to)
         return numbers
+
+    def _turn_to(self, group: Group | None) -> None:
+        if group != self._group:
+            self._close()
+            self._group = group
 
     def _fits(self, length: int, to: Destinations) -> bool:
         """Whether the open batch takes one more message; then room is made for it."""
@@ -134,17 +143,20 @@ class Outgoing:
     def _cut(self, body: bytes, to: Destinations) -> int:
         """A body that fits no batch, piece by piece; how many."""
         named, whole = (None, to) if self._selective else (to, None)
-        pieces = [Parcel(piece, whole) for piece in cut(body, named)]
+        pieces = [Parcel(piece, whole, self._group) for piece in cut(body, named)]
         self._parcels += pieces
         return len(pieces)
 
-    def add_records(self, records: memoryview, size: int, to: Destinations = None) -> int:
+    def add_records(
+        self, records: memoryview, size: int, to: Destinations = None, group: Group | None = None
+    ) -> int:
         """Take bodies of one size that lie one after another; how many numbers they use."""
         self._close()
-        named = None if self._selective else to
+        self._group = group
+        named, whole = (None, to) if self._selective else (to, None)
         share = records_per_batch(size, named) * size
         self._parcels += (
-            Parcel(pack_records(records[begin : begin + share], size, named), to if self._selective else None)
+            Parcel(pack_records(records[begin : begin + share], size, named), whole, group)
             for begin in range(0, len(records), share)
         )
         self.size += len(records)
@@ -170,11 +182,11 @@ class Outgoing:
 
     def _packed(self) -> Parcel:
         if not self._sets:
-            return Parcel(pack(self._bodies))
+            return Parcel(pack(self._bodies), None, self._group)
         if not self._selective:
-            return Parcel(pack(self._bodies, addresses=self._addresses))
+            return Parcel(pack(self._bodies, addresses=self._addresses), None, self._group)
         addresses = self._addresses if len(self._sets) > 1 else None
-        return Parcel(pack(self._bodies, addresses=addresses), frozenset(self._union))
+        return Parcel(pack(self._bodies, addresses=addresses), frozenset(self._union), self._group)
 
 
 class Incoming:

@@ -78,6 +78,7 @@ class World:
         self.on_stable: Callable[[Nanoseconds, Host, fx.Stable], None] | None = None
         self.on_missing: Callable[[Nanoseconds, Host, fx.Missing], None] | None = None
         self.on_presence: Callable[[Nanoseconds, Host, fx.Appeared | fx.Vanished], None] | None = None
+        self.on_group: Callable[[Nanoseconds, Host, fx.Joined | fx.Left], None] | None = None
         self.on_doubt: Callable[[Nanoseconds, Host, fx.Disagreed | fx.Unavailable], None] | None = None
         self._build = build
         self._size_of = size_of
@@ -361,6 +362,10 @@ class World:
         if self.on_presence is not None:
             self.on_presence(self.now, host, effect)
 
+    def _grouped(self, host: Host, effect: fx.Joined | fx.Left) -> None:
+        if self.on_group is not None:
+            self.on_group(self.now, host, effect)
+
     def _doubt(self, host: Host, effect: fx.Disagreed | fx.Unavailable) -> None:
         if self.on_doubt is not None:
             self.on_doubt(self.now, host, effect)
@@ -383,6 +388,8 @@ class World:
         fx.Present: _note,
         fx.Appeared: _presence,
         fx.Vanished: _presence,
+        fx.Joined: _grouped,
+        fx.Left: _grouped,
         fx.Disagreed: _doubt,
         fx.Unavailable: _doubt,
     }

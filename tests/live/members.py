@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Awaitable
 from itertools import count
 from typing import Any, TypeVar
 
-from antiphon.live.group import Group, join
+from antiphon.live.group import Group
+from antiphon.live.joining import join
 
 DEADLINE_S = 30.0
 

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from antiphon.core.errors import UsageError
-from antiphon.live.group import Group, join
+from antiphon.live.group import Group
+from antiphon.live.joining import join
 from antiphon.protocols.detection import DETECTORS
 from tests.live.members import a_group_name, joined, within
 

@@ -16,7 +16,9 @@ import antiphon
 from antiphon.check.checkers import check_trace
 from antiphon.core.errors import OutputError, UsageError
 from antiphon.live.boards import LeftError, MissedError, StabilityBoard
-from antiphon.live.group import Group, Limits, join
+from antiphon.live.group import Group
+from antiphon.live.joining import join
+from antiphon.live.limits import Limits
 from antiphon.live.metrics import serve_metrics
 from antiphon.live.orders import find_order
 from antiphon.live.pieces import BATCH_BYTES, LARGEST_MESSAGE_BYTES, Outgoing

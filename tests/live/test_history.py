@@ -17,8 +17,10 @@ from antiphon.core.errors import OutputError, UsageError
 from antiphon.core.inputs import Past
 from antiphon.core.packing import Packed
 from antiphon.live import history
-from antiphon.live.group import Group, Limits, join
+from antiphon.live.group import Group
 from antiphon.live.history import SUFFIX, HistoryLog, delivered_before
+from antiphon.live.joining import join
+from antiphon.live.limits import Limits
 from antiphon.trace.files import read_trace
 from antiphon.trace.segments import SegmentRecorder
 from tests.live.members import DEADLINE_S, a_group_name, joined, read, within

@@ -52,7 +52,7 @@ def test_messages_travel_together_and_each_reaches_whom_it_is_for(
     incoming = {site: Incoming() for site in SITES}
     number = 0
     while outgoing:
-        batch, destinations = outgoing.first()
+        batch, destinations, _ = outgoing.first()
         outgoing.take()
         again = Packed(batch.data)
         assert len(again.data) <= BATCH_BYTES
@@ -79,7 +79,7 @@ def test_messages_for_few_of_many_do_not_all_travel_together() -> None:
         outgoing.add([bytes(1000)], frozenset({f"m{place}"}))
     sizes = []
     while outgoing:
-        batch, destinations = outgoing.first()
+        batch, destinations, _ = outgoing.first()
         assert destinations is not None
         sizes.append((len(batch), len(destinations)))
         outgoing.take()

@@ -6,7 +6,7 @@ import pytest
 
 from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
-from antiphon.live.group import join
+from antiphon.live.joining import join
 from antiphon.protocols.dpg.services import SERVICES
 from tests.live.members import a_group_name, joined, read, within
 

@@ -1,0 +1,41 @@
+"""How much one member may hold, how long it waits, and what it may be called."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Site
+
+LONGEST_NAME_BYTES: Final = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much one member may hold, and how long it waits; each says what raising it costs."""
+
+    queue_bytes: int = 64 << 20
+    """Delivered bytes that wait for the application. Raising it costs memory when it reads slowly."""
+    outgoing_bytes: int = 1 << 20
+    """Bytes that wait to be admitted before `send` waits. Raising it costs latency under load."""
+    patience_s: float = 2.0
+    """How long a slow application may hold up the group. Raising it costs everyone's time."""
+    linger_s: float = 5.0
+    """How long a leave waits for the member's own messages to be stable."""
+    join_s: float = 10.0
+    """How long a join may take."""
+
+    def __post_init__(self) -> None:
+        if self.queue_bytes < 1 or self.outgoing_bytes < 1:
+            raise UsageError("A queue holds at least one byte.")
+        if min(self.patience_s, self.linger_s) < 0 or self.join_s <= 0:
+            raise UsageError("A time to wait cannot be negative.")
+
+
+def require_name(name: str) -> Site:
+    """A member's name stands in every datagram and, in `antiphon node`, between spaces."""
+    if not name or len(name.encode()) > LONGEST_NAME_BYTES or not name.isprintable() or " " in name:
+        raise UsageError(
+            f"{name!r} is no name for a member.",
+            hint=f"Use 1 to {LONGEST_NAME_BYTES} printable characters without spaces.",
+        )
+    return name
