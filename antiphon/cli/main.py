@@ -32,6 +32,7 @@ VERBS: Final = {
     "perf": ("antiphon.cli.perf:perf", "Live throughput and latency with local members."),
     "keygen": ("antiphon.cli.keygen:keygen", "A group key, and the steps to a new one."),
     "advise": ("antiphon.cli.advise:advise", "Which stability protocol to use, and how."),
+    "groups": ("antiphon.cli.groups:groups", "Overlapping groups: their trees, and what a join changes."),
     "reproduce": ("antiphon.cli.reproduce:reproduce", "Every study, the claims' verdicts and the report."),
 }
 
