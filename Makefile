@@ -5,7 +5,7 @@ INSTALLED := $(VENV)/.installed
 OUT ?= out
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint swarm reproduce bench-sim bench-audit bench-live bench-services bench-gossip bench-large soak pins clean
+.PHONY: help install demo test lint swarm campaign reproduce bench-sim bench-audit bench-live bench-services bench-gossip bench-large soak pins clean
 
 help: ## list every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ test: $(INSTALLED) lint ## the whole test suite
 
 swarm: $(INSTALLED) ## a long campaign of seeded simulations under faults (SEEDS=20000)
 	@ANTIPHON_SWARM_SEEDS=$(or $(SEEDS),20000) $(BIN)/pytest -n 2 tests/sim/test_swarm.py
+
+campaign: $(INSTALLED) ## very many small connections, judged in one Spark job (PROTOCOL=sco RUNS=100000)
+	@$(BIN)/antiphon sweep connections --protocol $(or $(PROTOCOL),sco) --runs $(or $(RUNS),100000) \
+		--out $(OUT)/campaign/$(or $(PROTOCOL),sco)
 
 reproduce: $(INSTALLED) ## every study, the claims' verdicts and the report (in out/reproduce)
 	@$(BIN)/antiphon reproduce --out $(OUT)/reproduce

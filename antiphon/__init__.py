@@ -16,17 +16,35 @@ if TYPE_CHECKING:
     from antiphon.live.messages import Batch as Batch
     from antiphon.live.messages import Message as Message
     from antiphon.live.messages import Presence as Presence
+    from antiphon.live.node import Membership as Membership
+    from antiphon.live.node import Node as Node
+    from antiphon.live.node import node as node
     from antiphon.spark.single import simulate as simulate
 
 __version__ = "0.1.0"
-__all__ = ["Batch", "Group", "Limits", "Message", "Presence", "__version__", "join", "simulate"]
+__all__ = [
+    "Batch",
+    "Group",
+    "Limits",
+    "Membership",
+    "Message",
+    "Node",
+    "Presence",
+    "__version__",
+    "join",
+    "node",
+    "simulate",
+]
 
 _HOMES = {
     "Batch": "antiphon.live.messages",
     "Group": "antiphon.live.group",
     "Limits": "antiphon.live.limits",
     "Message": "antiphon.live.messages",
+    "Membership": "antiphon.live.node",
+    "Node": "antiphon.live.node",
     "Presence": "antiphon.live.messages",
+    "node": "antiphon.live.node",
     "join": "antiphon.live.joining",
     "simulate": "antiphon.spark.single",
 }

@@ -7,6 +7,9 @@ machine that slows down slows all of them:
 - Antiphon, first in first out, without a key and with one;
 - Antiphon, total order by a fixed sequencer, without a key;
 - Antiphon, total order that does not care who is there, on its default service, without a key;
+- Antiphon, 1000 bytes to 3 of the 6 others, drawn for each message, first in first out and in causal order;
+- Antiphon, 1000 bytes to one of four groups that overlap little or much: one order across them by trees of
+  meta-groups, and by one sequencer for all, who multicasts to everyone; deliveries of all members are added;
 - Corosync, tuned and as installed (`bench/rivals/corosync.py`): total order in C, the rival of both.
 
 Ours is what `antiphon perf` measures: applications in processes of their own, a trace of everything, and the
@@ -33,6 +36,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +58,27 @@ CHURN_S: Final = 20.0
 
 RAW, FIFO, SEALED, SEQUENCER, COROSYNC = "raw", "fifo", "fifo-key", "sequencer", "corosync"
 TOTAL, TOTAL_LAN, COROSYNC_DEFAULT = "total", "total-lan", "corosync-default"
+FIFO_TO_SOME, CAUSAL_TO_SOME = "fifo-to-some", "causal-to-some"
+ACROSS, CENTRAL = "across", "central"
+"""Messages to one of several groups: by trees of meta-groups, and by one sequencer for all."""
+FEW_IN_COMMON: Final[dict[str, tuple[str, ...]]] = {
+    "A": ("m0", "m1"),
+    "B": ("m2", "m3"),
+    "C": ("m4", "m5"),
+    "D": ("m5", "m6"),
+}
+MANY_IN_COMMON: Final[dict[str, tuple[str, ...]]] = {
+    "A": ("m0", "m1", "m2", "m3"),
+    "B": ("m2", "m3", "m4", "m5"),
+    "C": ("m0", "m4", "m5", "m6"),
+    "D": ("m0", "m1", "m2", "m6"),
+}
+LAYOUTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "mostly disjoint": FEW_IN_COMMON,
+    "much overlapping": MANY_IN_COMMON,
+}
+CHOSEN: Final = 3
+"""Destinations of a message where they are chosen."""
 WORDS: Final = {
     RAW: "raw UDP, Python, offload",
     FIFO: "Antiphon FIFO",
@@ -61,6 +86,10 @@ WORDS: Final = {
     SEQUENCER: "Antiphon sequencer",
     TOTAL: "Antiphon total",
     TOTAL_LAN: "Antiphon total, service lan",
+    ACROSS: "Antiphon total-across",
+    CENTRAL: "Antiphon, one sequencer",
+    FIFO_TO_SOME: f"Antiphon FIFO, to {CHOSEN} each",
+    CAUSAL_TO_SOME: f"Antiphon causal, to {CHOSEN} each",
     COROSYNC: "Corosync, tuned",
     COROSYNC_DEFAULT: "Corosync, as installed",
 }
@@ -87,12 +116,15 @@ TARGETS: Final = (
     Target("FIFO at least a third of raw Python", FIFO, RAW, 1 / 3),
     Target("sequencer order at least Corosync's throughput", SEQUENCER, COROSYNC, 1.0),
     Target("a key costs at most 25%", SEALED, FIFO, 0.75),
+    Target("causal order at least half of FIFO to the same destinations", CAUSAL_TO_SOME, FIFO_TO_SOME, 0.5),
     *(
         Target(f"total order at least {aim}Corosync's throughput, {size} bytes", TOTAL, COROSYNC, least, size)
         for size in SIZES
         for aim, least in (("", 1.0), ("twice ", 2.0))
     ),
 )
+ACROSS_TARGET: Final = 1.0
+"""The trees' deliveries over those by one sequencer, where the groups are mostly disjoint."""
 LATENCY_TARGET_MS: Final = 1.0
 LATENCY_TARGET_RATIO: Final = 2.0
 """The total order's p50, with the service that allows it, over Corosync's."""
@@ -133,12 +165,17 @@ def measure_ours(order: str, size: int, seconds: float, *options: str) -> Figure
     latency = told["latency_ms"]
     return {
         "per_s": told["group_throughput"],
+        "deliveries_per_s": told.get("deliveries_per_s", 0.0),
         "lost": told["lost"],
         "violations": told["violations"],
         "p50_ms": latency["p50"],
         "p99_ms": latency["p99"],
         "halted_share": told["halted_share"],
     }
+
+
+def measure_in_groups(order: str, file: Path, size: int, seconds: float) -> Figures:
+    return measure_ours(order, size, seconds, "--groups", str(file))
 
 
 def figures_of(command: Sequence[str], patience_s: float) -> dict[str, Any]:
@@ -172,10 +209,17 @@ class Bench:
             COROSYNC: measure_corosync,
             COROSYNC_DEFAULT: lambda size, seconds: measure_corosync(size, seconds, tuned=False),
         }
+        some = ("--destinations", str(CHOSEN))
+        self._at_target_size: dict[str, Callable[[int, float], Figures]] = {
+            FIFO_TO_SOME: lambda size, seconds: measure_ours("fifo", size, seconds, *some),
+            CAUSAL_TO_SOME: lambda size, seconds: measure_ours("causal", size, seconds, *some),
+        }
         self.churn: dict[str, list[Figures]] = {}
         self.skipped: dict[str, str] = {}
         self.throughput: dict[int, dict[str, list[Figures]]] = {size: {} for size in SIZES}
         self.latency: dict[str, list[Figures]] = {}
+        self.across: dict[str, dict[str, list[Figures]]] = {layout: {} for layout in LAYOUTS}
+        self._key = key
 
     def run(self) -> None:
         try:
@@ -184,11 +228,22 @@ class Bench:
             self.skipped[COROSYNC] = self.skipped[COROSYNC_DEFAULT] = str(reason)
         for repeat in range(self._repeats):
             for size in SIZES:
-                for name, measure in self._contestants.items():
+                contestants = self._contestants | (self._at_target_size if size == TARGET_SIZE else {})
+                for name, measure in contestants.items():
                     talk(f"repeat {repeat + 1} of {self._repeats}: {size} bytes, {WORDS[name]}")
                     self._try(self.throughput[size], name, measure, size)
+            self._run_across(repeat)
             self._run_latency(repeat)
         self._run_churn()
+
+    def _run_across(self, repeat: int) -> None:
+        for layout, groups in LAYOUTS.items():
+            file = self._key.with_name(f"{layout.replace(' ', '-')}.csv")
+            file.write_text("".join(f"{group},{site}\n" for group in groups for site in groups[group]))
+            for name, order in ((ACROSS, "total-across"), (CENTRAL, "sequencer")):
+                talk(f"repeat {repeat + 1} of {self._repeats}: {layout} groups, {WORDS[name]}")
+                measure = partial(measure_in_groups, order, file)
+                self._try(self.across[layout], name, measure, TARGET_SIZE)
 
     def _run_churn(self) -> None:
         for how in ("kill", "stop", "leave"):
@@ -237,6 +292,10 @@ class Bench:
                 str(size): {name: spread_of(runs, "per_s") for name, runs in by_name.items() if runs}
                 for size, by_name in self.throughput.items()
             },
+            "groups_deliveries_per_s": {
+                layout: {name: spread_of(runs, "deliveries_per_s") for name, runs in by_name.items() if runs}
+                for layout, by_name in self.across.items()
+            },
             "latency_ms": {
                 name: {key: spread_of(runs, f"{key}_ms") for key in ("p50", "p99")}
                 for name, runs in self.latency.items()
@@ -247,6 +306,7 @@ class Bench:
             "churn": {how: runs[0] for how, runs in self.churn.items()},
             "targets": [
                 *map(self._judge, TARGETS),
+                *map(self._judge_across, LAYOUTS),
                 self._judge_latency(),
                 self._judge_total_latency(),
                 *(self._judge_churn(how, runs[0]) for how, runs in self.churn.items()),
@@ -257,7 +317,7 @@ class Bench:
     def _sum(self, key: str) -> dict[str, float]:
         """How many messages were lost, or promises broken, over all runs."""
         totals: dict[str, float] = {}
-        for by_name in (*self.throughput.values(), self.latency):
+        for by_name in (*self.throughput.values(), *self.across.values(), self.latency):
             for name, runs in by_name.items():
                 totals[name] = totals.get(name, 0) + sum(run.get(key, 0) for run in runs)
         return totals
@@ -271,6 +331,16 @@ class Bench:
         ratio = spread(ratios)
         verdict = "reached" if ratio["median"] >= target.least else "not reached"
         return {"target": target.words, "ratio": ratio, "least": target.least, "verdict": verdict}
+
+    def _judge_across(self, layout: str) -> dict[str, Any]:
+        words = f"one order across {layout} groups at least as fast as by one sequencer"
+        over, under = (self.across[layout].get(name, []) for name in (ACROSS, CENTRAL))
+        ratios = [a["deliveries_per_s"] / b["deliveries_per_s"] for a, b in zip(over, under, strict=False)]
+        if not ratios:
+            return {"target": words, "verdict": "not measured"}
+        ratio = spread(ratios)
+        verdict = "reached" if ratio["median"] >= ACROSS_TARGET else "not reached"
+        return {"target": words, "ratio": ratio, "least": ACROSS_TARGET, "verdict": verdict}
 
     def _judge_latency(self) -> dict[str, Any]:
         words = f"FIFO's p50 under {LATENCY_TARGET_MS:g} ms at {LATENCY_RATE} messages a second"
@@ -323,6 +393,9 @@ def table(figures: dict[str, Any]) -> str:
     ]
     for size, by_name in figures["throughput_per_s"].items():
         lines.append(f"{size} bytes")
+        lines += [f"  {WORDS[name]:<28}{shown(found, ',.0f')}" for name, found in by_name.items()]
+    for layout, by_name in figures["groups_deliveries_per_s"].items():
+        lines.append(f"{layout} groups, {TARGET_SIZE} bytes: deliveries a second of all members together")
         lines += [f"  {WORDS[name]:<28}{shown(found, ',.0f')}" for name, found in by_name.items()]
     lines.append(f"latency in ms, {LATENCY_RATE} messages a second of {TARGET_SIZE} bytes")
     for name, found in figures["latency_ms"].items():

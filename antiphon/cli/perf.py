@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from antiphon.cli.console import data, print_json, status
+from antiphon.cli.group_files import read_membership
 from antiphon.cli.live_options import (
     Detector,
     Errors,
@@ -21,6 +22,7 @@ from antiphon.cli.live_options import (
     Stability,
     Trigger,
 )
+from antiphon.core.errors import UsageError
 from antiphon.live.crew import ChurnBy, Crew, Plan, summarise
 from antiphon.live.orders import StabilityOptions, check_service, check_stability, find_order
 from antiphon.spark.audit import audit_here
@@ -36,6 +38,10 @@ def perf(
     senders: Annotated[int | None, Parameter(help="members that send; all by default")] = None,
     rate: Annotated[float, Parameter(help="messages a second of all together; 0: as many as it takes")] = 0.0,
     destinations: Annotated[int, Parameter(help="random others that each message goes to; 0: all")] = 0,
+    groups: Annotated[
+        Path | None,
+        Parameter(help="a file with several groups (see antiphon groups); its sites are the members"),
+    ] = None,
     repair: Repair = "hybrid",
     stability: Stability = None,
     errors: Errors = None,
@@ -59,7 +65,8 @@ def perf(
 
     Example: antiphon perf --members 7 --size 1000 --seconds 5 --order fifo --churn 1
     """
-    find_order(order)
+    if find_order(order).several and groups is None:
+        raise UsageError(f"The order '{order}' needs groups.", hint="Name a file of them: --groups FILE")
     check_service(order, service)
     told = StabilityOptions(
         stability=stability, errors=errors, trigger=trigger, piggyback=piggyback, detector=detector
@@ -67,7 +74,7 @@ def perf(
     check_stability(order, repair, told)
     plan = Plan(
         members=members, size=size, seconds=seconds, order=order, service=service, senders=senders, rate=rate,
-        destinations=destinations,
+        destinations=destinations, groups={} if groups is None else read_membership(groups),
         repair=repair,
         stability=stability, errors=errors, trigger=trigger, piggyback=piggyback,
         detector=detector,
@@ -93,6 +100,8 @@ def perf(
 def show(figures: dict[str, Any]) -> None:
     latency = figures["latency_ms"]
     data.print(f"{figures['group_throughput']:>14,.0f}  messages a second at each member")
+    if "deliveries_per_s" in figures:
+        data.print(f"{figures['deliveries_per_s']:>14,.0f}  deliveries a second at all members together")
     for name in ("p50", "p99"):
         if latency[name] is not None:
             data.print(f"{latency[name]:>14,.2f}  ms latency, {name}")

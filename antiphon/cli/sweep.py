@@ -1,11 +1,13 @@
-"""`antiphon sweep STUDY`: a paper's study as a Spark job."""
+"""`antiphon sweep STUDY`: a paper's study, or a campaign of connections, as a Spark job."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import pyarrow.parquet as pq
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
+from antiphon.cli.connections import NAME as CONNECTIONS
+from antiphon.cli.connections import sweep_connections
 from antiphon.cli.console import data, print_json, run_bar, starting_spark, talk
 from antiphon.core.errors import UsageError
 from antiphon.spark.statistics import Point
@@ -24,24 +26,49 @@ ERRORS_SHOWN = 5
 
 
 def sweep(
-    study: Annotated[str, Parameter(help="which study: guo, guo-dense, large, konorski or advice")],
+    study: Annotated[
+        str,
+        Parameter(help="which study: guo, guo-dense, large, konorski, sco, jia or advice; or connections"),
+    ],
     *,
     quick: Quick = False,
     full: Full = False,
     out: Annotated[
         Path | None, Parameter(help="folder for the runs' results [default: out/sweep/STUDY]")
     ] = None,
+    protocol: Annotated[str | None, Parameter(help="with connections: which protocol, such as fifo")] = None,
+    runs: Annotated[
+        int | None,
+        Parameter(
+            help="with connections: how many [default: 1000, or 100000 with --full]",
+            validator=validators.Number(gte=1),
+        ),
+    ] = None,
+    seed: Annotated[int | None, Parameter(help="with connections: seed of the first [default: 0]")] = None,
     master: Master = "local[*]",
-    json: Annotated[bool, Parameter(help="print one JSON object per point of the grid", negative=())] = False,
+    json: Annotated[bool, Parameter(help="print JSON: an object per point of the grid", negative=())] = False,
 ) -> int:
     """Run a paper's study as a Spark job and print the mean of each metric at each point.
+
+    With `connections`: simulate very many small group connections of one protocol, each with its own group,
+    network and faults drawn from its seed, and judge them all. Exit code 1: a promise is broken, a run does
+    not finish, or one fails.
 
     Results are kept as they come: the same command after an interruption goes on where it stopped. A run
     that fails becomes a row with its error and the command that replays it.
 
     Example: antiphon sweep guo --quick
+
+    Example: antiphon sweep connections --protocol fifo --runs 5000
     """
-    chosen, effort = find_study(study), effort_of(quick, full)
+    effort = effort_of(quick, full)
+    if study == CONNECTIONS:
+        return sweep_connections(protocol, effort, runs, seed or 0, out, master, json)
+    if protocol is not None or runs is not None or seed is not None:
+        raise UsageError(
+            "A study has runs of its own.", hint=f"--protocol, --runs and --seed go with {CONNECTIONS}."
+        )
+    chosen = find_study(study)
     with starting_spark(master) as spark:
         outcome, results = sweep_with_bar(spark, chosen, effort, out or Path("out") / "sweep" / study)
     for point in results.points:

@@ -43,6 +43,8 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     """Messages a second of the whole group; 0 means as many as it takes."""
     destinations: int = 0
     """Members that each message goes to, drawn from the others; 0 means all."""
+    groups: dict[str, tuple[Site, ...]] = {}
+    """Who is in which group, if there are several: then these are the members, whatever `members` says."""
     order: str = "fifo"
     service: str | None = None
     repair: str = "hybrid"
@@ -61,14 +63,18 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     uvloop: bool = False
 
     def __post_init__(self) -> None:
-        if self.members < 2:
-            raise UsageError("A group to measure has at least two members.")
         if self.size < STAMP.size:
             raise UsageError(
                 f"A measured message has at least {STAMP.size} bytes, for its count and its time."
             )
         if self.senders is not None and not 1 <= self.senders <= self.members:
             raise UsageError("At least one member sends, and at most all of them do.")
+        if self.groups:
+            msgspec.structs.force_setattr(self, "members", len(self.sites))
+            if self.destinations:
+                raise UsageError("A message goes to a group or to some members, not to both.")
+        if self.members < 2:
+            raise UsageError("A group to measure has at least two members.")
         if not 0 <= self.destinations < self.members:
             raise UsageError("A message goes to one other member at least, and at most to all of them.")
         if not 0 <= self.churn < self.members:
@@ -76,8 +82,18 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
         if self.seconds <= 0 or self.rate < 0 or self.away_s <= 0 or self.back_s <= 0:
             raise UsageError("Times are positive, and a rate is not negative.")
 
+    @property
+    def sites(self) -> list[Site]:
+        """The members of all groups, where there are several."""
+        return sorted({site for members in self.groups.values() for site in members})
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether messages go to some of the members only."""
+        return bool(self.destinations or self.groups)
+
     def name(self, index: int) -> Site:
-        return f"m{index}"
+        return self.sites[index] if self.groups else f"m{index}"
 
     @property
     def stayers(self) -> list[Site]:
@@ -87,7 +103,8 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
         senders = self.members if self.senders is None else self.senders
         return Task(
             group=group, name=self.name(index), members=1 if again else self.members, size=self.size,
-            sends=index < senders, rate=self.rate / senders, destinations=self.destinations, order=self.order,
+            sends=index < senders, rate=self.rate / senders,
+            destinations=self.destinations, groups=self.groups, order=self.order,
             sequencer=self.name(0) if self.order == "sequencer" else None, service=self.service,
             repair=self.repair,
             stability=self.stability, errors=self.errors, trigger=self.trigger, piggyback=self.piggyback,
@@ -268,8 +285,11 @@ async def _in_time(work: Iterable[Awaitable[Any]]) -> None:
 def summarise(plan: Plan, reports: dict[Site, Report]) -> dict[str, Any]:
     """The figures of `antiphon perf`, all but the violations."""
     stayed = [reports[name] for name in plan.stayers]
+    rates = [_throughput(plan, report) for report in stayed]
     return {
-        "group_throughput": round(min(_throughput(plan, report) for report in stayed), 1),
+        "group_throughput": round(min(rates), 1),
+        # Where members get different messages, the least of them says little of all.
+        **({"deliveries_per_s": round(sum(rates), 1)} if plan.is_selective else {}),
         "latency_ms": _latency_ms([value for report in stayed for value in report["latencies_us"]]),
         "halted_share": round(_halted_share(plan, stayed), 4),
         "lost": _lost(plan, reports),
@@ -313,12 +333,12 @@ def _lost(plan: Plan, reports: dict[Site, Report]) -> int:
     lost = 0
     for sender in {name for report in stayed.values() for name in report["delivered"]}:
         got = {name: report["delivered"].get(sender, 0) for name, report in stayed.items()}
-        most = 0 if plan.destinations else max(got.values())
+        most = 0 if plan.is_selective else max(got.values())
         for name, count in got.items():
             due: int = most
             if sender in stayed:
                 due = (
-                    stayed[sender]["addressed"].get(name, 0) if plan.destinations else stayed[sender]["sent"]
+                    stayed[sender]["addressed"].get(name, 0) if plan.is_selective else stayed[sender]["sent"]
                 )
             lost += max(0, due - count)
     holes: int = sum(report["holes"] for report in stayed.values() if not plan.churn)

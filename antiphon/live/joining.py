@@ -49,8 +49,9 @@ def join(
     """A member of a group: `async with join(...) as group`.
 
     name: who this member is, unique in the group; by default the host's name and the process id.
-    order: 'fifo', 'total' (one order for all messages, whoever comes and goes) or 'sequencer' (one total
-        order, given by the member named in `sequencer`).
+    order: 'fifo', 'causal' (nothing overtakes what it may have come of, and messages go to whom they
+        concern), 'total' (one order for all messages, whoever comes and goes), 'sequencer' (one total order,
+        given by the member named in `sequencer`) or 'total-across' (several groups: see `antiphon.node`).
     service: what 'total' stands on: sequencer (the default), bounded-delay or lan; all members use the same.
     repair: how 'fifo' makes up for losses: hybrid, acknowledge, request, request-all or any.
     stability: how 'fifo' finds out what all hold: coordp (the default), fulldist, train, gossip,

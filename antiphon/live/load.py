@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from importlib import import_module
+from itertools import cycle
 from random import Random
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from antiphon.core.time import SECOND_NS
 from antiphon.live.group import AT_ONCE, Group
 from antiphon.live.joining import join
 from antiphon.live.messages import Batch
+from antiphon.live.orders import find_order
 from antiphon.live.pieces import BATCH_BYTES, records_per_batch
 
 STAMP: Final = struct.Struct("<QQ")
@@ -58,6 +60,8 @@ class Task(msgspec.Struct, kw_only=True, frozen=True):
     """Messages a second of this member; 0 means as many as the group takes."""
     destinations: int = 0
     """Members that each message goes to, drawn at random from the others; 0 means all."""
+    groups: dict[str, tuple[Site, ...]] = {}
+    """Who is in which group, if there are several; a member sends to those that it is in, by turns."""
     order: str = "fifo"
     sequencer: Site | None = None
     service: str | None = None
@@ -131,6 +135,8 @@ class Load:
         await asyncio.sleep(max(0.0, self._begin_ns / SECOND_NS - time.monotonic()))
         if not self._task.sends:
             await self._halted.wait()
+        elif self._task.groups:
+            await self._send_to_groups()
         elif self._task.destinations:
             await self._send_to_some()
         else:
@@ -152,6 +158,27 @@ class Load:
         due_ns = self._begin_ns + int(self._sent * SECOND_NS / rate)
         await asyncio.sleep(max(0.0, (due_ns - time.monotonic_ns()) / SECOND_NS))
 
+    async def _send_to_groups(self) -> None:
+        """A batch to each of one's groups by turns; where an order knows one group only, to their members."""
+        group, task, several = self._group, self._task, find_order(self._task.order).several
+        everyone = frozenset(site for members in task.groups.values() for site in members)
+        burst = 1 if task.rate else records_per_batch(task.size, everyone)
+        records, counts, stamps = self._records(burst)
+        for name, members in cycle(own_groups(task).items()):
+            if self._halted.is_set():
+                return
+            if task.rate:
+                await self._until_due(task.rate)
+            counts[:] = np.arange(self._sent, self._sent + burst)
+            stamps[:] = time.monotonic_ns()
+            self._sent += burst
+            for site in members:
+                self._addressed[site] = self._addressed.get(site, 0) + burst
+            if several:
+                await group.send_records(records, task.size, group=name)
+            else:
+                await group.send_records(records, task.size, to=members)
+
     async def _send_to_some(self) -> None:
         """Each message by itself, to members drawn anew."""
         group, random = self._group, Random()
@@ -163,10 +190,11 @@ class Load:
             others = sorted(group.members - {self._task.name})
             if not others:
                 await asyncio.sleep(TELL_S)
+                continue
             for _ in range(1 if rate else AT_ONCE):
                 to = frozenset(random.sample(others, min(count, len(others))))
-                if not to:
-                    break
+                if not to <= group.members:
+                    break  # somebody vanished while we waited
                 # Counted before, so that nothing can be delivered that is not counted.
                 for site in to:
                     self._addressed[site] = self._addressed.get(site, 0) + 1
@@ -197,7 +225,8 @@ class Load:
                 first = int(counts[0])
                 whole = (counts - counts[0]).tobytes() == steps[: COUNT_BYTES * count]
                 # A process that starts again counts from zero; what a restart may skip the audit judges.
-                whole = whole and first in (0, self._expected.get(sender, first))
+                following = self._expected.get(sender, first)
+                whole = whole and (first in (0, following) or (bool(self._task.groups) and first > following))
                 self._expected[sender] = first + count
             self._holes += not whole
             _, stamped_ns = STAMP.unpack_from(data, len(data) - size)
@@ -252,6 +281,10 @@ class Load:
         }
 
 
+def own_groups(task: Task) -> dict[str, tuple[Site, ...]]:
+    return {name: members for name, members in task.groups.items() if task.name in members}
+
+
 def say(value: object) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
@@ -285,6 +318,9 @@ async def work(task: Task) -> None:
         load = Load(task, group)
         obeying = asyncio.create_task(obey(load))
         await group.wait_for_members(task.members)
+        if find_order(task.order).several:
+            for name in own_groups(task):
+                await group.enter(name)
         say({"ready": True})
         await load.run()
         say({"report": load.report()})

@@ -12,7 +12,7 @@ from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Property
 from antiphon.core.wire import Pdu
 from antiphon.live.pieces import BATCH_BYTES
-from antiphon.protocols import dpg, fifo, sequencer
+from antiphon.protocols import dpg, fifo, metagroups, sco, sequencer
 from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES
 from antiphon.protocols.dpg.services.lan import LanService
 
@@ -129,6 +129,17 @@ def _build_total(settings: Settings) -> Protocol:
     return dpg.Dpg(settings.site, configuration, service, settings.random, secret=settings.secret)
 
 
+def _build_causal(settings: Settings) -> Protocol:
+    configuration = sco.ScoConfiguration(window=settings.window_batches)
+    return sco.Sco(settings.site, (settings.site,), configuration, settings.random)
+
+
+def _build_across(settings: Settings) -> Protocol:
+    windows = settings.window_batches
+    configuration = metagroups.MetaGroupsConfiguration(admission=windows, window=2 * windows)
+    return metagroups.MetaGroups(settings.site, {}, configuration, settings.random)
+
+
 ORDERS: Final = {
     order.name: order
     for order in (
@@ -138,6 +149,14 @@ ORDERS: Final = {
             pdus=fifo.PDUS,
             promises=fifo.promises,
             build=_build_fifo,
+        ),
+        Order(
+            name="causal",
+            summary="no message overtakes one that it may have come of, and each goes to whom it concerns",
+            pdus=sco.PDUS,
+            promises=lambda _: sco.PROMISES,
+            build=_build_causal,
+            selective=True,
         ),
         Order(
             name="sequencer",
@@ -153,6 +172,14 @@ ORDERS: Final = {
             promises=lambda _: dpg.PROMISES,
             build=_build_total,
             echoed=(dpg.pdus.Message,),
+        ),
+        Order(
+            name="total-across",
+            summary="one order over several groups that overlap, for nodes that are in some of them",
+            pdus=metagroups.PDUS,
+            promises=lambda _: metagroups.PROMISES,
+            build=_build_across,
+            several=True,
         ),
     )
 }

@@ -67,7 +67,7 @@ class Mesh:
     def _transmit(self, now: Nanoseconds, source: int, target: int, pdu: Pdu) -> None:
         time_ns = now + self._delay_ns
         if self._jitter_ns:
-            time_ns += self._random.randint(0, self._jitter_ns)
+            time_ns += self._random.randrange(self._jitter_ns + 1)
             if self._ordered:
                 time_ns = max(time_ns, self._latest_ns.get((source, target), 0))
                 self._latest_ns[source, target] = time_ns

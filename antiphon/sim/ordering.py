@@ -8,7 +8,7 @@ faults there is only the first part.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -134,6 +134,9 @@ class Subject:
     """Whoever wants to see more of the world than the workload does."""
     size_of: Callable[[Pdu], int] | None = None
     """What its PDUs take on the wire; None means what `wire_size` says."""
+    forgets: bool = False
+    """Whether a member whose spell ended begins anew: what it had admitted may be lost, and it knows only
+    those that have appeared to it since."""
 
 
 def wire_size(pdu: Pdu) -> int:
@@ -144,7 +147,11 @@ def wire_size(pdu: Pdu) -> int:
 
 
 def simulate(
-    configuration: OrderingConfiguration, subject: Subject, seed: int, recorder: Recorder | None
+    configuration: OrderingConfiguration,
+    subject: Subject,
+    seed: int,
+    recorder: Recorder | None,
+    workload_kind: "type[Workload] | None" = None,
 ) -> Metrics:
     """One run: a world, its faults, its workload, and what came of it."""
     seeds = Seeds(seed)
@@ -166,7 +173,7 @@ def simulate(
         subject.watch(world)
     detection_ns = from_seconds(configuration.detector_ms / 1000) if configuration.detector_ms else None
     churn.schedule(world, faults, partition, detection_ns)
-    workload = Workload(world, configuration, subject, seeds, faults, watch)
+    workload = (workload_kind or Workload)(world, configuration, subject, seeds, faults, watch)
     world.start()
     workload.begin()
     world.run(workload.deadline_ns)
@@ -244,6 +251,9 @@ class Watch:
     def __init__(self, sites: tuple[Site, ...], recorder: Recorder | None) -> None:
         self.stayed = set(sites)
         self.away: set[Site] = set()
+        self.left_ns: dict[Site, Nanoseconds] = {}
+        self.returned_ns: dict[Site, Nanoseconds] = {}
+        """When each site's last spell ended, and when the next one began."""
         self._recorder = recorder
 
     def record(
@@ -261,8 +271,10 @@ class Watch:
         if kind == "absent":
             self.stayed.discard(site)
             self.away.add(site)
+            self.left_ns[site] = time_ns
         elif kind == "present":
             self.away.discard(site)
+            self.returned_ns[site] = time_ns
         if self._recorder is not None:
             self._recorder.record(site, kind, time_ns, sender, number, count, group, destinations, size)
 
@@ -287,8 +299,10 @@ class Workload:
         self._watch = watch
         self._body = bytes(configuration.size)
         self._backlog = {host.site: 0 for host in world.hosts}
+        self._everyone: Final = frozenset(self._backlog)
         self._retrying: set[Site] = set()
         self._admitted_ns: dict[MessageId, Nanoseconds] = {}
+        self._meant: dict[MessageId, frozenset[Site]] = {}
         self._reached: dict[MessageId, set[Site]] = {}
         self._open: set[MessageId] = set()
         self._latencies_ns: list[Nanoseconds] = []
@@ -309,19 +323,22 @@ class Workload:
 
     def begin(self) -> None:
         """Spread the messages over the time, each batch from a member drawn at random."""
-        sites = list(self._backlog)
         left = self._configuration.messages
         if self._faults:
             # The closing messages are part of the total.
-            left = max(0, left - len(sites))
+            left = max(0, left - len(self._backlog))
         while left:
             count = min(left, self._configuration.batch)
             left -= count
-            time_ns = self._random.randint(0, self._configuration.horizon_ns)
-            site = self._random.choice(sites)
+            time_ns, site = self._next_offer()
             self._offers_ns.append(time_ns)
             self._world.at(time_ns, lambda site=site, count=count: self._offer(site, count))  # type: ignore[misc]
         self._world.at(self._closing_ns, self._look)
+
+    def _next_offer(self) -> tuple[Nanoseconds, Site]:
+        """When the next batch is offered, and to whom."""
+        time_ns = self._random.randint(0, self._configuration.horizon_ns)
+        return time_ns, self._random.choice(list(self._backlog))
 
     def _offer(self, site: Site, count: int) -> None:
         self._backlog[site] += count
@@ -335,19 +352,31 @@ class Workload:
         while self._backlog[site]:
             before = host.admitted
             count = min(self._backlog[site], self._configuration.batch)
-            self._world.admit(site, [self._body] * count)
+            self._hand_over(site, count)
             if host.admitted == before:
                 self._retrying.add(site)
                 self._world.at(self._world.now + RETRY_NS, lambda: self._hand_in(site))
                 return
             self._backlog[site] -= count
 
+    def _hand_over(self, site: Site, count: int) -> None:
+        self._world.admit(site, *self._next_batch(site, count))
+
+    def _next_batch(self, site: Site, count: int) -> tuple[Sequence[bytes], frozenset[Site] | None]:  # noqa: ARG002
+        """What this member hands in next, and to whom it goes; None means to everyone."""
+        return [self._body] * count, None
+
     # Counting
 
+    def _meant_for(self, effect: fx.Admitted) -> Sequence[frozenset[Site]]:
+        """Who must deliver each of the messages that were admitted."""
+        return [self._everyone] * effect.count
+
     def _note_admission(self, now: Nanoseconds, host: Host, effect: fx.Admitted) -> None:
-        for number in range(effect.number, effect.number + effect.count):
+        for number, meant in enumerate(self._meant_for(effect), start=effect.number):
             message = MessageId(host.site, number)
             self._admitted_ns[message] = now
+            self._meant[message] = meant
             self._reached[message] = set()
             self._open.add(message)
             if self._closing is not None:
@@ -361,7 +390,7 @@ class Workload:
                 continue  # forged
             reached.add(host.site)
             self._latencies_ns.append(now - self._admitted_ns[message])
-            if len(reached) == len(self._backlog):
+            if len(reached) == len(self._meant[message]):
                 self._open.discard(message)
         self._buckets[host.site][now // BUCKET_NS] += len(effect.bodies)
         if self._closing is None:
@@ -402,20 +431,33 @@ class Workload:
         return not self._open
 
     def _is_complete(self, message: MessageId) -> bool:
-        reached = self._reached[message]
+        reached, meant = self._reached[message], self._meant[message]
         if self._closing and message in self._closing:
-            return len(reached) == len(self._backlog)
+            return len(reached) == len(meant)
         if not reached:
             return self._may_be_lost(message)
-        return self._watch.stayed <= reached
+        return self._watch.stayed & meant <= reached
 
     def _may_be_lost(self, message: MessageId) -> bool:
-        """A message that nobody delivered may die with its sender."""
+        """A message that nobody delivered may die with its sender, or with the last of its destinations."""
         admitted_ns = self._admitted_ns[message]
+        if self._subject.forgets and self._is_forgotten(message):
+            return True
         return any(
             isinstance(fault, churn.Crash) and fault.site == message.sender and fault.begin_ns >= admitted_ns
             for fault in self._faults
         )
+
+    def _is_forgotten(self, message: MessageId) -> bool:
+        """Whether its sender, or everyone for whom it is, began anew after it was admitted.
+
+        Whoever has begun anew lately may have been addressed by its former life, of which it knows nothing.
+        """
+        admitted_ns, watch = self._admitted_ns[message], self._watch
+        lately_ns = admitted_ns - self._subject.settle_ns
+        gone = {site for site, left_ns in watch.left_ns.items() if left_ns >= admitted_ns}
+        new = {site for site, returned_ns in watch.returned_ns.items() if returned_ns > lately_ns}
+        return message.sender in gone or self._meant[message] <= gone | new
 
     def metrics(self) -> Metrics:
         latencies_ns = sorted(self._latencies_ns)

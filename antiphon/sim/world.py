@@ -240,7 +240,10 @@ class World:
     def _through_layers(self, arrival: Arrival) -> None:
         outcomes: Sequence[Arrival] = (arrival,)
         for layer in self._layers:
-            outcomes = [outcome for before in outcomes for outcome in layer.apply(before)]
+            if len(outcomes) == 1:  # nearly always, and then no list is needed
+                outcomes = layer.apply(outcomes[0])
+            else:
+                outcomes = [outcome for before in outcomes for outcome in layer.apply(before)]
         for outcome in outcomes:
             if outcome.time_ns <= self.now:
                 self._receive(outcome)

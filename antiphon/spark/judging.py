@@ -109,10 +109,12 @@ class _Order:
 class Judge:
     """Judges one log. `limits` bounds how many violations of each property are told; None tells all."""
 
-    def __init__(self, log: Log, limits: Mapping[Property, int | None]) -> None:
+    def __init__(self, log: Log, limits: Mapping[Property, int | None], in_order: bool) -> None:
         self.log = log
         self.limits = limits
         self.order = _Order(log)
+        self.in_order = in_order and not self.order.components
+        """Whether what lies within a spell of presence is judged by the one order that there is."""
         self.first = deliveries.first_deliveries(log.delivered, log.message_count)
         self.absent = atomicity.absent_sites(log.kinds, log.starts, len(log.sites))
         self.circular = False
@@ -274,9 +276,7 @@ class Judge:
         )
         told = [self._missing(site, message) for site, message, *_ in found.tolist()]
         for site in np.flatnonzero(self.absent).tolist():
-            lacking = dict(
-                self._lacking_in_numbers(site) if self.order.components else self._lacking_in_order(site)
-            )
+            lacking = dict(self._lacking_in_order(site) if self.in_order else self._lacking_in_numbers(site))
             count += log.weigh(np.array(list(lacking), np.int64))
             limit = self.limits["atomicity"]
             room = None if limit is None else max(limit - len(told), 0)
@@ -350,7 +350,7 @@ class Judge:
 
     def _missing_in_spell(self, site: int, message: int, ends: tuple[int, int]) -> Violation:
         log = self.log
-        tell = explain.missing_in_numbers if self.order.components else explain.missing_in_order
+        tell = explain.missing_in_order if self.in_order else explain.missing_in_numbers
         elsewhere, elsewhere_step = self._delivered_at(int(self.first[message]))
         one, other = (log.message_id(int(log.delivered[place])) for place in ends)
         one_step, other_step = (self._delivered_at(place)[1] for place in ends)
@@ -486,6 +486,12 @@ def _pasts(log: Log) -> tuple[Any, bool]:
     return (row, chain, rank, first_home, homes, vectors), circular
 
 
-def judge(log: Log, limits: Mapping[Property, int | None] | None = None) -> Judgement:
-    """Judge a run; `limits` bounds how many violations of each property are put into words."""
-    return Judge(log, limits or dict.fromkeys(PROPERTIES)).judgement()
+def judge(
+    log: Log, limits: Mapping[Property, int | None] | None = None, *, in_order: bool = True
+) -> Judgement:
+    """Judge a run; `limits` bounds how many violations of each property are put into words.
+
+    Without `in_order`, what lies within a spell of presence is told by its sender's numbers even if the run
+    happens to be in one order, as short ones often are: for runs that nobody promised one of.
+    """
+    return Judge(log, limits or dict.fromkeys(PROPERTIES), in_order).judgement()

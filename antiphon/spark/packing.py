@@ -325,7 +325,7 @@ def _narrow(values: Ints) -> Any:
     return values
 
 
-def _column(values: Any) -> Column:
+def column_of(values: Any) -> Column:
     return Column(values.dtype.str, values.tobytes())
 
 
@@ -348,12 +348,12 @@ def _segment(rows: Rows, alone: bool) -> Segment:
         names = [names[code] for code in used.tolist()] if names else []
     return Segment(
         parts=parts,
-        steps=None if np.array_equal(counted, rows.step) else _column(rows.step),
-        kinds=_column(rows.kind.astype(np.uint8)),
+        steps=None if np.array_equal(counted, rows.step) else column_of(rows.step),
+        kinds=column_of(rows.kind.astype(np.uint8)),
         sender_names=names,
-        senders=_column(_narrow(sender)),
-        numbers=_column(_narrow(np.where(about_message, rows.number, 0))),
-        counts=None if rows.counts is None else _column(_narrow(np.where(about_message, rows.counts, 1))),
+        senders=column_of(_narrow(sender)),
+        numbers=column_of(_narrow(np.where(about_message, rows.number, 0))),
+        counts=None if rows.counts is None else column_of(_narrow(np.where(about_message, rows.counts, 1))),
         **_packed_addresses(rows),
     )
 
@@ -364,5 +364,5 @@ def _packed_addresses(rows: Rows) -> dict[str, Any]:
     used, codes = np.unique(rows.address[rows.kind == SEND], return_inverse=True)
     return {
         "addresses": [rows.addresses[code] for code in used.tolist()],
-        "address_codes": _column(_narrow(codes)),
+        "address_codes": column_of(_narrow(codes)),
     }

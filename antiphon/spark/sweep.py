@@ -1,39 +1,33 @@
 """Sweeps: many seeded runs as Spark tasks, resumable, with one failed run a row and not the end.
 
-A Spark task costs 30 to 60 ms of processor, so short runs are bundled into tasks of about a second; long
-runs get a task each; the dearest start first. A task writes its bundle's rows to its own Parquet file
-(under another name until it is whole), so what is done stays done: a sweep that was interrupted looks at the
-files, skips the runs it finds there and goes on with the rest.
+Short runs are bundled into tasks of about a second; long runs get a task each; the dearest start first. What
+is done stays done (see `tasks`): a sweep that was interrupted looks at the files, skips the runs it finds
+there and goes on with the rest.
 
-A run that raises becomes a row with the error and the command that replays it. A run that takes its whole
-worker process down is found by running what is left one at a time, and becomes such a row too.
+A run that raises becomes a row with the error and the command that replays it. So does a run that takes its
+whole worker process down.
 """
 
 import dataclasses
 import hashlib
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from antiphon.core.errors import InputError, OutputError
+from antiphon.core.errors import InputError
 from antiphon.sim.scenario import Metrics, replay_command
 from antiphon.sim.scenarios import find_scenario
-from antiphon.spark.session import map_in_arrow
 from antiphon.spark.single import measure
+from antiphon.spark.tasks import DIED, Progress, Watch, prepare, run_all, write_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BUNDLE_S: Final = 1.0
-POLL_S: Final = 0.2
-DEATH: Final = "Python worker exited unexpectedly"
-"""What Spark says of a worker process that died."""
-
 RESULTS: Final = pa.schema(
     [
         pa.field("key", pa.string(), nullable=False),
@@ -79,6 +73,19 @@ class Bundle:
         digest = hashlib.blake2b("".join(job.key for job in self.jobs).encode(), digest_size=12)
         return f"runs-{digest.hexdigest()}.parquet"
 
+    @property
+    def runs(self) -> int:
+        return len(self.jobs)
+
+    def do(self, folder: Path) -> None:
+        write_rows(folder / self.file_name, [result_row(job) for job in self.jobs])
+
+    def apart(self) -> "list[Bundle]":
+        return [Bundle((job,), _cost_s(job)) for job in self.jobs]
+
+    def bury(self, folder: Path) -> None:
+        write_rows(folder / self.file_name, [blank_row(self.jobs[0]) | {"error": DIED}])
+
 
 @dataclasses.dataclass(frozen=True)
 class SweepResult:
@@ -91,10 +98,6 @@ class SweepResult:
     errors: int
 
 
-Progress = Callable[[int, float], None]
-"""Called with the number of runs done and the share of the expected cost that is behind us."""
-
-
 def sweep(
     spark: "SparkSession",
     jobs: Sequence[Job],
@@ -102,13 +105,12 @@ def sweep(
     progress: Progress = lambda _done, _share: None,
 ) -> SweepResult:
     """Do all runs that are not done yet; results lie in `folder`, one row a run."""
-    _prepare(folder)
+    prepare(folder)
     wanted = {job.key: job for job in jobs}
     finished = set(read_done(folder)) & set(wanted)
     bundles = plan([job for key, job in wanted.items() if key not in finished])
-    watch = _Watch(folder, bundles, len(finished), progress)
-    with watch:
-        _run_all(spark, bundles, folder)
+    with Watch(folder, bundles, len(finished), progress):
+        run_all(spark, bundles, folder)
     errors = sum(1 for key, error in read_done(folder).items() if error and key in wanted)
     return SweepResult(folder, len(wanted), len(finished), errors)
 
@@ -142,19 +144,6 @@ def _cost_s(job: Job) -> float:
 # Files
 
 
-def _prepare(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise OutputError(
-            f"The results cannot be written to {folder}: {error.strerror}.",
-            hint="Choose another folder with --out.",
-        ) from error
-
-
 def read_done(folder: Path) -> dict[str, str | None]:
     """The runs that a folder has results of, each with its error, if any."""
     done: dict[str, str | None] = {}
@@ -170,10 +159,7 @@ def read_done(folder: Path) -> dict[str, str | None]:
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write a result file so that it is there whole or not at all."""
-    temporary = path.with_suffix(".partial")
-    pq.write_table(pa.Table.from_pylist(rows, schema=RESULTS), temporary)
-    temporary.rename(path)
+    write_whole(path, rows, RESULTS)
 
 
 # Runs
@@ -201,95 +187,3 @@ def blank_row(job: Job) -> dict[str, Any]:
 
 def numbers(metrics: Metrics) -> list[tuple[str, float]]:
     return [(name, float(value)) for name, value in metrics.items() if isinstance(value, (int, float))]
-
-
-def _run_all(spark: "SparkSession", bundles: list[Bundle], folder: Path) -> None:
-    if not bundles:
-        return
-    try:
-        _run_on_spark(spark, bundles, folder)
-    except Exception as error:
-        if not _is_death(error):
-            raise
-        _run_one_at_a_time(spark, bundles, folder)
-
-
-def _run_one_at_a_time(spark: "SparkSession", bundles: list[Bundle], folder: Path) -> None:
-    """After a worker died: find the run that kills it, and note it as its result."""
-    done = read_done(folder)
-    for job in (job for bundle in bundles for job in bundle.jobs if job.key not in done):
-        single = Bundle((job,), _cost_s(job))
-        try:
-            _run_on_spark(spark, [single], folder)
-        except Exception as error:
-            if not _is_death(error):
-                raise
-            dead = blank_row(job) | {"error": "The worker process died."}
-            write_rows(folder / single.file_name, [dead])
-
-
-def _is_death(error: Exception) -> bool:
-    """Whether a worker process died, as opposed to everything else that can go wrong."""
-    return type(error).__module__.split(".")[0] in ("py4j", "pyspark") and DEATH in str(error)
-
-
-def _run_on_spark(spark: "SparkSession", bundles: list[Bundle], folder: Path) -> None:
-    """One task a bundle, in order; each leaves its file and answers only with what kept it from doing so."""
-    target = folder.resolve()
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                trouble = run_bundle(bundles[index], target)
-                yield pa.RecordBatch.from_pydict({"trouble": pa.array([trouble], pa.string())})
-
-    tasks = spark.range(0, len(bundles), 1, len(bundles))
-    answers = map_in_arrow(tasks, work, "trouble string")
-    for row in answers.where("trouble IS NOT NULL").limit(1).collect():
-        raise OutputError(
-            f"The results cannot be written to {folder}: {row.trouble}.",
-            hint="What was written is kept; make room, and the same command goes on from there.",
-        )
-
-
-def run_bundle(bundle: Bundle, folder: Path) -> str | None:
-    """Do a bundle's runs and write their file; answers with what kept it from being written."""
-    rows = [result_row(job) for job in bundle.jobs]
-    try:
-        write_rows(folder / bundle.file_name, rows)
-    except OSError as error:
-        return error.strerror or str(error)
-    return None
-
-
-class _Watch:
-    """Tells a progress bar what the result files show, while Spark keeps the caller waiting."""
-
-    def __init__(self, folder: Path, bundles: list[Bundle], resumed: int, progress: Progress) -> None:
-        self._folder = folder
-        self._bundles = {bundle.file_name: bundle for bundle in bundles}
-        self._cost_s = sum(bundle.cost_s for bundle in bundles) or 1.0
-        self._resumed = resumed
-        self._progress = progress
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-
-    def __enter__(self) -> None:
-        self._tell()
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._tell()
-
-    def _look(self) -> None:
-        while not self._over.wait(POLL_S):
-            self._tell()
-
-    def _tell(self) -> None:
-        there = {path.name for path in self._folder.glob("runs-*.parquet")}
-        done = [bundle for name, bundle in self._bundles.items() if name in there]
-        runs = self._resumed + sum(len(bundle.jobs) for bundle in done)
-        share = sum(bundle.cost_s for bundle in done) / self._cost_s if self._bundles else 1.0
-        self._progress(runs, share)

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 from antiphon.core.errors import UsageError
 from antiphon.sim.scenarios import find_scenario
 from antiphon.spark.statistics import summarise
-from antiphon.spark.sweep import Progress, SweepResult, sweep
-from antiphon.studies import guo, konorski, large
+from antiphon.spark.sweep import SweepResult, sweep
+from antiphon.spark.tasks import Progress
+from antiphon.studies import guo, jia, konorski, large, sco
 from antiphon.studies.advice import plans as advice
 from antiphon.studies.model import Claim, ClaimVerdict, Effort, Finding, Results, Study
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REPRODUCED: Final = (guo.STUDY, large.STUDY, konorski.STUDY)
+REPRODUCED: Final = (guo.STUDY, large.STUDY, konorski.STUDY, sco.STUDY, jia.STUDY)
 """What `antiphon reproduce` runs."""
 STUDIES: Final[dict[str, Study]] = {study.name: study for study in (*REPRODUCED, guo.DENSE, advice.STUDY)}
 """What `antiphon sweep` knows."""

@@ -57,7 +57,7 @@ def test_a_scenario_that_is_not_in_the_list_is_named_by_its_module(capsys: Captu
         (["audit"], "PATHS requires an argument", "antiphon audit --help"),
         (["audit", "/no/such/trace"], "There is no trace at /no/such/trace", "events/"),
         (["audit", ".", "--expect", "beauty"], "There is no property 'beauty'.", "There are: integrity"),
-        (["sweep", "gou"], "There is no study 'gou'.", "guo, guo-dense, konorski, large"),
+        (["sweep", "gou"], "There is no study 'gou'.", "guo, guo-dense, jia, konorski, large"),
         (["sweep", "guo", "--quick", "--full"], "either quickly or in full", ""),
     ],
 )

@@ -14,7 +14,7 @@ from tests.live.members import joined, read, within
 NAMES = ("a", "b", "c", "d")
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", [name for name, order in ORDERS.items() if not order.several])
 def test_each_message_reaches_whom_it_is_for_and_nobody_else(order: str, tmp_path: Path) -> None:
     random = Random(order)
     meant: dict[str, list[tuple[str, bytes]]] = {name: [] for name in NAMES}

@@ -26,6 +26,9 @@ METRICS = (
     *("graph_mean", "graph_p95", "graph_max", "report_share", "miss_rate", "operations_per_s"),
     *("graphs", "arcs", "untrue", "contradictions", "order_dependent"),
     *("arcs_before", "arcs_replaced", "relations_undone"),
+    *("admitted", "accepted", "acceptance_s", "data_messages", "control_messages", "metadata_bytes"),
+    *("control_bytes", "pairs", "preceding", "missed", "invented", "causal", "stated", "meant"),
+    *("out_of_order", "order_0", "order_1", "order_2", "order_3"),
 )
 Rule = Callable[[Mapping[str, Any]], Mapping[str, float]]
 
@@ -41,6 +44,6 @@ def imagine(study: Study, effort: Effort, rule: Rule = lambda _: {}, otherwise: 
     for scenario, parameters in dict.fromkeys((job.scenario, job.parameters) for job in study.jobs(effort)):
         given = json.loads(parameters)
         found = rule({"scenario": scenario, **defaults[scenario], **given})
-        metrics = {name: one_value(float(found.get(name, otherwise))) for name in METRICS}
+        metrics = {name: one_value(float(found.get(name, otherwise))) for name in (*METRICS, *found)}
         points.append(Point(scenario, given, metrics))
     return Results(points, defaults)

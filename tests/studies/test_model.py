@@ -162,7 +162,7 @@ def test_an_unknown_study_is_told_with_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
         find_study("gou")
     assert caught.value.hint is not None
-    assert "guo, guo-dense, konorski, large" in caught.value.hint
+    assert "guo, guo-dense, jia, konorski, large" in caught.value.hint
 
 
 @pytest.mark.parametrize("trouble", [KeyError(500), ZeroDivisionError(), ValueError("empty")])

@@ -8,22 +8,34 @@ from antiphon.core.errors import UsageError
 from antiphon.sim.scenario import Scenario
 
 MODULES: Final = {
+    "co": "antiphon.sim.scenarios.co",
     "coordp": "antiphon.sim.scenarios.coordp",
     "dpg": "antiphon.sim.scenarios.dpg",
     "failure-detection": "antiphon.sim.scenarios.failure_detection",
     "fifo": "antiphon.sim.scenarios.fifo",
     "fulldist": "antiphon.sim.scenarios.fulldist",
+    "global-sequencer": "antiphon.sim.scenarios.global_sequencer",
     "gossip": "antiphon.sim.scenarios.gossip",
+    "group-sequencers": "antiphon.sim.scenarios.group_sequencers",
+    "metagroups": "antiphon.sim.scenarios.metagroups",
     "piggyback": "antiphon.sim.scenarios.piggyback",
+    "propagation-tree": "antiphon.sim.scenarios.propagation_tree",
     "resource-sharing": "antiphon.sim.scenarios.resource_sharing",
     "s-coordp": "antiphon.sim.scenarios.s_coordp",
     "s-gossip": "antiphon.sim.scenarios.s_gossip",
     "s-train": "antiphon.sim.scenarios.s_train",
+    "sco": "antiphon.sim.scenarios.sco",
+    "sco-c0": "antiphon.sim.scenarios.sco_c0",
+    "sco-c1": "antiphon.sim.scenarios.sco_c1",
+    "sco-d0": "antiphon.sim.scenarios.sco_d0",
     "sequencer": "antiphon.sim.scenarios.sequencer",
     "template": "antiphon.sim.scenarios.template",
+    "token": "antiphon.sim.scenarios.token",
     "totem": "antiphon.sim.scenarios.totem",
     "totem-agreed": "antiphon.sim.scenarios.totem_agreed",
     "train": "antiphon.sim.scenarios.train",
+    "two-phase": "antiphon.sim.scenarios.two_phase",
+    "vector-clock": "antiphon.sim.scenarios.vector_clock",
 }
 """Where each scenario's `SCENARIO` is."""
 

@@ -1,0 +1,122 @@
+"""A node that is in several groups at once: whatever two nodes both deliver, they deliver in one order.
+
+    async with antiphon.node("shop", name="alice") as node:
+        orders = await node.join("orders")
+        stock = await node.join("stock")
+        await orders.send(b"one book")
+        async for message in node:
+            print(message.group, message.sender, message.body)
+
+The nodes of one `cluster` know one another; each joins the groups that it likes, and can send to any of them.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import Any, Final
+
+from antiphon.core.ids import Group as GroupName
+from antiphon.core.ids import Site
+from antiphon.live.group import Group
+from antiphon.live.joining import join
+from antiphon.live.messages import Batch, Message, Presence
+
+ACROSS: Final = "total-across"
+
+
+def node(cluster: GroupName, *, name: Site | None = None, **options: Any) -> "Node":
+    """A node of a cluster: `async with antiphon.node("shop", name="alice") as node`.
+
+    The options are those of `antiphon.join`: network, key, insecure, trace, run and limits.
+    """
+    return Node(join(cluster, name=name, order=ACROSS, **options))
+
+
+class Node:
+    """One process in several groups; made by `node`."""
+
+    def __init__(self, whole: Group) -> None:
+        self._whole = whole
+
+    async def __aenter__(self) -> "Node":
+        await self._whole.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._whole.__aexit__(kind, error, trace)
+
+    @property
+    def name(self) -> Site:
+        return self._whole.name
+
+    @property
+    def groups(self) -> frozenset[GroupName]:
+        """The groups that this node is in."""
+        return self._whole.groups
+
+    @property
+    def nodes(self) -> frozenset[Site]:
+        """The nodes of the cluster that count, this one included."""
+        return self._whole.members
+
+    async def wait_for_nodes(self, count: int) -> None:
+        """Wait until that many nodes count, this one included."""
+        await self._whole.wait_for_members(count)
+
+    def presence(self) -> AsyncIterator[Presence]:
+        """Which nodes appear and vanish."""
+        return self._whole.presence()
+
+    async def join(self, group: GroupName) -> "Membership":
+        """Be in one more group; from then on its messages are delivered here."""
+        await self._whole.enter(group)
+        return Membership(self._whole, group)
+
+    async def leave(self, group: GroupName) -> None:
+        """Be in a group no more."""
+        await self._whole.exit(group)
+
+    def group(self, group: GroupName) -> "Membership":
+        """A group to send to, whether this node is in it or not."""
+        return Membership(self._whole, group)
+
+    async def finish(self) -> None:
+        """End because the whole run is over; see `Group.finish`."""
+        await self._whole.finish()
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        """The messages of all groups that this node is in, in the one order."""
+        return self._whole.__aiter__()
+
+    def batches(self) -> AsyncIterator[Batch]:
+        """The same as they travelled: much less work a message."""
+        return self._whole.batches()
+
+    @property
+    def counters(self) -> dict[str, Any]:
+        return self._whole.counters
+
+
+class Membership:
+    """One group, as a node sees it."""
+
+    def __init__(self, whole: Group, group: GroupName) -> None:
+        self._whole = whole
+        self.group: Final = group
+
+    async def send(self, body: bytes | bytearray | memoryview) -> Message:
+        """Multicast to all members of the group; waits while it cannot take more."""
+        return await self._whole.send(body, group=self.group)
+
+    async def send_many(self, bodies: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Multicast several messages, one after another."""
+        await self._whole.send_many(bodies, group=self.group)
+
+    async def send_records(self, records: bytes | bytearray | memoryview, size: int) -> None:
+        """Multicast messages of one size that lie one after another in one buffer."""
+        await self._whole.send_records(records, size, group=self.group)
+
+    async def leave(self) -> None:
+        """Be in this group no more."""
+        await self._whole.exit(self.group)

@@ -1,0 +1,287 @@
+"""A member of CO's group: what it has accepted, how far the others have, and what waits for either."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from antiphon.core.effects import (
+    Admitted,
+    Arrived,
+    CancelTimer,
+    Deliver,
+    Effect,
+    Multicast,
+    Rejected,
+    Send,
+    SetTimer,
+    Stable,
+)
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Site
+from antiphon.core.inputs import Admit, Input, Received, Returned, Start, TimerFired
+from antiphon.core.time import Nanoseconds
+from antiphon.core.wire import Pdu
+from antiphon.protocols.co.pdus import Ask, CoConfiguration, Control, Data
+from antiphon.protocols.roster import Roster, are_numbers, check_start, raise_to
+
+CONFIRM, HEARTBEAT, REPAIR = "confirm", "heartbeat", "repair"
+
+
+class Accepted(NamedTuple):
+    """A batch of a sender, known by its place."""
+
+    place: int
+    data: Data
+
+    @property
+    def end(self) -> int:
+        return self.data.number + len(self.data.bodies)
+
+
+class Co:
+    """One member of the group; implements `antiphon.core.protocol.Protocol`."""
+
+    def __init__(self, site: Site, members: Sequence[Site], configuration: CoConfiguration) -> None:
+        self._roster = roster = Roster(site, members)
+        self._configuration = configuration
+        self._started = False
+        self._ignored = self._repeats = self._asks = self._controls = 0
+        self._effects: list[Effect] = []
+        self._known = [[0] * roster.size for _ in roster.everyone]
+        """How far each member has accepted each one's messages, as far as they have told."""
+        self._accepted = self._known[roster.place]
+        """The same of this member."""
+        self._ordered = [0] * roster.size
+        """How far each one's messages have a place in the causal order here."""
+        self._exists = [0] * roster.size
+        """How many messages of each are known of."""
+        self._early: list[dict[int, Data]] = [{} for _ in roster.everyone]
+        self._receipt: list[deque[Data]] = [deque() for _ in roster.everyone]
+        """Accepted of each member, waiting for what precedes it."""
+        self._causal: deque[Accepted] = deque()
+        """For this member and in causal order, waiting until everyone has accepted it."""
+        self._undelivered = [0] * roster.size
+        """Batches of each that are accepted and not delivered, nor passed over."""
+        self._unstable: list[deque[tuple[int, int]]] = [deque() for _ in roster.everyone]
+        """Accepted of each, and not known to be everywhere: number and count."""
+        self._kept: deque[Data] = deque()
+        """Own batches that somebody may lack."""
+        self._confirming = self._repairing = False
+
+    def figures(self) -> dict[str, int]:
+        """What a user may want to watch."""
+        return {
+            "ignored": self._ignored,
+            "controls": self._controls,
+            "asks": self._asks,
+            "repeats": self._repeats,
+            "kept": len(self._kept),
+            "undelivered": sum(self._undelivered),
+        }
+
+    def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:  # noqa: ARG002
+        match event:
+            case Received(sender=sender, pdu=pdu):
+                self._receive(sender, pdu)
+            case TimerFired(name=name):
+                self._fire(name)
+            case Admit():
+                self._admit(event)
+            case Start():
+                check_start(event, "CO", started=self._started)
+                self._started = True
+                self._effects.append(SetTimer(HEARTBEAT, self._configuration.heartbeat_ns))
+            case Returned():
+                # Its timers stood still in the meantime; a control sets them going again.
+                self._control()
+                if self._repairing:
+                    self._fire(REPAIR)
+            case _:
+                pass  # whoever is away is waited for
+        effects = list(self._effects)
+        self._effects.clear()
+        return effects
+
+    # Sending
+
+    def _admit(self, event: Admit) -> None:
+        if not self._started:
+            raise UsageError("A member takes messages only after its start.")
+        batch, places, destinations = self._roster.take(event, "CO", self._roster.vector_bytes)
+        place = self._roster.place
+        # Confirmed ones may still wait here for something of another member that is not.
+        if len(self._kept) >= self._configuration.window or not self._has_room(place):
+            self._effects.append(Rejected("As many batches as may be under way are not accepted by all yet."))
+            return
+        data = Data(self._accepted[place], tuple(self._accepted), places, batch)
+        self._effects.append(Admitted(data.number, len(batch), batch.size, destinations))
+        self._kept.append(data)
+        self._effects.append(Multicast(data))
+        self._told()
+        self._accept(place, data)
+        self._progress()
+
+    def _told(self) -> None:
+        """Everyone was just told how far this member is; the next heartbeat is a while off."""
+        if self._confirming:
+            self._confirming = False
+            self._effects.append(CancelTimer(CONFIRM))
+        self._effects.append(SetTimer(HEARTBEAT, self._configuration.heartbeat_ns))
+
+    def _control(self) -> None:
+        self._controls += 1
+        self._effects.append(Multicast(Control(tuple(self._accepted))))
+        self._told()
+
+    def _fire(self, name: str) -> None:
+        if name == HEARTBEAT or (name == CONFIRM and self._confirming):
+            self._confirming = False
+            self._control()
+        elif name == REPAIR and self._repairing:
+            self._repairing = False
+            self._seek()
+
+    # Receiving
+
+    def _receive(self, sender: Site, pdu: Pdu) -> None:
+        place = self._roster.place_of(sender)
+        if place is None or not self._started or not self._makes_sense(place, pdu):
+            self._ignored += 1
+            return
+        if isinstance(pdu, Ask):
+            self._answer(sender, pdu)
+            return
+        assert isinstance(pdu, Data | Control)
+        # What its sender has accepted stays true, whether or not this comes in order.
+        raise_to(self._known[place], pdu.accepted)
+        raise_to(self._exists, pdu.accepted)
+        if isinstance(pdu, Data):
+            self._take(place, pdu)
+        self._seek_soon()
+        self._progress()
+
+    def _makes_sense(self, place: int, pdu: Pdu) -> bool:
+        if isinstance(pdu, Ask):
+            return are_numbers((pdu.begin, pdu.end)) and pdu.begin < pdu.end
+        if not isinstance(pdu, Data | Control) or not self._roster.is_vector(pdu.accepted):
+            return False
+        if pdu.accepted[self._roster.place] > self._accepted[self._roster.place]:
+            return False  # it has accepted what was never sent
+        if isinstance(pdu, Control):
+            return True
+        return self._roster.are_places(pdu.destinations) and pdu.accepted[place] == pdu.number
+
+    def _take(self, place: int, data: Data) -> None:
+        early = self._early[place]
+        end = data.number + len(data.bodies)
+        self._exists[place] = max(self._exists[place], end)
+        # Its sender has accepted it by sending it.
+        self._known[place][place] = max(self._known[place][place], end)
+        if data.number < self._accepted[place] or data.number in early:
+            return  # again
+        if len(early) >= self._configuration.reach:
+            self._ignored += 1
+            return
+        early[data.number] = data
+        self._effects.append(Arrived(self._roster.members[place], data.number, len(data.bodies)))
+        self._accept_early(place)
+
+    def _accept_early(self, place: int) -> None:
+        """Accept what follows without a gap, as far as there is room for it."""
+        early = self._early[place]
+        while self._has_room(place):
+            data = early.pop(self._accepted[place], None)
+            if data is None:
+                return
+            self._accept(place, data)
+            self._owe()
+
+    def _has_room(self, place: int) -> bool:
+        """Whether another batch of a sender may be accepted."""
+        return max(self._undelivered[place], len(self._unstable[place])) < self._configuration.reach
+
+    def _accept(self, place: int, data: Data) -> None:
+        self._accepted[place] = data.number + len(data.bodies)
+        self._exists[place] = max(self._exists[place], self._accepted[place])
+        self._receipt[place].append(data)
+        self._undelivered[place] += 1
+        self._unstable[place].append((data.number, len(data.bodies)))
+
+    def _owe(self) -> None:
+        """There is something to confirm; it may ride on data that goes out soon."""
+        if not self._confirming:
+            self._confirming = True
+            self._effects.append(SetTimer(CONFIRM, self._configuration.confirm_ns))
+
+    # Ordering and delivering
+
+    def _progress(self) -> None:
+        """Order, detect and deliver; that may make room for more, with which it begins again."""
+        accepted = -1
+        while accepted != sum(self._accepted):
+            accepted = sum(self._accepted)
+            self._order()
+            everywhere = [min(column) for column in zip(*self._known, strict=True)]
+            self._detect(everywhere)
+            while self._causal and self._causal[0].end <= everywhere[self._causal[0].place]:
+                self._deliver(self._causal.popleft())
+            for place in self._roster.everyone:
+                self._accept_early(place)
+
+    def _detect(self, everywhere: list[int]) -> None:
+        """What everyone has accepted is stable, and need not be kept for anyone."""
+        for place, unstable in enumerate(self._unstable):
+            while unstable and sum(unstable[0]) <= everywhere[place]:
+                self._effects.append(Stable(self._roster.members[place], *unstable.popleft()))
+        own = everywhere[self._roster.place]
+        while self._kept and self._kept[0].number + len(self._kept[0].bodies) <= own:
+            self._kept.popleft()
+
+    def _order(self) -> None:
+        """Move into the causal order what all that precedes it is in; pass over what is for others."""
+        moved = True
+        while moved:
+            moved = False
+            for place, receipt in enumerate(self._receipt):
+                while receipt and self._is_next(place, receipt[0]):
+                    data = receipt.popleft()
+                    self._ordered[place] = data.number + len(data.bodies)
+                    if self._roster.includes(data.destinations):
+                        self._causal.append(Accepted(place, data))
+                    else:
+                        self._undelivered[place] -= 1
+                    moved = True
+
+    def _is_next(self, place: int, data: Data) -> bool:
+        return all(
+            number <= self._ordered[other] for other, number in enumerate(data.accepted) if other != place
+        )
+
+    def _deliver(self, batch: Accepted) -> None:
+        place, data = batch
+        self._undelivered[place] -= 1
+        sender, destinations = self._roster.members[place], self._roster.sites(data.destinations)
+        self._effects.append(Deliver(sender, data.number, data.bodies, destinations=destinations))
+
+    # Repairing
+
+    def _seek_soon(self) -> None:
+        """What has just been found missing may still be on its way."""
+        if not self._repairing and any(map(int.__lt__, self._accepted, self._exists)):
+            self._repairing = True
+            self._effects.append(SetTimer(REPAIR, self._configuration.repair_ns))
+
+    def _seek(self) -> None:
+        """Ask each sender for its first messages that are missing here."""
+        for place, accepted in enumerate(self._accepted):
+            end = min(self._early[place], default=self._exists[place])
+            if accepted < end:
+                self._asks += 1
+                self._effects.append(Send(self._roster.members[place], Ask(accepted, end)))
+        self._seek_soon()
+
+    def _answer(self, asker: Site, ask: Ask) -> None:
+        for data in self._kept:
+            if ask.begin < data.number + len(data.bodies) and data.number < ask.end:
+                self._repeats += 1
+                self._effects.append(Send(asker, data))

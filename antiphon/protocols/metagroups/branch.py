@@ -1,0 +1,216 @@
+"""One site's part in one tree: its stream, and its work as a primary site if it is one."""
+
+from typing import Final
+
+from antiphon.core.effects import Arrived, Effect, Send
+from antiphon.core.ids import Site
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.metagroups.channels import Batch, Inlet, to_members
+from antiphon.protocols.metagroups.pdus import (
+    NO_GROUP,
+    Copy,
+    Ending,
+    Entry,
+    Held,
+    Holding,
+    Item,
+    Mark,
+    MetaGroupsConfiguration,
+    Request,
+)
+from antiphon.protocols.metagroups.reading import Ledger, Reader
+from antiphon.protocols.metagroups.sending import Outbox
+from antiphon.protocols.metagroups.serving import Server
+from antiphon.protocols.metagroups.table import Tree
+
+
+class Branch:
+    """What a site that is in a tree does there, as long as the tree stands."""
+
+    def __init__(
+        self,
+        site: Site,
+        tree: Tree,
+        outbox: Outbox,
+        ledger: Ledger,
+        configuration: MetaGroupsConfiguration,
+        effects: list[Effect],
+    ) -> None:
+        self._site: Final = site
+        self.tree: Final = tree
+        self._ledger: Final = ledger
+        self._knobs: Final = configuration
+        self._effects: Final = effects
+        self._reader: Final = Reader(ledger, effects, safe=configuration.delivery == "safe")
+        node = tree.node_of[site]
+        # A primary site also passes on what is not for its own meta-group.
+        passing = tree.entry if tree.nodes[node].primary == site else tree.nodes[node].label
+        self._groups: Final = frozenset((*passing, NO_GROUP))
+        primary = tree.nodes[node].primary
+        self.server: Server | None = None
+        self._inlet: Inlet | None = None
+        if primary == site:
+            self.server = Server(
+                site, tree, node, self._reader, configuration, effects, lambda seq: outbox.settle(node, seq)
+            )
+        else:
+            self._inlet = Inlet(to_members(node), primary, 8 * configuration.window)
+        self._dirty = False
+        self._copies: dict[tuple[Site, int], Batch] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether this site has delivered all that ever comes to it on this tree."""
+        return self._reader.finished
+
+    def open(self, now: Nanoseconds) -> None:
+        """This tree's turn has come: deliver."""
+        self._reader.open()
+        if self.server is not None:
+            self.server.advance(now)
+        self._dirty = True
+
+    @property
+    def is_open(self) -> bool:
+        return self._reader.is_open
+
+    @property
+    def dirty(self) -> bool:
+        return self._dirty or (self.server is not None and self.server.dirty)
+
+    # What comes in
+
+    def request(self, now: Nanoseconds, sender: Site, pdu: Request) -> bool:
+        """A batch to be ordered; False if it does not belong here."""
+        server = self.server
+        if server is None or server.node != pdu.node or self.tree.entry.get(pdu.group) != pdu.node:
+            return False
+        server.request(now, sender, pdu)
+        return True
+
+    def entry(self, now: Nanoseconds, sender: Site, pdu: Entry) -> bool:
+        inlet = self._inlet_of(sender, pdu.channel)
+        if inlet is None or pdu.group not in self._groups:
+            return False
+        self._take(now, inlet, inlet.take(pdu))
+        return True
+
+    def mark(self, now: Nanoseconds, sender: Site, pdu: Mark) -> bool:
+        inlet = self._inlet_of(sender, pdu.channel)
+        if inlet is None:
+            return False
+        inlet.mark(pdu.last, pdu.ready, pdu.settled)
+        self._take(now, inlet, [])
+        return True
+
+    def acknowledge(self, now: Nanoseconds, sender: Site, pdu: Held) -> bool:
+        if self.server is None:
+            return False
+        self.server.acknowledge(now, sender, pdu)
+        return True
+
+    def _inlet_of(self, sender: Site, channel: int) -> Inlet | None:
+        inlet = self._inlet if self.server is None else self.server.inlet
+        fits = inlet is not None and inlet.channel == channel and inlet.source == sender
+        return inlet if fits else None
+
+    def _take(self, now: Nanoseconds, inlet: Inlet, batches: list[Batch]) -> None:
+        if self.server is not None:
+            self.server.feed(now, batches)
+            self._dirty = self._dirty or inlet.known >= inlet.next_seq
+            return
+        for batch in batches:
+            self._reader.put(batch)
+        self._reader.mark(inlet.ready, inlet.settled)
+        self._dirty = True
+
+    # What is told
+
+    def flush(self, now: Nanoseconds) -> None:
+        """Tell what is new, and ask for what is lacking."""
+        self._dirty = False
+        inlet = self._inlet if self.server is None else self.server.inlet
+        if self.server is not None:
+            self.server.flush()
+        if inlet is None:
+            return
+        missing = self._missing(now, inlet)
+        if self.server is not None:
+            if missing:
+                self.server.report(missing)
+            return
+        reader = self._reader
+        behind = 4 * (reader.delivered - inlet.told_done) >= self._knobs.window
+        if missing or behind or reader.held > inlet.told_held:
+            self._report(inlet, missing)
+
+    def _missing(self, now: Nanoseconds, inlet: Inlet) -> tuple[int, ...]:
+        """What to ask for, unless it was asked for just now."""
+        if inlet.asked_ns >= 0 and now - inlet.asked_ns < self._knobs.repair_ns // 2:
+            return ()
+        missing = inlet.missing()
+        if missing:
+            inlet.asked_ns = now
+        return missing
+
+    def _report(self, inlet: Inlet, missing: tuple[int, ...]) -> None:
+        held = inlet.acknowledgement(self.tree.id, self._reader.held, self._reader.delivered, missing)
+        self._effects.append(Send(inlet.source, held))
+
+    def repair(self, now: Nanoseconds) -> bool:
+        """Say again what may have been lost; whether anything is unsettled."""
+        if self.server is not None:
+            return self.server.repair(now)
+        inlet = self._inlet
+        assert inlet is not None
+        if inlet.known <= inlet.settled:
+            return False
+        self._report(inlet, inlet.missing())
+        return True
+
+    # When the tree ends
+
+    def holding(self, waiting: tuple[Item, ...]) -> Holding:
+        return self._reader.holding(self.tree.id, waiting)
+
+    def lacking(self, ending: Ending) -> list[tuple[Site, Site, int]]:
+        """What must be fetched before this site can deliver an ending: from whom, and sender and number."""
+        have = self._reader.undelivered()
+        return [
+            (source, item.sender, item.number)
+            for item, source in zip(ending.items, ending.sources, strict=True)
+            if self._is_due(item)
+            and (item.sender, item.number) not in have
+            and (item.sender, item.number) not in self._copies
+        ]
+
+    def lacks(self, ending: Ending, pdu: Copy) -> bool:
+        """Whether a copy is one of those, and the same batch."""
+        lacking = {(sender, number) for _, sender, number in self.lacking(ending)}
+        item = Item(pdu.sender, pdu.number, len(pdu.bodies), pdu.group)
+        return (pdu.sender, pdu.number) in lacking and item in ending.items
+
+    def _is_due(self, item: Item) -> bool:
+        is_mine = self._site in self.tree.members.get(item.group, ())
+        return is_mine and not self._ledger.has(item.sender, item.number, item.group)
+
+    def find(self, sender: Site, number: int) -> Batch | None:
+        """One that is held and not delivered."""
+        return self._reader.undelivered().get((sender, number)) or self._copies.get((sender, number))
+
+    def keep(self, batch: Batch) -> None:
+        """One that was lacking has come."""
+        self._copies[batch.sender, batch.number] = batch
+        self._effects.append(Arrived(batch.sender, batch.number, len(batch.bodies), batch.group))
+
+    def finish(self, ending: Ending) -> None:
+        """Deliver the last of it."""
+        have = self._copies | self._reader.undelivered()
+        for item in ending.items:
+            if self._is_due(item):
+                self._ledger.deliver(have[item.sender, item.number])
+
+    def kept(self) -> int:
+        """Batches in memory."""
+        served = 0 if self.server is None else self.server.kept()
+        return len(self._copies) + self._reader.held - self._reader.delivered + served

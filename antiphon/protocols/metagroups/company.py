@@ -1,0 +1,147 @@
+"""Who is there, as one site sees it: whom it listens to, who coordinates, and who wants to come or go.
+
+All sites send word to the coordinator, and the coordinator to all; nobody else need be heard regularly. The
+coordinator is the first site by name that is not held to be gone. When it falls silent, each site turns to
+the next, until the turn comes to one that finds the same; that one listens to everybody from then on.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from antiphon.core.ids import Site
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.metagroups.pdus import BUSY, FINISHED, Life, Seat, TreeId, Word
+from antiphon.protocols.metagroups.table import Layout
+
+MOST_STRANGERS: Final = 4096
+"""Sites outside the cluster of which word is kept."""
+
+
+class Company:
+    """What is known of other sites from their words and their silence."""
+
+    def __init__(self, site: Site, suspect_ns: Nanoseconds) -> None:
+        self._site = site
+        self._suspect_ns = suspect_ns
+        self._heard_ns: dict[Site, Nanoseconds] = {}
+        self._since_ns: Nanoseconds = 0
+        """Since when this site listens as it does now."""
+        self._chief: Site = site
+        self._gone: set[Site] = set()
+        self._wishes: dict[Site, Seat] = {}
+        self._stages: dict[Site, dict[TreeId, int]] = {}
+        """How far each site is with the trees that hand over in the version in force."""
+
+    def settle(self, now: Nanoseconds, layout: Layout) -> None:
+        """A version of the table is in force: what it has brought about is no wish any more."""
+        self._gone &= layout.lives.keys()
+        self._stages.clear()
+        self._wishes = {
+            site: wish for site, wish in self._wishes.items() if _is_news(wish, layout.seats.get(site))
+        }
+        known = layout.lives.keys() | self._wishes.keys()
+        self._heard_ns = {site: heard_ns for site, heard_ns in self._heard_ns.items() if site in known}
+        self.listen_anew(now)
+
+    def listen_anew(self, now: Nanoseconds) -> None:
+        self._since_ns = now
+
+    def forget(self, now: Nanoseconds) -> None:
+        self._heard_ns.clear()
+        self._gone.clear()
+        self._stages.clear()
+        self._wishes.clear()
+        self.listen_anew(now)
+
+    # What is heard
+
+    def hear(self, now: Nanoseconds, site: Site) -> None:
+        self._heard_ns[site] = now
+        self._gone.discard(site)
+
+    def miss(self, site: Site) -> None:
+        """An outside detector, or an attempt that nobody answered, holds this one to be gone."""
+        self._gone.add(site)
+
+    def wish(self, sender: Site, pdu: Word, layout: Layout) -> bool:
+        """A site tells where it wants to sit; whether that is something to be done."""
+        wish = Seat(sender, pdu.life, pdu.serial, tuple(sorted(set(pdu.groups))))
+        known = self._wishes.get(sender)
+        if known is not None and (known.life, known.serial) >= (wish.life, wish.serial):
+            return True
+        if not _is_news(wish, layout.seats.get(sender)) or len(self._wishes) >= MOST_STRANGERS:
+            return False
+        self._wishes[sender] = wish
+        return True
+
+    def note_stages(self, sender: Site, pdu: Word) -> None:
+        """A site that knows the version in force tells how far it is."""
+        self._stages[sender] = dict(pdu.stages)
+
+    def stage(self, tree: TreeId, layout: Layout) -> int:
+        """How far all other sites are with a tree."""
+        others = [site for site in layout.lives if site != self._site]
+        if not all(site in self._stages for site in others):
+            return BUSY
+        return min((self._stages[site].get(tree, FINISHED) for site in others), default=FINISHED)
+
+    def drop_stale(self, now: Nanoseconds, layout: Layout) -> None:
+        """Whoever wanted to come in and has not been heard for long has given up."""
+        stale = [site for site, _ in self.lives_wanted(layout) if self.is_silent(now, site, 0)]
+        for site in stale:
+            del self._wishes[site]
+
+    @property
+    def wishes(self) -> Mapping[Site, Seat]:
+        return self._wishes
+
+    def lives_wanted(self, layout: Layout) -> Iterable[tuple[Site, Life]]:
+        """Sites that want to come in, or to come in anew."""
+        return (
+            (site, wish.life) for site, wish in self._wishes.items() if layout.lives.get(site) != wish.life
+        )
+
+    # What follows from it
+
+    def chief(self, now: Nanoseconds, layout: Layout) -> Site:
+        """Who coordinates; whoever is found silent is passed over."""
+        for site in sorted(layout.lives):
+            if site == self._site:
+                break
+            if site in self._gone or self._is_reborn(site, layout):
+                continue
+            if site == self._chief and self.is_silent(now, site, self._since_ns):
+                self._gone.add(site)
+                continue
+            self._turn_to(now, site)
+            return site
+        self._turn_to(now, self._site)
+        return self._site
+
+    def _is_reborn(self, site: Site, layout: Layout) -> bool:
+        """Whether a site of the cluster has lost its memory and is heard again: it coordinates nothing."""
+        wish = self._wishes.get(site)
+        return wish is not None and layout.lives[site] < wish.life
+
+    def _turn_to(self, now: Nanoseconds, site: Site) -> None:
+        if site != self._chief:
+            self._chief = site
+            self._since_ns = now
+
+    def is_silent(self, now: Nanoseconds, site: Site, since_ns: Nanoseconds) -> bool:
+        return now - max(since_ns, self._heard_ns.get(site, since_ns)) > self._suspect_ns
+
+    def gone(self, now: Nanoseconds, sites: Iterable[Site]) -> frozenset[Site]:
+        """Who of these is held to be gone, by one who listens to everybody."""
+        return frozenset(
+            site
+            for site in sites
+            if site != self._site and (site in self._gone or self.is_silent(now, site, self._since_ns))
+        )
+
+
+def _is_news(wish: Seat, seat: Seat | None) -> bool:
+    """Whether a wish asks for something else than what is."""
+    if seat is None or seat.life < wish.life:
+        return True
+    return seat.life == wish.life and seat.serial < wish.serial

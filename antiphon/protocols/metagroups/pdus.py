@@ -1,0 +1,358 @@
+"""What the sites of overlapping groups say to one another, and what a user may turn.
+
+The first six PDUs carry messages along one tree. The others serve the council: how sites find out who is
+there, and how they agree on who is in which group and on what becomes of the messages under way.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal, TypeAlias
+
+import msgspec
+
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Group, Site
+from antiphon.core.packing import Packed
+from antiphon.core.time import MILLISECOND_NS, Nanoseconds
+from antiphon.core.wire import MAXIMUM_BODY_BYTES, Pdu
+from antiphon.protocols.metagroups.formation import Label
+from antiphon.protocols.metagroups.shapes import Shape
+
+LARGEST: Final = 1 << 62
+"""No number that a peer tells may be as large: there is always room to count on, here and on the wire."""
+LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 4096
+"""What a batch may take on the wire, so that it also fits with its tree and its names around it."""
+MOST_MISSING: Final = 32
+"""Places of a channel that are asked for at once."""
+BUSY: Final = 0
+"""The stage of a site that has own batches on a tree which are not stable."""
+DRAINED: Final = 1
+"""The stage of one that has none left and will have none; when all are there, the streams can end."""
+FINISHED: Final = 2
+"""The stage of one that has delivered its stream to the end."""
+NO_GROUP: Final[Group] = ""
+"""The group of an entry that ends a stream."""
+MOST_GROUPS: Final = 1024
+"""Groups that one site can be in."""
+
+TreeId: TypeAlias = tuple[int, int]
+"""A tree as long as it stands unchanged: the version of the table that planted it, and its place there."""
+Life: TypeAlias = tuple[int, int]
+"""A site's memory: its incarnation, and how often it has begun anew since, because it was left out."""
+Ballot: TypeAlias = tuple[int, Site]
+"""An attempt to change the table; of two the greater is the later one."""
+Origin: TypeAlias = tuple[int, int, Site]
+"""Who founded a cluster, with which memory; of two clusters that meet, the greater gives way."""
+
+
+class Request(Pdu, frozen=True, gc=False):
+    """A batch on its way to the primary site of its group's primary meta-group; `seq` counts a site's own."""
+
+    code: ClassVar[int] = 120
+    tree: TreeId
+    node: int
+    life: Life
+    seq: int
+    number: int
+    group: Group
+    bodies: Packed
+
+
+class Taken(Pdu, frozen=True, gc=False):
+    """Requests up to `accepted` have come; those up to `stable` are held by all for whom they are."""
+
+    code: ClassVar[int] = 121
+    tree: TreeId
+    node: int
+    life: Life
+    accepted: int
+    stable: int
+
+
+class Query(Pdu, frozen=True, gc=False):
+    """How far are my requests?"""
+
+    code: ClassVar[int] = 134
+    tree: TreeId
+    node: int
+    life: Life
+
+
+class Entry(Pdu, frozen=True, gc=False):
+    """What stands at a place of a channel: messages number, number+1, … of a sender to a group.
+
+    What lies up to `ready` may be delivered, and what lies up to `settled` was, by all for whom it is.
+    """
+
+    code: ClassVar[int] = 122
+    tree: TreeId
+    channel: int
+    seq: int
+    ready: int
+    settled: int
+    sender: Site
+    incarnation: int
+    number: int
+    group: Group
+    bodies: Packed
+
+
+class Mark(Pdu, frozen=True, gc=False):
+    """How far a channel goes, and the same two marks without an entry."""
+
+    code: ClassVar[int] = 123
+    tree: TreeId
+    channel: int
+    last: int
+    ready: int
+    settled: int
+
+
+class Held(Pdu, frozen=True, gc=False):
+    """A receiver and all below it hold what lies up to `held`, and have delivered what lies up to `done`."""
+
+    code: ClassVar[int] = 124
+    tree: TreeId
+    channel: int
+    held: int
+    done: int
+    missing: tuple[int, ...]
+
+
+class Word(Pdu, frozen=True, gc=False):
+    """I am here, this is the table that I know, and in these groups I want to be; `serial` counts wishes.
+
+    Without an origin it comes from a site that is in no cluster yet.
+    """
+
+    code: ClassVar[int] = 125
+    origin: Origin | None
+    version: int
+    life: Life
+    serial: int
+    groups: tuple[Group, ...]
+    stages: tuple[tuple[TreeId, int], ...] = ()
+    """How far this site is with trees that hand over to others; those that it is done with are left out."""
+
+
+class Progress(Pdu, frozen=True, gc=False):
+    """How far all sites are with trees that hand over to others."""
+
+    code: ClassVar[int] = 135
+    stages: tuple[tuple[TreeId, int], ...]
+
+
+class Seat(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One site of the cluster, and in which groups it is."""
+
+    site: Site
+    life: Life
+    serial: int
+    groups: tuple[Group, ...]
+
+
+class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A batch by its name: messages number, number+1, … of a sender to a group."""
+
+    sender: Site
+    number: int
+    count: int
+    group: Group
+
+
+class Ending(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What is delivered last in a tree that ends, in this order; `sources` are sites that have each of it."""
+
+    tree: TreeId
+    items: tuple[Item, ...]
+    sources: tuple[Site, ...]
+
+
+class Retiring(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A tree that hands over to another of the same shape: what is under way on it goes on, nothing new does.
+
+    `members` tells who is in which group there.
+    """
+
+    tree: TreeId
+    heir: TreeId
+    members: tuple[tuple[Group, tuple[Site, ...]], ...]
+
+
+class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A version of the table: who is there, in which groups, on which trees; and how earlier trees end.
+
+    `ballot` is the attempt that made it, and so its name. `broken` says that nobody can vouch for all of the
+    past, since too many have lost their memory.
+    """
+
+    origin: Origin
+    version: int
+    ballot: Ballot
+    seats: tuple[Seat, ...]
+    primaries: tuple[tuple[Label, Site], ...]
+    trees: tuple[tuple[Label, TreeId], ...]
+    retiring: tuple[Retiring, ...]
+    endings: tuple[Ending, ...]
+    broken: bool = False
+
+
+class Vote(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A decision that a site has accepted in some attempt.
+
+    `whole` says that it holds all that it must deliver by it. An `adopted` one was made by an earlier attempt
+    and may be in force somewhere.
+    """
+
+    ballot: Ballot
+    adopted: bool
+    whole: bool
+    decision: Decision
+
+
+class Holding(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a site has of a stopped tree: the end of its stream, of which it delivered so many, and its own
+    batches that it does not know to be stable."""
+
+    tree: TreeId
+    stream: tuple[Item, ...]
+    delivered: int
+    waiting: tuple[Item, ...]
+
+
+class Prepare(Pdu, frozen=True, gc=False):
+    """I want to make the next version of the table: stop these trees, and tell me what you hold of them."""
+
+    code: ClassVar[int] = 126
+    origin: Origin
+    version: int
+    round: int
+    stop: tuple[TreeId, ...]
+
+
+class Report(Pdu, frozen=True, gc=False):
+    """I shall take part in no earlier attempt; this is what I have accepted and what I hold."""
+
+    code: ClassVar[int] = 127
+    version: int
+    round: int
+    life: Life
+    vote: Vote | None
+    holdings: tuple[Holding, ...]
+
+
+class Accept(Pdu, frozen=True, gc=False):
+    """This is to be the next version."""
+
+    code: ClassVar[int] = 128
+    version: int
+    round: int
+    adopted: bool
+    decision: Decision
+
+
+class Accepted(Pdu, frozen=True, gc=False):
+    """I have accepted it, and hold all that I must deliver by it."""
+
+    code: ClassVar[int] = 129
+    version: int
+    round: int
+    life: Life
+
+
+class Refuse(Pdu, frozen=True, gc=False):
+    """I take part in a later attempt."""
+
+    code: ClassVar[int] = 130
+    version: int
+    round: int
+
+
+class Install(Pdu, frozen=True, gc=False):
+    """This version of the table is in force."""
+
+    code: ClassVar[int] = 131
+    decision: Decision
+
+
+class Want(Pdu, frozen=True, gc=False):
+    """I lack these batches of a tree that ends: a sender and a number each."""
+
+    code: ClassVar[int] = 132
+    tree: TreeId
+    items: tuple[tuple[Site, int], ...]
+
+
+class Copy(Pdu, frozen=True, gc=False):
+    """One of them."""
+
+    code: ClassVar[int] = 133
+    tree: TreeId
+    sender: Site
+    incarnation: int
+    number: int
+    group: Group
+    bodies: Packed
+
+
+PDUS: Final[tuple[type[Pdu], ...]] = (
+    Request,
+    Taken,
+    Query,
+    Entry,
+    Mark,
+    Held,
+    Word,
+    Progress,
+    Prepare,
+    Report,
+    Accept,
+    Accepted,
+    Refuse,
+    Install,
+    Want,
+    Copy,
+)
+DATA_PDUS: Final[tuple[type[Pdu], ...]] = (Request, Entry)
+"""Those that carry bodies where nobody has crashed: what the paper counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetaGroupsConfiguration:
+    """What a user may turn; each knob says what raising it costs."""
+
+    delivery: Literal["safe", "agreed"] = "safe"
+    """Safe waits until all for whom a message is hold it: only then does a crash take nothing along that
+    somebody has delivered. Agreed is the paper's: at once."""
+    shape: Shape = "shallow"
+    """How trees are grown; `printed` follows the paper to the letter and grows chains."""
+    admission: int = 64
+    """Own batches that are not stable. Raising it costs memory, here and at primary sites."""
+    window: int = 64
+    """Batches of its own groups that a primary site has under way. Raising it costs memory everywhere, and
+    makes changes of the table longer."""
+    acknowledge_ns: Nanoseconds = MILLISECOND_NS
+    """How long receivers collect what they acknowledge. Raising it costs latency and saves PDUs."""
+    repair_ns: Nanoseconds = 20 * MILLISECOND_NS
+    """Without news for so long, a sender asks or repeats. Raising it makes losses last longer."""
+    heartbeat_ns: Nanoseconds = 50 * MILLISECOND_NS
+    """Pause between words to the coordinator, and from it. Raising it costs time until a crash is found."""
+    suspect_ns: Nanoseconds = 300 * MILLISECOND_NS
+    """Who is silent for so long is held to be gone. Lowering it leaves out those who are only slow."""
+    gather_ns: Nanoseconds = 10 * MILLISECOND_NS
+    """How long the coordinator waits for more changes to come before it makes one of them all."""
+    found_ns: Nanoseconds = 300 * MILLISECOND_NS
+    """Who has heard of no cluster for so long founds one. Lowering it makes clusters that have to merge."""
+
+    def __post_init__(self) -> None:
+        if self.delivery not in ("safe", "agreed"):
+            raise UsageError(f"There is no delivery '{self.delivery}'.", hint="Choose safe or agreed.")
+        if min(self.admission, self.window) < 1:
+            raise UsageError("At least one batch must be allowed under way.")
+        times_ns = (self.repair_ns, self.heartbeat_ns, self.suspect_ns, self.gather_ns, self.found_ns)
+        if min(times_ns) < 1 or self.acknowledge_ns < 0:
+            raise UsageError("Times must be positive; only acknowledgements may go out at once.")
+        if self.suspect_ns <= 2 * self.heartbeat_ns:
+            raise UsageError(
+                "Who misses two words must not be held to be gone yet.",
+                hint="Raise suspect_ns or lower heartbeat_ns.",
+            )

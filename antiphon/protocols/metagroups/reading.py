@@ -1,0 +1,116 @@
+"""A site's own stream in one tree: what comes to its meta-group, delivered in that order."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from antiphon.core.effects import Arrived, Deliver, Effect
+from antiphon.core.ids import Group, Site
+from antiphon.protocols.metagroups.channels import Batch
+from antiphon.protocols.metagroups.pdus import NO_GROUP, Holding, Item, TreeId
+
+
+class Ledger:
+    """How far each sender's messages to each group were delivered here, over all trees."""
+
+    __slots__ = ("_effects", "_following")
+
+    def __init__(self, effects: list[Effect]) -> None:
+        self._effects = effects
+        self._following: dict[tuple[Site, Group], int] = {}
+
+    def has(self, sender: Site, number: int, group: Group) -> bool:
+        return number < self._following.get((sender, group), 0)
+
+    def deliver(self, batch: Batch) -> None:
+        self._following[batch.sender, batch.group] = batch.number + len(batch.bodies)
+        self._effects.append(
+            Deliver(batch.sender, batch.number, batch.bodies, batch.group, batch.incarnation)
+        )
+
+    def forget(self, is_gone: Callable[[Site], bool]) -> None:
+        """Those who are gone number from where they were; nothing of theirs is under way."""
+        self._following = {key: number for key, number in self._following.items() if not is_gone(key[0])}
+
+
+class Reader:
+    """Keeps what is not delivered, and of what was delivered the names until all others have done so too.
+
+    The names are needed when a tree ends: whoever delivered something after something else must be able to
+    say so as long as another may have to deliver them yet.
+    """
+
+    __slots__ = (
+        "_effects",
+        "_first",
+        "_ledger",
+        "_names",
+        "_safe",
+        "_waiting",
+        "delivered",
+        "ended",
+        "held",
+        "is_open",
+        "ready",
+    )
+
+    def __init__(self, ledger: Ledger, effects: list[Effect], *, safe: bool) -> None:
+        self._ledger: Final = ledger
+        self._effects: Final = effects
+        self._safe: Final = safe
+        self._names: deque[Item] = deque()
+        """From `_first` on: what was delivered and is not settled, then what was not delivered."""
+        self._first = 1
+        self._waiting: deque[Batch] = deque()
+        self.held = 0
+        self.delivered = 0
+        self.ready = 0
+        self.ended = False
+        """Whether the end of the stream is here."""
+        self.is_open = False
+        """Whether this stream's turn has come, all earlier ones being delivered to their ends."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything was delivered that ever will be."""
+        return self.ended and self.delivered >= self.held - 1
+
+    def open(self) -> None:
+        self.is_open = True
+        self._deliver()
+
+    def put(self, batch: Batch) -> None:
+        """The next of the stream."""
+        self.held += 1
+        self._names.append(batch.item)
+        self._waiting.append(batch)
+        if batch.group == NO_GROUP:
+            self.ended = True
+        else:
+            self._effects.append(Arrived(batch.sender, batch.number, len(batch.bodies), batch.group))
+        self._deliver()
+
+    def mark(self, ready: int, settled: int) -> None:
+        self.ready = max(self.ready, ready)
+        self._deliver()
+        while self._first <= min(settled, self.delivered):
+            self._names.popleft()
+            self._first += 1
+
+    def _deliver(self) -> None:
+        limit = min(self.held, self.ready) if self._safe else self.held
+        while self.is_open and self.delivered < limit:
+            self.delivered += 1
+            batch = self._waiting.popleft()
+            if batch.group != NO_GROUP:
+                self._ledger.deliver(batch)
+
+    # When the tree ends
+
+    def holding(self, tree: TreeId, waiting: tuple[Item, ...]) -> Holding:
+        names = tuple(item for item in self._names if item.group != NO_GROUP)
+        return Holding(tree, names, min(len(names), self.delivered + 1 - self._first), waiting)
+
+    def undelivered(self) -> dict[tuple[Site, int], Batch]:
+        """What is held and not delivered, by sender and number."""
+        return {(batch.sender, batch.number): batch for batch in self._waiting}

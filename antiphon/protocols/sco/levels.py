@@ -1,0 +1,70 @@
+"""The acceptance levels of section 2.2, as one member knows them of one message.
+
+A level is a set of flags, since figure 2 is no chain: full implies causally atomic, which implies causal and
+continuously atomic; the latter implies continuous and atomic, causal implies continuous, and both continuous
+and atomic imply simple. What precedes a message means what precedes it among those addressed to this member.
+"""
+
+from collections import OrderedDict
+from enum import Flag, auto
+from typing import TYPE_CHECKING, Final
+
+from antiphon.core.ids import Site
+
+if TYPE_CHECKING:
+    from antiphon.protocols.sco.state import Batch
+
+MOST_REMEMBERED: Final = 4096
+"""Delivered batches whose levels are remembered by who observes."""
+
+
+class Level(Flag):
+    """What a member may say of a message that is addressed to it."""
+
+    SIMPLE = auto()
+    """It has come."""
+    CONTINUOUS = auto()
+    """So has everything that its sender sent here before it."""
+    CAUSAL = auto()
+    """So has everything that precedes it."""
+    ATOMIC = auto()
+    """Every destination is known to have it."""
+    CONTINUOUSLY_ATOMIC = auto()
+    """The same of everything that its sender sent here before it."""
+    CAUSALLY_ATOMIC = auto()
+    """The same of everything that precedes it."""
+    FULL = auto()
+    """It can be passed to the application in causal order."""
+
+
+LEVELS: Final = tuple(Level)
+ALL_LEVELS: Final = Level(sum(level.value for level in LEVELS))
+IMPLIED: Final[dict[Level, Level]] = {
+    Level.CONTINUOUS: Level.SIMPLE,
+    Level.CAUSAL: Level.CONTINUOUS,
+    Level.ATOMIC: Level.SIMPLE,
+    Level.CONTINUOUSLY_ATOMIC: Level.CONTINUOUS | Level.ATOMIC,
+    Level.CAUSALLY_ATOMIC: Level.CAUSAL | Level.CONTINUOUSLY_ATOMIC,
+    Level.FULL: Level.CAUSALLY_ATOMIC,
+}
+"""Figure 2: what each level implies at once."""
+
+
+class Remembered:
+    """The latest batches that were delivered, for who observes; nothing otherwise."""
+
+    def __init__(self, observes: bool) -> None:
+        self._observes = observes
+        self._batches: OrderedDict[tuple[Site, int], Batch] = OrderedDict()
+
+    def add(self, batch: "Batch") -> None:
+        if self._observes:
+            self._batches[batch.sender.site, batch.number] = batch
+            if len(self._batches) > MOST_REMEMBERED:
+                self._batches.popitem(last=False)
+
+    def find(self, sender: Site, number: int) -> "Batch | None":
+        for (site, first), batch in self._batches.items():
+            if site == sender and first <= number < batch.end:
+                return batch
+        return None

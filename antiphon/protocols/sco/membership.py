@@ -1,0 +1,260 @@
+"""Coming, being there and going: control messages as they are heard, newcomers, and those who were left out.
+
+A member that begins anew, or was left out, or takes itself to be cut off, starts a life in which it knows
+nobody. It says that it is there, hears the others' tables, and takes part once all of them count it. Its
+messages of earlier lives are completed by those who hold them.
+"""
+
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+from antiphon.core.effects import Absent, CancelTimer, Multicast, Present, Vanished
+from antiphon.core.ids import Site
+from antiphon.core.inputs import Start
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.sco.ordering import Ordering, raise_entries
+from antiphon.protocols.sco.parting import Parting
+from antiphon.protocols.sco.pdus import LARGEST_LIFE, MOST_NAMES, SPELL_BITS, Control, Leave, Name
+from antiphon.protocols.sco.reception import Reception
+from antiphon.protocols.sco.roster import Roster, check_names
+from antiphon.protocols.sco.sending import Sending
+from antiphon.protocols.sco.state import CONFIRM, CONTROL, REPAIR, Peer, State, Table
+from antiphon.protocols.sco.vectors import LARGEST, MalformedError, read_bitmap, read_numbers, read_vector
+
+LONGEST_SETTLE: Final = 4
+"""How many times as long a newcomer waits for members who have not said that it counts."""
+
+
+class Membership:
+    """Hears who is there and says so."""
+
+    def __init__(
+        self,
+        state: State,
+        roster: Roster,
+        ordering: Ordering,
+        sending: Sending,
+        reception: Reception,
+        parting: Parting,
+        random: Random,
+    ) -> None:
+        self._state = state
+        self._roster = roster
+        self._ordering = ordering
+        self._sending = sending
+        self._reception = reception
+        self._parting = parting
+        self._random = random
+        self._ticked_ns: Nanoseconds = 0
+        self._announced_ns: Nanoseconds = 0
+        self._notified_ns: dict[Site, Nanoseconds] = {}
+
+    # Beginning and ending
+
+    def start(self, now: Nanoseconds, event: Start, members: Iterable[Site]) -> None:
+        state = self._state
+        state.next_number = event.next_number
+        state.begin(now, event.incarnation << SPELL_BITS)
+        self._ticked_ns = self._announced_ns = now
+        if event.incarnation:
+            state.absent = event.returning
+            self._settle(now)
+            return
+        self._roster.begin_together(now, members)
+        state.taking_part = True
+        # Members that tick at different moments do not flood the network together.
+        state.arm(now, CONTROL, self._random.randint(1, state.configuration.control_ns))
+
+    def depart(self) -> None:
+        """Go, and say so."""
+        self._state.effects.append(Multicast(Leave(self._state.life)))
+        self._be_absent()
+
+    def begin_anew(self, now: Nanoseconds) -> None:
+        """Forget everything, and come as one who was never here."""
+        state = self._state
+        self._be_absent()
+        state.counts["begun_anew"] += 1
+        state.effects += [Vanished(site, "This member begins anew.") for site in state.peers]
+        state.effects += [CancelTimer(name) for name in (CONTROL, CONFIRM, REPAIR)]
+        state.begin(now, state.life + 1)
+        self._settle(now)
+
+    def _be_absent(self) -> None:
+        state = self._state
+        state.taking_part = False
+        if not state.absent:
+            state.absent = True
+            state.effects.append(Absent())
+
+    def _settle(self, now: Nanoseconds) -> None:
+        """Say that we are here, and listen for a while."""
+        state = self._state
+        state.settling_ns = self._ticked_ns = self._announced_ns = now
+        self._sending.announce(now)
+        state.arm(now, CONTROL, state.configuration.control_ns)
+
+    def _take_part(self, now: Nanoseconds) -> None:
+        """Take part once everyone whom we know counts us, or will not in time."""
+        state, span_ns = self._state, self._state.configuration.settle_ns
+        waited_ns = now - state.settling_ns
+        known = all(peer.counts_us and peer.digest == state.digest for peer in state.peers.values())
+        settled = (known and state.final) or waited_ns >= LONGEST_SETTLE * span_ns
+        if waited_ns < span_ns or not settled:
+            return
+        state.taking_part = True
+        state.absent = False
+        state.effects.append(Present())
+        self._ordering.progress(now)
+
+    # Being there
+
+    def tick(self, now: Nanoseconds) -> None:
+        """A period of control messages is over."""
+        state, knobs = self._state, self._state.configuration
+        before_ns, self._ticked_ns = self._ticked_ns, now
+        if now - before_ns > knobs.control_ns + knobs.silence_ns // 2:
+            self._excuse(now)
+        self._miss_the_silent(now)
+        if state.cut_off:
+            return
+        self._parting.forget()
+        if not state.taking_part:
+            self._take_part(now)
+        if not state.taking_part or now - self._announced_ns >= knobs.announce_ns:
+            self._announced_ns = now
+            self._sending.announce(now)
+        else:
+            quiet = [peer for peer in state.peers.values() if peer.whole_ns <= before_ns]
+            self._sending.control(now, quiet)
+        state.arm(now, CONTROL, knobs.control_ns)
+
+    def _excuse(self, now: Nanoseconds) -> None:
+        """We were standing still ourselves: nobody's silence means anything."""
+        for peer in self._state.peers.values():
+            peer.heard_ns = now
+
+    def _miss_the_silent(self, now: Nanoseconds) -> None:
+        limit_ns = now - self._state.configuration.silence_ns
+        silent = [peer.site for peer in self._state.peers.values() if peer.heard_ns < limit_ns]
+        if silent:
+            self.suspect(now, silent)
+
+    def suspect(self, now: Nanoseconds, sites: Iterable[Site]) -> None:
+        """Hold members to be gone; if they are so many that it may be us who are, say nothing of it."""
+        state = self._state
+        missed = [peer for site in sites if (peer := state.peers.get(site)) is not None]
+        if self._parting.is_minority(missed):
+            state.cut_off = True
+            return
+        state.counts["suspected"] += len(missed)
+        self._roster.adopt(now, [Name(peer.site, peer.life, gone=True) for peer in missed])
+
+    # Hearing the others
+
+    def hear(self, now: Nanoseconds, sender: Site, life: int) -> Peer | None:
+        """Whoever speaks; None if nothing can be taken from that life."""
+        state = self._state
+        known = state.peers.get(sender)
+        if known is not None and known.life == life:
+            known.heard_ns = now
+            return known
+        if not 0 <= life < LARGEST_LIFE or sender == state.site:
+            raise MalformedError("a life that cannot be, or in our own name")
+        peer = self._roster.meet(now, sender, life)
+        if peer is None:
+            self._notify(now, sender)
+            return None
+        self._sending.control(now, (peer,))
+        return peer
+
+    def _notify(self, now: Nanoseconds, site: Site) -> None:
+        """Tell one that its life is over, but not all the time."""
+        if now - self._notified_ns.get(site, -LARGEST) >= self._state.configuration.control_ns:
+            if len(self._notified_ns) >= MOST_NAMES:
+                self._notified_ns.clear()
+            self._notified_ns[site] = now
+            self._sending.notify(now, site)
+
+    def leave(self, now: Nanoseconds, peer: Peer) -> None:
+        self._roster.adopt(now, (Name(peer.site, peer.life, gone=True, left=True),))
+
+    def control(self, now: Nanoseconds, sender: Site, pdu: Control) -> None:
+        """How things stand with another; raises `MalformedError` if it makes no sense."""
+        state = self._state
+        _check(pdu)
+        if self._is_our_end(sender, pdu):
+            state.cut_off = True
+            return
+        peer = self.hear(now, sender, pdu.life)
+        if peer is None:
+            return
+        if pdu.over is not None:
+            self._roster.adopt(now, pdu.over)
+        if pdu.names is not None:
+            self._roster.learn_table(now, peer, pdu.table, pdu.names)
+        if peer.gone:
+            return
+        if pdu.serial > peer.serial:
+            peer.serial, peer.buffers = pdu.serial, pdu.buffers
+            peer.digest, peer.final, peer.company = pdu.gone, pdu.final, pdu.company
+            if state.over and not (pdu.final and pdu.gone == state.digest):
+                state.arm(now, REPAIR, state.configuration.repair_ns)  # it is told what we hold
+            if pdu.gone == state.digest:
+                self._roster.agree(peer)
+            else:
+                state.tell(now, peer)
+        table = peer.tables.get(pdu.table)
+        if table is None:
+            state.tell(now, peer)
+        else:
+            self._read(now, peer, pdu, table)
+
+    def _is_our_end(self, sender: Site, pdu: Control) -> bool:
+        """Whether we are told that our life is over, by one whose word counts.
+
+        Two who hold one another to be gone would never meet again: then those with less company give in.
+        """
+        state = self._state
+        end = max((name.life for name in pdu.over or () if name.site == state.site), default=-1)
+        if end < state.life:
+            return False
+        if not self._roster.is_over(sender, pdu.life):
+            return True
+        return (pdu.company, sender) > (1 + len(state.peers), state.site)
+
+    def _read(self, now: Nanoseconds, peer: Peer, pdu: Control, table: Table) -> None:
+        """What a control message says to us in the words of its sender's table."""
+        state = self._state
+        told = read_vector(pdu.ack, [0] * len(table))
+        acks = {
+            entry.peer: number
+            for entry, number in zip(table, told, strict=True)
+            if number and entry.peer and not entry.peer.forgotten
+        }
+        chosen, offset = read_bitmap(pdu.targets, 0, len(table))
+        numbers, end = read_numbers(pdu.targets, offset, 2 * len(chosen))
+        if end != len(pdu.targets):
+            raise MalformedError("targets that do not fit the table")
+        raise_entries(peer.confirmed, acks)
+        for index, position in enumerate(chosen):
+            if table[position].peer is state.me:
+                self._note_sent(now, peer, pdu.number, numbers[2 * index])
+                peer.knows_table = numbers[2 * index + 1]
+        self._ordering.progress(now)
+
+    def _note_sent(self, now: Nanoseconds, peer: Peer, number: int, sent: int) -> None:
+        """A peer has sent us so many batches below that number: all have come, or some are missing."""
+        if sent <= peer.received:
+            peer.frontier = max(peer.frontier, number)
+        else:
+            peer.needed = max(peer.needed, sent)
+            self._reception.look_for_gaps(now, peer)
+
+
+def _check(pdu: Control) -> None:
+    numbers = (pdu.serial, pdu.number, pdu.table, pdu.buffers, pdu.gone, pdu.company)
+    if not all(0 <= number < LARGEST for number in numbers):
+        raise MalformedError("numbers that cannot be")
+    check_names(pdu.over or (), MOST_NAMES)

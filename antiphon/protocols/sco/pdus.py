@@ -1,0 +1,205 @@
+"""What SCO's members say to one another, and what a user may turn.
+
+Source: Tachikawa and Takizawa, section 3. The paper's fields: `sqn` is a batch's first number, `lsn` its
+place in what was sent to a destination, `csn` and `ack` are vectors with an entry for each member in the
+sender's table, `buf` is `buffers`.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, Literal
+
+import msgspec
+
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Site
+from antiphon.core.packing import Packed
+from antiphon.core.time import MILLISECOND_NS, Nanoseconds
+from antiphon.core.wire import MAXIMUM_BODY_BYTES, Pdu
+
+SPELL_BITS: Final = 16
+"""A life is an incarnation and, in so many low bits, how often that was left out and came back."""
+LARGEST_LIFE: Final = 1 << 62
+MOST_NAMES: Final = 1024
+"""Members that are known at a time, and lives that are remembered to be over. Raising it costs memory, and
+PDUs that may grow too large."""
+MOST_ASKED: Final = 64
+"""Places that one request names."""
+LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 65536
+"""What a batch may take on the wire, so that it also fits with the names and numbers of many members."""
+
+
+class Name(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One life of a site. `gone` in a table says that this life is over, `left` that this is no mistake."""
+
+    site: Site
+    life: int
+    gone: bool = False
+    left: bool = False
+
+
+class Data(Pdu, frozen=True, gc=False):
+    """Messages number, number+1, … of a member: one batch, to the destinations that it chose.
+
+    `table` is the version of the sender's table of names, whose positions all else refers to. `destinations`
+    is a bitmap; `places` has the batch's place in what was sent to each destination, the sender left out.
+    `csn` and `ack` are vectors, told as differences to the batch before at each destination.
+    """
+
+    code: ClassVar[int] = 93
+    life: int
+    table: int
+    number: int
+    destinations: bytes
+    places: bytes
+    csn: bytes
+    ack: bytes
+    buffers: int
+    bodies: Packed
+
+
+class Control(Pdu, frozen=True, gc=False):
+    """What a member tells those to whom it had no messages to send.
+
+    `number` is its next; `targets` has a bitmap of those it speaks to and for each how many batches it has
+    sent there, and which version of their table it knows. `ack` tells some entries, whole. `gone` is a digest
+    of all lives that it holds to be over, and `final` says that it has all it will ever have of them.
+    `company` is how many it counts. `names` is its table, and `over` the lives themselves, for those who may
+    not know them; without `names` they know the table already.
+    """
+
+    code: ClassVar[int] = 94
+    life: int
+    serial: int
+    number: int
+    table: int
+    targets: bytes
+    ack: bytes
+    buffers: int
+    gone: int
+    final: bool
+    company: int
+    names: tuple[Name, ...] | None = None
+    over: tuple[Name, ...] | None = None
+
+
+class Ask(Pdu, frozen=True, gc=False):
+    """Its sender lacks these places of a member's batches, and takes them from whoever has them."""
+
+    code: ClassVar[int] = 95
+    life: int
+    of: Name
+    places: tuple[int, ...]
+
+
+class Copy(Pdu, frozen=True, gc=False):
+    """A batch again, as it was: from its sender, or from another of its destinations.
+
+    It brings a table of its own, the batch's sender first, and its vectors are whole, so that it can be read
+    by itself.
+    """
+
+    code: ClassVar[int] = 96
+    life: int
+    names: tuple[Name, ...]
+    number: int
+    destinations: bytes
+    places: bytes
+    csn: bytes
+    ack: bytes
+    bodies: Packed
+
+
+class Holding(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Of one life that is over: the places of batches for somebody that its sender holds."""
+
+    of: Name
+    places: tuple[int, ...]
+
+
+class Holds(Pdu, frozen=True, gc=False):
+    """All that a member has for another of the lives that are over, by the digest of those lives."""
+
+    code: ClassVar[int] = 97
+    life: int
+    gone: int
+    holdings: tuple[Holding, ...]
+
+
+class Leave(Pdu, frozen=True, gc=False):
+    """Its sender goes; nobody need wait until it is missed."""
+
+    code: ClassVar[int] = 98
+    life: int
+
+
+PDUS: Final[tuple[type[Pdu], ...]] = (Data, Control, Ask, Copy, Holds, Leave)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoConfiguration:
+    """The knobs; each says what raising it costs. Members of one group use the same."""
+
+    window: int = 20
+    """The paper's W: own batches from the oldest that some destination has not confirmed. Raising it costs
+    everyone buffers."""
+    buffers: int = 1024
+    """Batches held that are not fully accepted: what `buf` is counted down from. Raising it costs memory."""
+    buffer_share: int = 2
+    """The paper's H: a sender uses one part in H n of a destination's buffers. Raising it costs throughput
+    where buffers are few, and saves overruns."""
+    confirm_ns: Nanoseconds = 2 * MILLISECOND_NS
+    """The paper's k: how long news for a member waits for a message that takes them along. Raising it costs
+    latency, and saves control messages."""
+    control_ns: Nanoseconds = 20 * MILLISECOND_NS
+    """T_c: a member to whom nothing was sent for so long gets a control message. Raising it costs time to
+    find that the last of a burst was lost."""
+    repair_ns: Nanoseconds = 5 * MILLISECOND_NS
+    """T_rtx: pause before what is missing is asked for, and asked for again. Raising it costs latency when
+    something is lost."""
+    silence_ns: Nanoseconds = 500 * MILLISECOND_NS
+    """Silence after which a member is left out. Raising it costs a longer halt when one is gone."""
+    settle_ns: Nanoseconds = 60 * MILLISECOND_NS
+    """How long a newcomer listens before it takes part. Raising it costs time to join."""
+    announce_ns: Nanoseconds = 200 * MILLISECOND_NS
+    """Pause between announcements to those whom nobody counts. Raising it costs time until they are met."""
+    delivery: Literal["full", "causal"] = "full"
+    """Deliver what every destination is known to have, or as soon as nothing before it is missing. Full
+    costs a confirmation's time; causal costs what a message is worth that dies with a member."""
+    acknowledge: Literal["continuous", "causal"] = "causal"
+    """What a confirmation means: that nothing of its sender is missing before it, or nothing at all. Causal
+    costs latency, and is the paper's."""
+    vectors: Literal["plain", "compressed"] = "compressed"
+    """How csn and ack travel: eight bytes a member as in the paper, or as differences. Compressed costs a few
+    microseconds a batch."""
+    splits: bool = True
+    """Whether members may be cut off from one another without having crashed. Then those who have lost half
+    of their company or more take themselves to be the ones who are gone. False lets any survivor go on."""
+    observe: bool = False
+    """Whether the levels of messages that were delivered are remembered too. True costs memory."""
+
+    def __post_init__(self) -> None:
+        choices = {
+            "delivery": ("full", "causal"),
+            "acknowledge": ("continuous", "causal"),
+            "vectors": ("plain", "compressed"),
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise UsageError(
+                    f"There is no {name} '{getattr(self, name)}'.", hint=f"Choose {' or '.join(known)}."
+                )
+        if min(self.window, self.buffers, self.buffer_share) < 1:
+            raise UsageError("Windows, buffers and their shares are at least one.")
+        spans = (self.confirm_ns, self.control_ns, self.repair_ns, self.settle_ns, self.announce_ns)
+        if min(spans) < 1:
+            raise UsageError("SCO's times are positive.")
+        if self.silence_ns <= self.control_ns:
+            raise UsageError(
+                "Nobody can be heard of more often than its control messages come.",
+                hint="Make silence_ns several times control_ns.",
+            )
+
+    @property
+    def reach(self) -> int:
+        """How far a sender's places may run ahead of what was accepted; not felt unless one is stuck."""
+        return 4 * self.window

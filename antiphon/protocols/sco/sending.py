@@ -1,0 +1,218 @@
+"""What a member sends of its own: batches (sections 3.1 and 3.5), and control messages (section 3.2).
+
+Flow condition: from the oldest own batch that some destination has not confirmed, at most W batches, and no
+more than each destination has buffers for if all n members take a share. The paper's minimum over all
+processes would never rise past those who are not addressed (fault S8). One batch is always allowed: a share
+that is rounded down to nothing would let nobody begin, and what overruns is asked for again.
+
+Control messages carry what a batch would have told (fault S4), and go to everyone to whom nothing else was
+sent (fault S5): after `confirm_ns` if there is news, else in every period of `control_ns`.
+"""
+
+from collections.abc import Collection, Iterable
+
+from antiphon.core.effects import Admitted, Multicast, Rejected
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Site
+from antiphon.core.packing import Packed
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.sco.coding import free_buffers, metadata_bytes, write_data
+from antiphon.protocols.sco.ordering import Ordering
+from antiphon.protocols.sco.pdus import Control, Name
+from antiphon.protocols.sco.state import CONFIRM, Batch, Peer, State
+from antiphon.protocols.sco.vectors import pack_bitmap, pack_numbers, pack_plain, pack_whole
+
+TOGETHER = 4
+"""News whose time has come but for one part in so many goes along with what is due."""
+
+
+class Sending:
+    """Numbers and multicasts own batches, and tells the others how things stand."""
+
+    def __init__(self, state: State, ordering: Ordering) -> None:
+        self._state = state
+        self._ordering = ordering
+        self._serial = 0
+
+    # Messages
+
+    def admit(self, now: Nanoseconds, bodies: Packed, sites: frozenset[Site] | None) -> None:
+        state = self._state
+        destinations = self._destinations(sites)
+        if not state.taking_part:
+            state.effects.append(Rejected("This member does not take part yet."))
+        elif not destinations:
+            state.effects.append(Rejected("None of the destinations is there any more."))
+        elif len(state.own) >= self._allowed(destinations):
+            state.effects.append(Rejected("As many messages as the destinations can take are under way."))
+        else:
+            self._send(now, bodies, destinations)
+
+    def _destinations(self, sites: frozenset[Site] | None) -> tuple[Peer, ...]:
+        """Those who count now; whoever was never heard of is a mistake, whoever is gone is left out."""
+        state = self._state
+        if sites is None:
+            return (state.me, *state.peers.values())
+        unknown = sorted(sites - state.seen.keys())
+        if unknown:
+            raise UsageError(
+                f"No member of the name {unknown[0]} has ever been here.",
+                hint="Wait until it appears before anything is sent to it.",
+            )
+        chosen = (state.me, *state.peers.values()) if len(sites) > 1 else self._only(*sites)
+        return tuple(peer for peer in chosen if peer.site in sites)
+
+    def _only(self, site: Site) -> tuple[Peer, ...]:
+        state = self._state
+        peer = state.me if site == state.site else state.peers.get(site)
+        return () if peer is None else (peer,)
+
+    def _allowed(self, destinations: Iterable[Peer]) -> int:
+        """The flow condition, in batches."""
+        state, knobs = self._state, self._state.configuration
+        share = knobs.buffer_share * (1 + len(state.peers))
+        others = (peer.buffers // share for peer in destinations if peer is not state.me)
+        return max(1, min(knobs.window, min(others, default=knobs.window)))
+
+    def _send(self, now: Nanoseconds, bodies: Packed, destinations: tuple[Peer, ...]) -> None:
+        state, me = self._state, self._state.me
+        others = tuple(peer for peer in destinations if peer is not me)
+        if state.table_is_stale:
+            # What is written by a new table can be read once that is known; before the new number is taken,
+            # since a control message speaks of all that was sent below its number.
+            self.control(now, tuple(state.peers.values()))
+        batch = Batch(
+            me,
+            state.next_number,
+            bodies,
+            destinations,
+            frozenset(peer.site for peer in destinations),
+            {peer: peer.sent for peer in others},
+            state.csn_now(),
+            state.acks_now(),
+            me,
+        )
+        state.next_number = me.frontier = batch.end
+        state.effects.append(Admitted(batch.number, len(bodies), bodies.size, batch.sites))
+        if others:
+            state.own.append(batch)
+            me.kept[batch.number] = batch
+            self._multicast(now, batch, others)
+        for peer in state.peers.values():
+            if peer not in batch.places:
+                state.tell(now, peer)
+        if me in destinations:
+            self._ordering.enqueue(batch)
+        self._ordering.progress(now)
+
+    def _multicast(self, now: Nanoseconds, batch: Batch, others: tuple[Peer, ...]) -> None:
+        state = self._state
+        pdu = write_data(state, batch)
+        for peer in others:
+            peer.sent += 1
+            peer.sent_csn, peer.sent_ack, peer.told = batch.csn, batch.ack, batch.ack
+            peer.news_ns = None
+            peer.whole_ns = now
+        everyone = len(others) == len(state.peers)
+        state.effects.append(Multicast(pdu, None if everyone else tuple(peer.site for peer in others)))
+        state.counts["data"] += 1
+        state.counts["data_copies"] += len(others)
+        state.counts["data_metadata_bytes"] += len(others) * metadata_bytes(pdu)
+
+    # Control messages
+
+    def confirm(self, now: Nanoseconds) -> None:
+        """Tell those for whom there is news, and no message took it along."""
+        state, wait_ns = self._state, self._state.configuration.confirm_ns
+        soon_ns = now - wait_ns + wait_ns // TOGETHER
+        due, left_ns = [], None
+        for peer in state.peers.values():
+            if peer.news_ns is None:
+                continue
+            if peer.news_ns <= soon_ns:
+                due.append(peer)
+            elif left_ns is None or peer.news_ns < left_ns:
+                left_ns = peer.news_ns
+        self.control(now, due, whole=False)
+        if left_ns is not None:
+            state.arm(now, CONFIRM, max(1, left_ns + wait_ns - now))
+
+    def control(self, now: Nanoseconds, to: Collection[Peer], *, whole: bool = True) -> None:
+        """Tell some how things stand: all our acks, or those that they may not know."""
+        if to:
+            sites = tuple(peer.site for peer in to)
+            self._tell(now, to, sites, whole=whole)
+
+    def announce(self, now: Nanoseconds) -> None:
+        """Tell everyone who can hear, also those whom nobody counts."""
+        self._tell(now, tuple(self._state.peers.values()), None, whole=True)
+
+    def notify(self, now: Nanoseconds, site: Site) -> None:
+        """Tell one whom we do not count that its life is over."""
+        known = self._state.over.get(site)
+        self._tell(now, (), (site,), whole=False, over=None if known is None else (known,))
+
+    def _tell(
+        self,
+        now: Nanoseconds,
+        to: Collection[Peer],
+        sites: tuple[Site, ...] | None,
+        *,
+        whole: bool,
+        over: tuple[Name, ...] | None = None,
+    ) -> None:
+        state = self._state
+        table = state.present_table()
+        ack = self._pack_acks(table, to, whole=whole)
+        targets = self._pack_targets(table, to)
+        self._serial += 1
+        strangers = sites is None or not to
+        new_table = strangers or any(peer.knows_table != state.table_version for peer in to)
+        if state.over and any(peer.digest != state.digest for peer in to):
+            over = tuple(state.over.values())
+        pdu = Control(
+            life=state.life,
+            serial=self._serial,
+            number=state.next_number,
+            table=state.table_version,
+            targets=targets,
+            ack=ack,
+            buffers=free_buffers(state),
+            gone=state.digest,
+            final=state.is_final(),
+            company=1 + len(state.peers),
+            names=tuple(peer.name for peer in table) if new_table else None,
+            over=over,
+        )
+        for peer in to:
+            peer.told = state.acks_now()
+            peer.news_ns = None
+            if whole:
+                peer.whole_ns = now
+        state.effects.append(Multicast(pdu, sites))
+        state.counts["controls"] += max(1, len(to))
+        state.counts["control_metadata_bytes"] += max(1, len(to)) * (len(targets) + len(ack))
+
+    def _pack_acks(self, table: tuple[Peer, ...], to: Collection[Peer], *, whole: bool) -> bytes:
+        acks = self._state.acks
+        if self._state.configuration.vectors == "plain":
+            return pack_plain([acks.get(peer, 0) for peer in table])
+        if whole:
+            return pack_whole([acks.get(peer, 0) for peer in table])
+        before = list({id(peer.told): peer.told for peer in to}.values())
+        return pack_whole(
+            [
+                number if any(told.get(peer, 0) != number for told in before) else 0
+                for peer in table
+                for number in (acks.get(peer, 0),)
+            ]
+        )
+
+    @staticmethod
+    def _pack_targets(table: tuple[Peer, ...], to: Collection[Peer]) -> bytes:
+        addressed = set(to)
+        chosen = [position for position, peer in enumerate(table) if peer in addressed]
+        numbers = (
+            number for position in chosen for number in (table[position].sent, table[position].known_table)
+        )
+        return pack_bitmap(chosen, len(table)) + pack_numbers(numbers)

@@ -1,0 +1,333 @@
+"""What a member of an SCO group remembers: the others, batches on their way to delivery, and its own numbers.
+
+The glossary from the paper's names: SQN is `next_number`, LSN_j a peer's `sent`, LRN_j its `received`, CSN is
+`csn`, AL_ij is `acks`, AL_jh a peer's `confirmed`, BUF_j its `buffers`, RRQ_j its `queue` (without a gap) and
+`ahead` (beyond one), CRQ is `causality`, ARQ is `ready`. F_j, the number below which nothing of a peer can
+come any more, is its `frontier`.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from antiphon.core.effects import Effect, SetTimer
+from antiphon.core.ids import Site
+from antiphon.core.packing import Packed
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.sco.pdus import MOST_NAMES, Name, ScoConfiguration
+from antiphon.protocols.sco.vectors import LARGEST
+
+if TYPE_CHECKING:
+    from antiphon.protocols.sco.coding import Parcel
+
+Vector: TypeAlias = "dict[Peer, int]"
+Table: TypeAlias = "tuple[Entry, ...]"
+
+CONTROL: Final = "control"
+CONFIRM: Final = "confirm"
+REPAIR: Final = "repair"
+MOST_SEEN: Final = 4 * MOST_NAMES
+"""Sites whose names are remembered."""
+
+
+class Entry:
+    """A position of a peer's table: a name, and whom we know by it; nobody if that life is forgotten."""
+
+    __slots__ = ("peer", "site")
+
+    def __init__(self, site: Site, peer: "Peer | None") -> None:
+        self.site = site
+        self.peer = peer
+
+
+class Batch:
+    """Messages of one sender that are ordered as one, with all that the sender stamped on them."""
+
+    __slots__ = (
+        "ack",
+        "blocked_by",
+        "bodies",
+        "csn",
+        "destinations",
+        "end",
+        "number",
+        "places",
+        "sender",
+        "sites",
+        "unconfirmed",
+    )
+
+    def __init__(
+        self,
+        sender: "Peer",
+        number: int,
+        bodies: Packed,
+        destinations: "tuple[Peer, ...]",
+        sites: frozenset[Site],
+        places: Vector,
+        csn: Vector,
+        ack: Vector,
+        me: "Peer",
+    ) -> None:
+        self.sender = sender
+        self.number = number
+        self.end = number + len(bodies)
+        self.bodies = bodies
+        self.destinations = destinations
+        self.sites = sites
+        self.places = places
+        self.csn = csn
+        self.ack = ack
+        self.unconfirmed = [peer for peer in destinations if peer is not sender and peer is not me]
+        """Destinations that are not known to have it; whoever is last is looked at first."""
+        self.blocked_by: Peer | None = None
+        """Whose messages it was last seen to wait for."""
+
+
+class Peer:
+    """One life of a member, in our eyes; also our own."""
+
+    __slots__ = (
+        "ack",
+        "agreed",
+        "ahead",
+        "attempts",
+        "buffers",
+        "company",
+        "confirmed",
+        "counts_us",
+        "csn",
+        "digest",
+        "final",
+        "forgotten",
+        "frontier",
+        "gone",
+        "heard_ns",
+        "kept",
+        "knows_table",
+        "left",
+        "life",
+        "listed",
+        "needed",
+        "news_ns",
+        "owed",
+        "predecessor",
+        "queue",
+        "received",
+        "satisfied",
+        "sent",
+        "sent_ack",
+        "sent_csn",
+        "serial",
+        "settled",
+        "site",
+        "skipped",
+        "tables",
+        "told",
+        "whole_ns",
+    )
+
+    def __init__(self, site: Site, life: int, now: Nanoseconds, buffers: int) -> None:
+        self.site = site
+        self.life = life
+        # What comes from it
+        self.received = 0
+        self.needed = 0
+        """How many batches it has sent us, as far as we know."""
+        self.ahead: dict[int, Parcel | Batch] = {}
+        """What has come before its turn, by its place."""
+        self.frontier = 0
+        self.queue: deque[Batch] = deque()
+        self.kept: dict[int, Batch] = {}
+        """Its batches that are held and not fully accepted, by their first number."""
+        self.csn: Vector = {}
+        self.ack: Vector = {}
+        """The vectors of the last batch accepted from it, to which the next one's are differences."""
+        self.attempts = 0
+        self.confirmed: Vector = {}
+        self.buffers = buffers
+        # What goes to it
+        self.sent = 0
+        self.sent_csn: Vector = {}
+        self.sent_ack: Vector = {}
+        self.told: Vector = {}
+        """Our acks as it was last told them; whether that arrived is another question."""
+        self.news_ns: Nanoseconds | None = None
+        """Since when there is something that it had better know."""
+        self.whole_ns: Nanoseconds = -1
+        """When it was last sent a message, or all our acks."""
+        # Whether it counts
+        self.heard_ns = now
+        self.serial = -1
+        self.tables: dict[int, Table] = {}
+        self.counts_us = False
+        self.listed: dict[Site, int] = {}
+        """The lives that count for it, by its latest table and what it holds to be over."""
+        self.agreed = 0
+        """The digest for which that was last looked at."""
+        self.knows_table = 0
+        self.digest = 0
+        self.final = True
+        self.company = 1
+        self.gone = False
+        self.left = False
+        self.settled = False
+        """Whether it is gone, and we have all that we shall ever have of it."""
+        self.forgotten = False
+        """Whether everyone has all of it, so that nobody need speak of it any more."""
+        self.skipped: set[int] = set()
+        self.satisfied: int | None = None
+        """The digest of gone lives for which we have all that it holds of them for us."""
+        self.owed: list[tuple[Peer, tuple[int, ...]]] = []
+        self.predecessor: Peer | None = None
+
+    @property
+    def name(self) -> Name:
+        return Name(self.site, self.life, self.gone, self.left)
+
+    @property
+    def known_table(self) -> int:
+        """The latest version of its table that we have."""
+        return max(self.tables, default=0)
+
+    def expected(self) -> int:
+        """How many batches it has sent us, by all that has come."""
+        return max(self.needed, 1 + max(self.ahead, default=-1))
+
+    def holds(self) -> Iterator[Batch]:
+        """Its batches that we could pass on."""
+        yield from self.kept.values()
+        yield from (batch for batch in self.ahead.values() if isinstance(batch, Batch))
+
+    def __repr__(self) -> str:
+        return f"Peer({self.site}, {self.life})"
+
+
+class State:
+    """Everything that the parts of a member share."""
+
+    def __init__(self, site: Site, configuration: ScoConfiguration) -> None:
+        self.site = site
+        self.configuration = configuration
+        self.effects: list[Effect] = []
+        self.counts: Counter[str] = Counter()
+        self.next_number = 0
+        self.absent = False
+        """Whether the trace knows that this member is absent."""
+        self.deadlines: dict[str, Nanoseconds] = {}
+        self.over: dict[Site, Name] = {}
+        """The latest life of each site that is known to be over."""
+        self.seen: dict[Site, None] = {site: None}
+        """Sites that have ever counted, as far as that is remembered."""
+        self.begin(0, 0)
+
+    def begin(self, now: Nanoseconds, life: int) -> None:
+        """A life begins, and remembers nothing of those before."""
+        self.life = life
+        self.me = Peer(self.site, life, now, self.configuration.buffers)
+        self.me.frontier = self.next_number
+        self.peers: dict[Site, Peer] = {}
+        """The others who count: one life of each site."""
+        self.ghosts: list[Peer] = []
+        """Lives that are over and not forgotten."""
+        self.over.clear()
+        self.buried: dict[Site, int] = {}
+        """The latest life of each site that was forgotten, as far as it is in `over`."""
+        self.digest = 0
+        self.final = True
+        self.bereaved = False
+        """Whether lives were found to be over that have not been attended to."""
+        self.cut_off = False
+        """Whether so many are gone that it may be we who are."""
+        self.table: tuple[Peer, ...] = (self.me,)
+        self.table_version = 1
+        self.table_is_stale = False
+        self.csn: Vector = {}
+        self.acks: Vector = {}
+        self._csn_copy: Vector | None = None
+        self._acks_copy: Vector | None = None
+        self.own: deque[Batch] = deque()
+        """Own batches from the oldest that some destination has not confirmed."""
+        self.waiting: dict[Peer, None] = {}
+        """Those whose queues are not empty."""
+        self.causality: deque[Batch] = deque()
+        self.ready: deque[Batch] = deque()
+        self.held = 0
+        """Batches of others, and own ones to ourselves, that are not delivered yet."""
+        self.taking_part = False
+        self.settling_ns = now
+        self.deadlines.clear()
+
+    # Vectors
+
+    def raise_csn(self, peer: Peer, number: int) -> None:
+        if number > self.csn.get(peer, 0) and peer is not self.me:
+            self.csn[peer] = number
+            self._csn_copy = None
+
+    def raise_ack(self, peer: Peer, number: int) -> None:
+        if number > self.acks.get(peer, 0):
+            self.acks[peer] = number
+            self._acks_copy = None
+
+    def csn_now(self) -> Vector:
+        """The vector as it stands, in a copy that nobody changes."""
+        if self._csn_copy is None:
+            self._csn_copy = dict(self.csn)
+        return self._csn_copy
+
+    def acks_now(self) -> Vector:
+        if self._acks_copy is None:
+            self._acks_copy = dict(self.acks)
+        return self._acks_copy
+
+    def drop_entries(self, peer: Peer) -> None:
+        """A life is forgotten."""
+        self.csn.pop(peer, None)
+        self.acks.pop(peer, None)
+        self._csn_copy = self._acks_copy = None
+        for other in self.peers.values():
+            other.confirmed.pop(peer, None)
+
+    # Those who are gone
+
+    def is_final(self) -> bool:
+        """Whether we have, and have moved, all that we shall ever have of the lives that are over."""
+        return self.final and not any(ghost.queue for ghost in self.ghosts)
+
+    def everyone_is_final(self) -> bool:
+        """Whether the same is known of all who count."""
+        others = self.peers.values()
+        return self.is_final() and all(peer.final and peer.digest == self.digest for peer in others)
+
+    # Time
+
+    def arm(self, now: Nanoseconds, name: str, after_ns: Nanoseconds) -> None:
+        """Have a timer run out no later than that."""
+        due_ns = now + after_ns
+        if due_ns < self.deadlines.get(name, LARGEST):
+            self.deadlines[name] = due_ns
+            self.effects.append(SetTimer(name, after_ns))
+
+    def tell(self, now: Nanoseconds, peer: Peer) -> None:
+        """There is something that a peer had better know soon."""
+        if peer.news_ns is None and not peer.gone and peer is not self.me:
+            peer.news_ns = now
+            self.arm(now, CONFIRM, self.configuration.confirm_ns)
+
+    def note_site(self, site: Site) -> None:
+        self.seen[site] = None
+        if len(self.seen) > MOST_SEEN:
+            del self.seen[next(iter(self.seen))]
+
+    def ignore(self) -> None:
+        """What came from a peer made no sense."""
+        self.counts["ignored"] += 1
+
+    def present_table(self) -> tuple[Peer, ...]:
+        """Our table of names, made anew if somebody has come or gone."""
+        if self.table_is_stale:
+            self.table_is_stale = False
+            self.table = (self.me, *self.peers.values(), *self.ghosts)
+            self.table_version += 1
+        return self.table

@@ -1,0 +1,311 @@
+"""A campaign: very many small seeded group connections as one Spark job, each judged where it was simulated.
+
+A task has a stretch of seeds. For each it draws the parameters, simulates the run, and judges it with the
+compiled kernels that the audit uses: the rows go from the simulator straight into arrays, without a trace
+and without a file. What stays of a run is one row: what was drawn, how often each property was violated,
+whether it finished, and the command that replays it.
+
+All properties are counted, promised or not. The campaign fails if a run breaks a promise of its protocol, if
+one does not finish although its faults are over, or if one raises.
+
+Where one order is not promised, what a member lacks within a spell of presence is told by its sender's
+numbers: a short run is often in one order by accident, and nobody promised to keep to it.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from antiphon.check.verdict import Verdict
+from antiphon.core.errors import InputError, UsageError
+from antiphon.core.recording import PROPERTIES, Property
+from antiphon.sim.scenario import Metrics, Scenario, replay_command
+from antiphon.sim.scenarios import find_scenario
+from antiphon.spark.judging import Judgement, judge
+from antiphon.spark.log import build_log
+from antiphon.spark.recorder import SegmentRecorder
+from antiphon.spark.sweep import numbers
+from antiphon.spark.tasks import DIED, Progress, Watch, prepare, run_all, write_whole
+from antiphon.trace.schema import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STRETCH: Final = 100
+"""Runs of a task: at 5 to 20 ms a run about a second, beside which the task itself costs little."""
+TROUBLES_TOLD: Final = 10
+
+Draw = Callable[[int], Mapping[str, Any]]
+"""From a run's seed to its scenario's parameters. It travels to the tasks, and so must be picklable."""
+
+CONNECTIONS: Final = pa.schema(
+    [
+        pa.field("protocol", pa.string(), nullable=False),
+        pa.field("seed", pa.int64(), nullable=False),
+        pa.field("parameters", pa.string()),
+        pa.field("finished", pa.bool_()),
+        pa.field("deliveries", pa.int64()),
+        *(pa.field(name, pa.int64()) for name in PROPERTIES),
+        pa.field("broken", pa.list_(pa.string())),
+        pa.field("explanation", pa.string()),
+        pa.field("metrics", pa.map_(pa.string(), pa.float64())),
+        pa.field("error", pa.string()),
+        pa.field("replay", pa.string()),
+    ]
+)
+"""One row a run: what was drawn and what came of it. A property's column counts its violations; `broken`
+lists those that break a promise, and `explanation` tells the first of them. A run that raised has an error
+and no counts."""
+
+
+# One run
+
+
+def judge_connection(scenario: Scenario, configuration: Any, seed: int) -> tuple[Metrics, Judgement]:
+    """Simulate a run and judge it, telling one violation of each property that was promised."""
+    recorder = SegmentRecorder()
+    metrics = scenario.run(configuration, seed, recorder)
+    groups = scenario.groups(configuration)
+    run = Run(f"{scenario.name}-{seed}", groups=None if groups is None else dict(groups))
+    log = build_log(run, [recorder.segment()])
+    limits = {name: int(name in scenario.promises) for name in PROPERTIES}
+    return metrics, judge(log, limits, in_order="total" in scenario.promises)
+
+
+def connection_row(protocol: str, draw: Draw, seed: int) -> dict[str, Any]:
+    """Do one run; whatever goes wrong in it is part of the result."""
+    row = _blank_row(protocol, seed)
+    try:
+        scenario = find_scenario(protocol)
+        configuration = _configure(scenario, draw, row)
+        metrics, judgement = judge_connection(scenario, configuration, seed)
+    except Exception as error:
+        return row | {"error": f"{type(error).__name__}: {error}"}
+    told = {violation.property: violation.explanation for violation in judgement.violations}
+    broken = [name for name in scenario.promises if judgement.counts[name]]
+    return row | {
+        "finished": bool(metrics.get("finished", True)),
+        "deliveries": metrics.get("deliveries"),
+        **{str(name): count for name, count in judgement.counts.items()},
+        "broken": broken,
+        "explanation": told[broken[0]] if broken else None,
+        "metrics": numbers(metrics),
+    }
+
+
+def _blank_row(protocol: str, seed: int) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(CONNECTIONS.names)
+    return row | {"protocol": protocol, "seed": seed}
+
+
+def _configure(scenario: Scenario, draw: Draw, row: dict[str, Any]) -> Any:
+    """Draw a run's parameters, and note in its row what they are and how to replay them."""
+    parameters = dict(draw(row["seed"]))
+    row["parameters"] = json.dumps(parameters, sort_keys=True)
+    row["replay"] = replay_command(scenario.name, parameters, row["seed"])
+    return scenario.configure(parameters)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The runs of one task: consecutive seeds. Implements `antiphon.spark.tasks.Work`."""
+
+    protocol: str
+    draw: Draw
+    seeds: range
+
+    @property
+    def file_name(self) -> str:
+        words = re.sub("[^a-z0-9]+", "-", self.protocol.lower())
+        return f"runs-{words}-{self.seeds[0]}-{self.runs}.parquet"
+
+    @property
+    def runs(self) -> int:
+        return len(self.seeds)
+
+    @property
+    def cost_s(self) -> float:
+        """Runs are drawn alike, so that one costs about what another does."""
+        return float(self.runs)
+
+    def do(self, folder: Path) -> None:
+        rows = [connection_row(self.protocol, self.draw, seed) for seed in self.seeds]
+        write_whole(folder / self.file_name, rows, CONNECTIONS)
+
+    def apart(self) -> "list[Stretch]":
+        return [Stretch(self.protocol, self.draw, range(seed, seed + 1)) for seed in self.seeds]
+
+    def bury(self, folder: Path) -> None:
+        row = _blank_row(self.protocol, self.seeds[0])
+        _configure(find_scenario(self.protocol), self.draw, row)
+        write_whole(folder / self.file_name, [row | {"error": DIED}], CONNECTIONS)
+
+
+# The campaign
+
+
+class Trouble(NamedTuple):
+    """A run that went wrong: how, and the command that replays it."""
+
+    sentence: str
+    replay: str
+
+
+@dataclass(frozen=True)
+class CampaignResult:
+    """What a campaign came to. Counts are over all of its runs, those done before included."""
+
+    protocol: str
+    folder: Path
+    runs: int
+    resumed: int
+    """How many runs were found done."""
+    seconds: float
+    """How long the others took."""
+    deliveries: int
+    violations: dict[Property, int]
+    broken: dict[Property, int]
+    """How many runs break a promise, by the property promised."""
+    broken_runs: int
+    unfinished: int
+    failed: int
+    troubles: list[Trouble]
+    """Some of the runs that went wrong, broken promises first."""
+
+    @property
+    def verdict(self) -> Verdict:
+        return Verdict.FAIL if self.broken_runs or self.unfinished or self.failed else Verdict.PASS
+
+    @property
+    def runs_per_s(self) -> float:
+        return (self.runs - self.resumed) / self.seconds if self.seconds else 0.0
+
+    def to_json(self) -> dict[str, object]:
+        """What `antiphon sweep connections --json` prints."""
+        return {
+            "verdict": self.verdict.value,
+            "protocol": self.protocol,
+            "runs": self.runs,
+            "resumed": self.resumed,
+            "deliveries": self.deliveries,
+            "violations": self.violations,
+            "broken": self.broken,
+            "broken_runs": self.broken_runs,
+            "unfinished": self.unfinished,
+            "failed": self.failed,
+            "runs_per_s": round(self.runs_per_s, 1),
+            "troubles": [trouble._asdict() for trouble in self.troubles],
+        }
+
+
+def run_campaign(
+    spark: "SparkSession",
+    protocol: str,
+    draw: Draw,
+    seeds: range,
+    folder: Path,
+    progress: Progress = lambda _done, _share: None,
+) -> CampaignResult:
+    """Do all runs of these consecutive seeds that are not done yet, and sum up what came of all."""
+    if not seeds or seeds.step != 1:
+        raise UsageError("A campaign needs at least one run, and seeds that follow one another.")
+    prepare(folder)
+    done = _done(folder, protocol).intersection(seeds)
+    left = [seed for seed in seeds if seed not in done]
+    stretches = [Stretch(protocol, draw, stretch) for stretch in cut(left)]
+    begun_s = time.perf_counter()
+    with Watch(folder, stretches, len(done), progress):
+        run_all(spark, stretches, folder)
+    seconds = time.perf_counter() - begun_s if left else 0.0
+    return _summary(folder, protocol, seeds, len(done), seconds)
+
+
+def cut(seeds: Sequence[int]) -> list[range]:
+    """Ascending seeds as stretches of consecutive ones, each within one hundred.
+
+    >>> cut([*range(98, 103), 150])
+    [range(98, 100), range(100, 103), range(150, 151)]
+    """
+    stretches: list[range] = []
+    for seed in seeds:
+        last = stretches[-1] if stretches else range(0)
+        if last and last.stop == seed and seed % STRETCH:
+            stretches[-1] = range(last.start, seed + 1)
+        else:
+            stretches.append(range(seed, seed + 1))
+    return stretches
+
+
+# Files
+
+
+def _open(folder: Path, protocol: str) -> tuple[ds.Dataset, pc.Expression]:
+    """The rows of a folder, and which of them are this protocol's."""
+    files = sorted(folder.glob("runs-*.parquet"))
+    for file in files:
+        try:
+            fits = pq.read_schema(file).equals(CONNECTIONS)
+        except (OSError, pa.ArrowInvalid):
+            fits = False
+        if not fits:
+            raise InputError(
+                f"{file} is not a campaign's result file.",
+                hint="Choose another folder with --out, or move the file away: its runs will be done again.",
+            )
+    return ds.dataset([str(file) for file in files], CONNECTIONS, format="parquet"), pc.field(
+        "protocol"
+    ) == protocol
+
+
+def _done(folder: Path, protocol: str) -> set[int]:
+    rows, own = _open(folder, protocol)
+    return set(rows.to_table(columns=["seed"], filter=own)["seed"].to_pylist())
+
+
+def _summary(folder: Path, protocol: str, seeds: range, resumed: int, seconds: float) -> CampaignResult:
+    rows, own = _open(folder, protocol)
+    wanted = own & (pc.field("seed") >= seeds.start) & (pc.field("seed") < seeds.stop)
+    table = rows.to_table(columns=["finished", "deliveries", *PROPERTIES, "broken", "error"], filter=wanted)
+    broken = table["broken"].combine_chunks().flatten().to_pylist()
+    return CampaignResult(
+        protocol=protocol,
+        folder=folder,
+        runs=table.num_rows,
+        resumed=resumed,
+        seconds=seconds,
+        deliveries=_sum(table["deliveries"]),
+        violations={name: _sum(table[name]) for name in PROPERTIES},
+        broken={name: broken.count(name) for name in PROPERTIES},
+        broken_runs=_sum(pc.greater(pc.list_value_length(table["broken"]), 0)),
+        unfinished=_sum(pc.invert(table["finished"])),
+        failed=_sum(pc.is_valid(table["error"])),
+        troubles=_troubles(rows, wanted),
+    )
+
+
+def _sum(column: pa.ChunkedArray) -> int:
+    return pc.sum(column, min_count=0).as_py() or 0
+
+
+def _troubles(rows: ds.Dataset, wanted: pc.Expression) -> list[Trouble]:
+    """The first runs of each kind of trouble, as many as are worth reading."""
+    kinds = (
+        (pc.is_valid(pc.field("explanation")), "explanation", ""),
+        (pc.is_valid(pc.field("error")), "error", ""),
+        (pc.invert(pc.field("finished")), None, "The faults are over and the run does not finish."),
+    )
+    found: list[Trouble] = []
+    for which, told, sentence in kinds:
+        columns = ["seed", "explanation", "error", "replay"]
+        head = rows.filter(wanted & which).head(TROUBLES_TOLD, columns=columns).to_pylist()
+        found += [Trouble(row[told] if told else sentence, row["replay"] or "") for row in head]
+    return found[:TROUBLES_TOLD]

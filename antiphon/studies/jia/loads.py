@@ -1,0 +1,95 @@
+"""How many messages each site sends and receives for a multicast, worked out for every approach.
+
+All groups are multicast to equally often, and what the senders themselves do falls evenly on all sites. What
+a site does for its own part needs no message.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from antiphon.core.ids import Group, Site
+from antiphon.protocols.metagroups.tree import Forest, build_forest
+from antiphon.protocols.propagation_tree.tree import build_tree, site_loads
+from antiphon.studies.jia.settings import Membership
+
+Loads = Mapping[Site, float]
+
+RESILIENCE: Final = 3
+"""L: how many sites hold a message of the token protocol before it is delivered."""
+
+
+def forest_loads(forest: Forest, sites: int) -> Loads:
+    loads: Counter[Site] = Counter()
+    for group in forest.primary_of:
+        loads.update(forest.loads(group))
+    return _with_senders(loads, sites, len(forest.primary_of))
+
+
+def _shallow(membership: Membership, sites: int) -> Loads:
+    return forest_loads(build_forest(membership, shape="shallow"), sites)
+
+
+def _printed(membership: Membership, sites: int) -> Loads:
+    return forest_loads(build_forest(membership, shape="printed"), sites)
+
+
+def _tree_of_sites(membership: Membership, sites: int) -> Loads:
+    return _with_senders(site_loads(build_tree(membership)), sites, len(membership))
+
+
+def _one_sequencer(membership: Membership, sites: int) -> Loads:
+    central = min(site for members in membership.values() for site in members)
+    return _with_sequencers(membership, sites, dict.fromkeys(membership, central))
+
+
+def _sequencer_each(membership: Membership, sites: int) -> Loads:
+    return _with_sequencers(membership, sites, {group: members[0] for group, members in membership.items()})
+
+
+def _with_sequencers(membership: Membership, sites: int, sequencers: Mapping[Group, Site]) -> Loads:
+    loads: Counter[Site] = Counter()
+    for group, members in membership.items():
+        others = [member for member in members if member != sequencers[group]]
+        loads[sequencers[group]] += 1 + len(others)
+        loads.update(others)
+    return _with_senders(loads, sites, len(membership))
+
+
+def _token(membership: Membership, sites: int) -> Loads:
+    """The token goes round, so that orderers' and helpers' work falls evenly on all sites."""
+    loads = _received(membership, 1)
+    copies = sum(map(len, membership.values())) / len(membership)
+    shared = (2 + 2 * (RESILIENCE - 1) + copies) / sites
+    return {site: count / len(membership) + shared for site, count in loads.items()}
+
+
+def _two_phase(membership: Membership, sites: int) -> Loads:
+    """A member receives twice and answers once; the sender has the other end of all that."""
+    loads = _received(membership, 3)
+    shared = 3 * sum(map(len, membership.values())) / len(membership) / sites
+    return {site: count / len(membership) + shared for site, count in loads.items()}
+
+
+def _received(membership: Membership, each: int) -> Counter[Site]:
+    loads: Counter[Site] = Counter()
+    for members in membership.values():
+        for member in members:
+            loads[member] += each
+    return loads
+
+
+def _with_senders(loads: Mapping[Site, int], sites: int, groups: int) -> Loads:
+    """Loads of one multicast to each group, as those of one multicast and its sender's message."""
+    return {site: count / groups + 1 / sites for site, count in loads.items()}
+
+
+LOADS: Final[Mapping[str, Callable[[Membership, int], Loads]]] = {
+    "shallow": _shallow,
+    "printed": _printed,
+    "sites": _tree_of_sites,
+    "central": _one_sequencer,
+    "each": _sequencer_each,
+    "token": _token,
+    "two-phase": _two_phase,
+}

@@ -1,0 +1,374 @@
+"""SCO members between fakes: sending to a choice of members, confirming, repairing, flow control."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from antiphon.core.effects import Admitted, Deliver, Multicast, Rejected, Send
+from antiphon.core.errors import UsageError
+from antiphon.core.inputs import Admit, Received, Start
+from antiphon.core.packing import pack
+from antiphon.core.time import MILLISECOND_NS
+from antiphon.protocols.sco import PROMISES, Level, Sco, ScoConfiguration
+from antiphon.protocols.sco.pdus import LARGEST_BATCH_BYTES, Ask, Control, Copy, Data
+from tests.protocols.sco_group import Group, pdus
+from tests.protocols.sco_swarm import Case, Drive
+
+# Sending
+
+
+def test_a_message_goes_to_those_it_is_sent_to_and_nobody_else() -> None:
+    group = Group(4)
+    (admitted, data, *_) = group.send("a", "bc")
+    assert admitted == Admitted(0, 1, 1, frozenset("bc"))
+    assert isinstance(data, Multicast)
+    assert data.to == ("b", "c")
+    group.pass_time(10)
+    assert [group.delivered(name) for name in "abcd"] == [[], ["a0"], ["a0"], []]
+    assert group.stable("a") == ["a0"]
+
+
+def test_without_destinations_it_goes_to_all_who_count_and_to_oneself() -> None:
+    group = Group(3)
+    assert group.send("a")[0] == Admitted(0, 1, 1, frozenset("abc"))
+    group.pass_time(10)
+    assert [group.delivered(name) for name in "abc"] == [["a0"]] * 3
+
+
+def test_the_whole_group_is_one_multicast() -> None:
+    group = Group(3)
+    data = [effect for effect in group.send("a", "bc") if isinstance(effect, Multicast)]
+    assert data[0].to is None
+
+
+def test_delivery_tells_to_whom_the_message_was_sent() -> None:
+    group = Group(3)
+    group.send("a", "ab", b"1", b"2")
+    group.pass_time(10)
+    found = [effect for effect in group.effects["b"] if isinstance(effect, Deliver)]
+    assert [(list(effect.bodies), effect.destinations) for effect in found] == [
+        ([b"1", b"2"], frozenset("ab"))
+    ]
+
+
+def test_a_message_to_oneself_alone_is_delivered_at_once() -> None:
+    group = Group(3)
+    group.send("a", "a")
+    assert group.delivered("a") == group.stable("a") == ["a0"]
+    assert not pdus(group.effects["a"], Data)
+
+
+def test_a_message_to_oneself_waits_for_what_precedes_it() -> None:
+    """b's own message comes after a0, of which b has heard from c but which has not come."""
+    group = Group(3)
+    group.lost = lambda source, target, pdu: (source, target) == ("a", "b") and isinstance(pdu, Data)
+    group.send("a", "bc")
+    group.settle()
+    group.send("c", "b")
+    group.settle()
+    group.send("b", "b")
+    assert group.delivered("b") == []
+    group.lost = lambda *_: False
+    group.pass_time(60)
+    assert group.delivered("b") == ["a0", "c0", "b0"]
+
+
+def test_own_messages_come_before_the_answers_to_them() -> None:
+    group = Group(3)
+    group.send("a", "ab")
+    group.step()
+    group.send("b", "ab")
+    group.pass_time(30)
+    assert group.delivered("a") == group.delivered("b") == ["a0", "b0"]
+
+
+def test_a_batch_is_ordered_as_one() -> None:
+    group = Group(3)
+    group.send("a", "bc", b"1", b"2", b"3")
+    group.send("a", "b", b"4")
+    group.pass_time(30)
+    assert group.delivered("b") == ["a0", "a1", "a2", "a3"]
+    assert group.delivered("c") == ["a0", "a1", "a2"]
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        (Admit([]), "nothing to multicast"),
+        (Admit([b"x"], frozenset()), "nobody to multicast to"),
+        (Admit([b"x"], frozenset({"a", "z"})), "of the name z"),
+        (Admit([b"x"], None, "g"), "not to groups"),
+        (Admit([bytes(LARGEST_BATCH_BYTES)]), "does not fit"),
+        (Start(), "has started already"),
+    ],
+)
+def test_misuse_is_told_and_changes_nothing(event: Any, sentence: str) -> None:
+    group = Group(2)
+    with pytest.raises(UsageError, match=sentence):
+        group.give("a", event)
+    assert group.send("a")[0] == Admitted(0, 1, 1, frozenset("ab"))
+
+
+def test_nothing_is_taken_before_the_start() -> None:
+    member = Sco("a", ("a", "b"), ScoConfiguration(), Random(1))
+    with pytest.raises(UsageError, match="only after its start"):
+        member.handle(0, Admit([b"x"]))
+    assert member.handle(0, Received("b", Ask(0, None, ()))) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"window": 0},
+        {"buffers": 0},
+        {"buffer_share": 0},
+        {"confirm_ns": 0},
+        {"silence_ns": 20 * MILLISECOND_NS},
+        {"delivery": "soon"},
+        {"acknowledge": "never"},
+        {"vectors": "long"},
+    ],
+)
+def test_knobs_that_make_no_sense_are_refused(knobs: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        ScoConfiguration(**knobs)
+
+
+def test_a_member_belongs_to_its_group_once() -> None:
+    for members in (("b",), ("a", "a")):
+        with pytest.raises(UsageError):
+            Sco("a", members, ScoConfiguration(), Random(1))
+
+
+# Confirmation
+
+
+def controls(group: Group, name: str) -> list[tuple[str, ...] | None]:
+    return [
+        effect.to
+        for effect in group.effects[name]
+        if isinstance(effect, Multicast) and isinstance(effect.pdu, Control)
+    ]
+
+
+def test_a_confirmation_waits_for_a_message_that_takes_it_along() -> None:
+    group = Group(3)
+    group.send("a", "b")
+    group.settle()
+    group.send("b", "a")
+    group.settle()
+    assert "a0" in group.stable("a")
+    assert controls(group, "b") == []
+
+
+def test_without_one_it_goes_by_itself_after_its_time() -> None:
+    group = Group(3, ScoConfiguration(control_ns=400 * MILLISECOND_NS))
+    group.send("a", "bc")
+    group.pass_time(1.9)
+    assert group.delivered("b") == []
+    group.pass_time(0.2)
+    assert group.delivered("b") == group.delivered("c") == ["a0"]
+    assert controls(group, "b") == [("a", "c")]
+
+
+def test_who_is_not_addressed_is_told_how_far_numbers_go() -> None:
+    """b0 follows a0, which is not for c; without a's word c would wait for it."""
+    group = Group(3, ScoConfiguration(control_ns=400 * MILLISECOND_NS))
+    group.send("a", "b")
+    group.settle()
+    group.send("b", "c")
+    group.settle()
+    assert group.delivered("c") == []
+    group.pass_time(2.1)
+    assert group.delivered("c") == ["b0"]
+
+
+def test_a_quiet_member_is_heard_of_in_every_period() -> None:
+    group = Group(2)
+    group.pass_time(105)
+    assert 4 <= len(controls(group, "a")) <= 6
+
+
+def test_a_confirmation_that_is_lost_is_made_up_for_though_others_follow() -> None:
+    """Confirmations tell only what is new; once in a period all of it is told again."""
+    group = Group(3)
+    group.lost = lambda source, _target, pdu: source == "b" and isinstance(pdu, Control)
+    group.send("a", "bc")
+    group.pass_time(5)
+    group.lost = lambda *_: False
+    for _ in range(30):
+        group.send("a", "b")
+        group.pass_time(2)
+    assert "a0" in group.delivered("c")
+
+
+# Loss
+
+
+def losing(*numbers: int, target: str, source: str = "a") -> Any:
+    return lambda one, other, pdu: (
+        (one, other) == (source, target) and isinstance(pdu, Data) and pdu.number in numbers
+    )
+
+
+@pytest.mark.parametrize("vectors", ["plain", "compressed"])
+def test_what_is_missing_is_asked_for_and_what_waited_follows(vectors: Any) -> None:
+    group = Group(3, ScoConfiguration(vectors=vectors))
+    group.lost = losing(0, 2, target="b")
+    for _ in range(4):
+        group.send("a", "bc")
+    group.pass_time(30)
+    assert group.delivered("b") == group.delivered("c") == ["a0", "a1", "a2", "a3"]
+    assert group.figure("a", "retransmissions") == 2
+
+
+def test_the_last_of_a_burst_is_missed_by_the_next_control_message() -> None:
+    group = Group(2)
+    group.lost = losing(0, target="b")
+    group.send("a", "b")
+    group.pass_time(40)
+    assert group.delivered("b") == ["a0"]
+
+
+def test_another_destination_answers_for_a_sender_that_does_not() -> None:
+    group = Group(3)
+    group.lost = lambda source, target, pdu: (
+        losing(0, target="b")(source, target, pdu) or (target == "a" and isinstance(pdu, Ask))
+    )
+    group.send("a", "bc")
+    group.pass_time(60)
+    assert group.delivered("b") == ["a0"]
+    assert group.figure("c", "relays") == 1
+    assert group.figure("a", "retransmissions") == 0
+
+
+def test_a_copy_has_the_stamps_of_the_original() -> None:
+    """What a accepted between its message and the copy of it does not precede the message."""
+    group = Group(3)
+    group.lost = losing(0, target="b")
+    group.send("a", "b")
+    group.settle()
+    group.send("c", "a")
+    group.settle()
+    group.pass_time(40)
+    assert group.delivered("b") == ["a0"]
+    (copy,) = pdus(group.effects["a"], Copy)
+    assert copy.number == 0
+    assert copy.csn == bytes([1, 0])  # differences, of which there are none
+
+
+def test_a_batch_that_comes_twice_is_taken_once() -> None:
+    group = Group(2)
+    group.send("a", "b")
+    group.travelling.extend(list(group.travelling))
+    group.pass_time(30)
+    assert group.delivered("b") == ["a0"]
+    assert group.figure("b", "duplicates") == 1
+
+
+# Flow control
+
+
+def rejected(effects: list[Any]) -> bool:
+    return any(isinstance(effect, Rejected) for effect in effects)
+
+
+def test_the_window_counts_from_the_oldest_that_is_not_confirmed() -> None:
+    group = Group(3, ScoConfiguration(window=3))
+    group.cut.add("c")
+    group.send("a", "c")
+    group.send("a", "b")
+    group.send("a", "b")
+    assert rejected(group.send("a", "b"))
+    group.pass_time(10)
+    assert rejected(group.send("a", "b")), "b has confirmed, but the oldest is c's"
+    group.cut.clear()
+    group.pass_time(40)
+    assert not rejected(group.send("a", "b"))
+
+
+def test_those_who_are_not_addressed_do_not_hold_the_window() -> None:
+    group = Group(3, ScoConfiguration(window=2))
+    for _ in range(10):
+        assert not rejected(group.send("a", "b"))
+        group.pass_time(5)
+
+
+def test_a_destination_with_few_buffers_is_sent_less() -> None:
+    group = Group(3, ScoConfiguration(window=20, buffers=12, buffer_share=2))
+    taken = sum(not rejected(group.send("a", "b")) for _ in range(20))
+    assert taken == 12 // (2 * 3)
+
+
+def test_buffers_that_are_full_let_in_what_everything_waits_for() -> None:
+    """c holds a batch that follows one that it lacks; there is room for that one all the same."""
+    group = Group(3, ScoConfiguration(window=20, buffers=1))
+    group.lost = losing(0, target="c")
+    group.send("a", "bc")
+    group.settle()
+    group.lost = lambda *_: False
+    group.send("b", "c")
+    group.pass_time(60)
+    assert group.delivered("c") == ["a0", "b0"]
+
+
+# Delivery and levels
+
+
+def test_causal_delivery_does_not_wait_for_confirmations() -> None:
+    group = Group(3, ScoConfiguration(delivery="causal"))
+    group.send("a", "bc")
+    group.settle()
+    assert group.delivered("b") == ["a0"]
+    assert group.stable("b") == []
+    group.pass_time(10)
+    assert group.stable("b") == ["a0"]
+
+
+def test_a_message_of_which_nothing_is_known_has_no_level() -> None:
+    group = Group(2)
+    assert group.members["b"].level("a", 0) is None
+    group.send("a", "b")
+    group.pass_time(10)
+    assert group.members["b"].level("a", 0) is None, "delivered, and nobody observes"
+
+
+def test_levels_of_a_message_on_its_way() -> None:
+    group = Group(3, ScoConfiguration(observe=True))
+    group.lost = losing(0, target="b")
+    group.send("a", "bc")
+    group.send("a", "bc")
+    group.settle()
+    level = group.members["b"].level
+    assert level("a", 1) == Level.SIMPLE
+    group.pass_time(6)
+    assert Level.CAUSAL in (level("a", 1) or Level(0))
+    group.pass_time(30)
+    assert Level.FULL in (level("a", 0) or Level(0))
+
+
+def test_equal_seeds_give_equal_runs() -> None:
+    case = Case(members=4, loss=0.2, reordering=0.2, crashes=1, spread_ms=200.0)
+    assert Drive(case, 3).events == Drive(case, 3).events != Drive(case, 4).events
+
+
+def test_compressed_vectors_take_less_than_plain_ones() -> None:
+    def metadata(vectors: str) -> float:
+        run = Drive(Case(members=6, messages=80, knobs={"vectors": vectors}), 1)
+        return run.figure("data_metadata_bytes") / run.figure("data_copies")
+
+    assert metadata("compressed") < metadata("plain") / 3
+
+
+def test_unsent_bodies_are_packed_once() -> None:
+    bodies = pack([b"1", b"2"])
+    group = Group(2)
+    group.give("a", Admit(bodies, frozenset("b")))
+    (data,) = pdus(group.effects["a"], Data)
+    assert data.bodies is bodies
+    assert not [effect for effect in group.effects["a"] if isinstance(effect, Send)]
+
+
+def test_what_is_promised() -> None:
+    assert PROMISES == ("integrity", "duplicate", "atomicity", "fifo", "causal", "stability")

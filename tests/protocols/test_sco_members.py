@@ -1,0 +1,397 @@
+"""SCO members that come, go, crash and are left out: what the others then have, and what they say of it."""
+
+import pytest
+
+from antiphon.core.effects import Admitted, Rejected
+from antiphon.core.errors import UsageError
+from antiphon.core.inputs import Suspected, TimerFired
+from antiphon.protocols.sco import ScoConfiguration
+from antiphon.protocols.sco.pdus import Ask, Control, Copy, Data, Holds
+from antiphon.protocols.sco.roster import digest_of
+from tests.protocols.sco_group import Group, pdus
+
+MISSED_MS = 600
+"""By then whoever is silent is held to be gone, and all have agreed on what it has left."""
+
+
+# Crashes
+
+
+def test_survivors_go_on_without_one_that_crashed() -> None:
+    group = Group(4)
+    group.crash("d")
+    group.send("a", "bcd")
+    group.pass_time(100)
+    assert group.delivered("b") == []
+    group.pass_time(MISSED_MS)
+    assert group.delivered("b") == group.delivered("c") == ["a0"]
+    assert group.stable("a") == ["a0"]
+    assert group.presence("a") == ["-d"]
+    assert [group.spells(name) for name in "abc"] == ["", "", ""]
+
+
+def test_what_one_survivor_holds_of_a_crashed_sender_all_its_destinations_get() -> None:
+    group = Group(4)
+    group.lost = lambda source, target, pdu: source == "d" and target != "a" and isinstance(pdu, Data)
+    group.send("d", "abc")
+    group.settle()
+    group.crash("d")
+    group.lost = lambda *_: False
+    group.pass_time(MISSED_MS)
+    assert [group.delivered(name) for name in "abc"] == [["d0"]] * 3
+    assert group.figure("a", "relays") == 2
+
+
+def test_what_no_survivor_holds_is_passed_over_by_all_alike() -> None:
+    """d0 reached nobody and d1 reached a: b and c go on with d1 from a, behind the gap."""
+    group = Group(4, ScoConfiguration(vectors="plain"))
+    group.lost = lambda source, target, pdu: (
+        source == "d" and isinstance(pdu, Data) and (pdu.number == 0 or target == "b")
+    )
+    group.send("d", "bc")
+    group.send("d", "abc")
+    group.settle()
+    group.crash("d")
+    group.lost = lambda *_: False
+    group.pass_time(MISSED_MS)
+    assert group.delivered("a") == group.delivered("b") == group.delivered("c") == ["d1"]
+
+
+def test_a_batch_that_cannot_be_read_without_a_lost_one_counts_as_lost_itself() -> None:
+    """The vectors of d1 are differences to those of d0, which no survivor has."""
+    group = Group(3)
+    group.send("a", "c")
+    group.pass_time(30)
+    group.lost = lambda source, _target, pdu: source == "c" and isinstance(pdu, Data) and pdu.number == 0
+    group.send("c", "ab")
+    group.send("c", "ab")
+    group.settle()
+    group.crash("c")
+    group.lost = lambda *_: False
+    group.pass_time(MISSED_MS)
+    group.send("a", "ab")
+    group.pass_time(30)
+    assert group.delivered("a") == group.delivered("b") == ["a1"]
+
+
+def test_what_a_survivor_needs_in_between_it_gets_from_another() -> None:
+    """b has d1 but not d0, c has both: b can read neither until c's copies come."""
+    group = Group(3)
+    group.lost = lambda source, target, pdu: (
+        (source, target) == ("c", "a") and isinstance(pdu, Data) and pdu.number == 0
+    )
+    group.send("c", "ab")
+    group.send("c", "ab")
+    group.settle()
+    group.crash("c")
+    group.lost = lambda *_: False
+    group.pass_time(MISSED_MS)
+    assert group.delivered("a") == group.delivered("b") == ["c0", "c1"]
+
+
+def test_another_crash_on_the_way_begins_it_again() -> None:
+    """e's message is held by d alone, which tells a of it and crashes before it tells b and c."""
+    group = Group(5)
+    group.lost = lambda source, target, pdu: source == "e" and target != "d" and isinstance(pdu, Data)
+    group.send("e", "abcd")
+    group.settle()
+    group.crash("e")
+    group.lost = lambda source, target, pdu: (
+        source == "d" and target in "bc" and isinstance(pdu, Holds | Copy)
+    )
+    group.pass_time(550)
+    assert group.figure("d", "relays") == 1
+    group.crash("d")
+    group.lost = lambda *_: False
+    group.pass_time(2 * MISSED_MS)
+    assert [group.delivered(name) for name in "abc"] == [["e0"]] * 3
+
+
+def test_a_suspicion_from_outside_is_enough() -> None:
+    group = Group(4)
+    group.crash("d")
+    group.send("a", "bcd")
+    group.settle()
+    group.give("b", Suspected("d"))
+    group.pass_time(60)
+    assert group.delivered("b") == group.delivered("c") == ["a0"]
+
+
+def test_the_window_does_not_wait_for_the_dead() -> None:
+    group = Group(4, ScoConfiguration(window=1))
+    group.crash("d")
+    group.send("a", "d")
+    assert isinstance(group.send("a", "b")[0], Rejected)
+    group.pass_time(MISSED_MS)
+    assert isinstance(group.send("a", "b")[0], Admitted)
+
+
+def test_destinations_that_are_gone_are_left_out() -> None:
+    group = Group(4)
+    group.crash("d")
+    group.pass_time(MISSED_MS)
+    assert group.send("a", "bd")[0] == Admitted(0, 1, 1, frozenset("b"))
+    assert isinstance(group.send("a", "d")[0], Rejected)
+    with pytest.raises(UsageError, match="of the name h"):
+        group.send("a", "h")
+
+
+def test_the_dead_are_forgotten_once_everyone_has_everything() -> None:
+    group = Group(4)
+    group.send("d", "abc")
+    group.pass_time(30)
+    group.crash("d")
+    group.pass_time(MISSED_MS + 200)
+    state = group.members["a"]._state
+    assert state.ghosts == []
+    assert [peer.site for peer in state.present_table()] == ["a", "b", "c"]
+    assert "d" not in {peer.site for peer in state.csn}
+
+
+# Restarts
+
+
+def test_a_restarted_member_is_new_to_the_others_and_takes_part_again() -> None:
+    group = Group(3)
+    group.send("c", "ab")
+    group.pass_time(30)
+    group.crash("c")
+    group.restart("c")
+    group.pass_time(200)
+    assert group.presence("a") == ["-c", "+c"]
+    assert group.spells("c") == "-+"
+    group.send("c", "ab")
+    group.send("a", "bc")
+    group.pass_time(30)
+    assert group.delivered("b") == ["c0", "c1", "a0"]
+    assert group.delivered("c") == ["a0"]
+
+
+def test_messages_of_an_earlier_life_come_before_those_of_the_next() -> None:
+    """b lacks c0, which a holds; c1, of c's next life, must not overtake it."""
+    group = Group(3)
+    group.lost = lambda source, target, pdu: (source, target) == ("c", "b") and isinstance(pdu, Data)
+    group.send("c", "ab")
+    group.settle()
+    group.crash("c")
+    group.lost = lambda _source, target, pdu: target == "a" and isinstance(pdu, Ask)
+    group.restart("c")
+    group.pass_time(300)
+    group.send("c", "ab")
+    group.pass_time(100)
+    assert group.delivered("b") == []
+    group.lost = lambda *_: False
+    group.pass_time(100)
+    assert group.delivered("a") == group.delivered("b") == ["c0", "c1"]
+
+
+def test_a_member_that_leaves_says_so_and_nobody_waits() -> None:
+    group = Group(3)
+    group.send("a", "bc")
+    group.depart("c")
+    group.pass_time(60)
+    assert group.delivered("b") == ["a0"]
+    assert group.spells("c") == "-"
+    group.come_back("c")
+    group.pass_time(200)
+    assert group.spells("c") == "-+"
+    group.send("a", "bc")
+    group.pass_time(30)
+    assert group.delivered("c") == ["a1"]
+
+
+def test_nothing_is_admitted_before_one_takes_part() -> None:
+    group = Group(2)
+    group.crash("b")
+    group.restart("b")
+    assert isinstance(group.send("b")[0], Rejected)
+
+
+# Groups that form
+
+
+def test_members_that_know_nobody_find_one_another() -> None:
+    group = Group(3, live=True)
+    group.join("a", "b")
+    group.pass_time(200)
+    group.join("c")
+    group.pass_time(200)
+    assert group.presence("a") == ["+b", "+c"]
+    assert [group.spells(name) for name in "abc"] == ["+", "+", "+"]
+    assert group.send("c")[0] == Admitted(0, 1, 1, frozenset("abc"))
+    group.pass_time(30)
+    assert [group.delivered(name) for name in "abc"] == [["c0"]] * 3
+
+
+def test_one_who_is_alone_takes_part_alone() -> None:
+    group = Group(1, live=True)
+    group.join("a")
+    group.pass_time(200)
+    group.send("a")
+    assert group.delivered("a") == ["a0"]
+
+
+def test_a_newcomer_does_not_wait_for_those_who_went_before_it_came() -> None:
+    group = Group(4, live=True)
+    group.join("a", "b", "c")
+    group.pass_time(200)
+    group.send("c", "ab")
+    group.pass_time(30)
+    group.crash("c")
+    group.pass_time(700)
+    group.join("d")
+    group.pass_time(200)
+    group.send("a", "bd")
+    group.send("d", "ab")
+    group.pass_time(60)
+    assert group.delivered("d") == ["a0"]
+    assert group.delivered("b") == ["c0", "a0", "d0"]
+
+
+def test_somebody_named_in_a_table_counts_before_it_is_heard() -> None:
+    """b cannot hear c at first, but a counts it and sends to both: c's confirmation is waited for."""
+    group = Group(3, live=True)
+    group.join("a", "b")
+    group.pass_time(200)
+    group.lost = lambda source, target, _pdu: {source, target} == {"b", "c"}
+    group.join("c")
+    group.pass_time(30)
+    assert "+c" in group.presence("b")
+    group.send("a", "bc")
+    group.pass_time(100)
+    assert group.delivered("b") == []
+    group.lost = lambda *_: False
+    group.pass_time(100)
+    assert group.delivered("b") == group.delivered("c") == ["a0"]
+
+
+# Those who are cut off
+
+
+def separate(group: Group, *cells: str) -> None:
+    cell_of = {name: index for index, cell in enumerate(cells) for name in cell}
+    group.lost = lambda source, target, _pdu: cell_of[source] != cell_of[target]
+
+
+def test_a_member_that_is_cut_off_begins_anew_and_delivers_nothing_alone() -> None:
+    group = Group(3)
+    separate(group, "ab", "c")
+    group.send("c", "abc")
+    group.send("a", "abc")
+    group.pass_time(2 * MISSED_MS)
+    assert group.delivered("a") == group.delivered("b") == ["a0"]
+    assert group.delivered("c") == []
+    assert group.spells("c").startswith("-+")
+    group.lost = lambda *_: False
+    group.pass_time(MISSED_MS)
+    assert [group.spells(name) for name in "ab"] == ["", ""]
+    group.send("a", "abc")
+    group.pass_time(60)
+    assert group.delivered("c")[-1:] == ["a1"]
+
+
+def test_of_two_halves_the_one_with_the_first_name_goes_on() -> None:
+    group = Group(4)
+    separate(group, "ad", "bc")
+    group.send("a", "abcd")
+    group.send("b", "abcd")
+    group.pass_time(2 * MISSED_MS)
+    assert group.delivered("a") == group.delivered("d") == ["a0"]
+    assert group.delivered("b") == group.delivered("c") == []
+    assert [group.spells(name)[:1] for name in "abcd"] == ["", "-", "-", ""]
+
+
+def test_without_splits_any_survivor_goes_on() -> None:
+    group = Group(3, ScoConfiguration(splits=False))
+    group.crash("a")
+    group.crash("b")
+    group.send("c", "abc")
+    group.pass_time(2 * MISSED_MS)
+    assert group.delivered("c") == ["c0"]
+    assert group.spells("c") == ""
+
+
+def test_newcomers_do_not_make_a_majority_of_a_minority() -> None:
+    """a and b are a group; c comes to b while they are apart. Only a, the first, goes on as it was."""
+    group = Group(3, live=True)
+    group.join("a", "b")
+    group.pass_time(200)
+    separate(group, "a", "bc")
+    group.join("c")
+    group.pass_time(100)
+    group.send("a", "ab")
+    group.pass_time(2 * MISSED_MS)
+    assert group.delivered("a") == ["a0"]
+    assert group.spells("b") == "+-+"
+
+
+def test_one_that_was_left_out_wrongly_is_told_and_comes_back() -> None:
+    group = Group(4)
+    group.lost = lambda source, _target, _pdu: source == "d"  # d hears, but is not heard
+    group.pass_time(MISSED_MS)
+    assert group.presence("a") == ["-d"]
+    group.lost = lambda *_: False
+    group.pass_time(300)
+    assert group.spells("d") == "-+"
+    group.send("a", "abcd")
+    group.pass_time(60)
+    assert group.delivered("d") == ["a0"]
+    assert [group.spells(name) for name in "abc"] == ["", "", ""]
+
+
+def test_two_who_hold_one_another_to_be_gone_meet_again() -> None:
+    group = Group(4, ScoConfiguration(splits=False))
+    separate(group, "ab", "cd")
+    group.pass_time(2 * MISSED_MS)
+    group.lost = lambda *_: False
+    group.pass_time(2 * MISSED_MS)
+    for name in "abcd":
+        assert group.figure(name, "members") == 4
+    group.send("a")
+    group.pass_time(60)
+    assert [group.delivered(name)[-1:] for name in "abcd"] == [["a0"]] * 4
+
+
+def test_who_stood_still_itself_suspects_nobody() -> None:
+    group = Group(3)
+    group.pass_time(100)
+    group.now += 2_000_000_000
+    group.cut = {"a", "b"}
+    due = group.timers.pop(("c", "control"))
+    assert due < group.now
+    group.give("c", TimerFired("control"))
+    assert group.spells("c") == ""
+    assert group.figure("c", "suspected") == 0
+
+
+# What travels for that
+
+
+def test_nothing_is_said_of_the_dead_in_a_group_without_any() -> None:
+    group = Group(3)
+    group.send("a")
+    group.pass_time(500)
+    assert not any(pdus(group.effects[name], Holds) for name in "abc")
+    found: list[Control] = [pdu for name in "abc" for pdu in pdus(group.effects[name], Control)]
+    assert found
+    assert all(pdu.over is None and pdu.final for pdu in found)
+
+
+def test_talk_of_the_dead_ends() -> None:
+    group = Group(4)
+    group.crash("d")
+    group.pass_time(MISSED_MS + 100)
+    before = sum(len(pdus(group.effects[name], Holds)) for name in "abc")
+    group.pass_time(500)
+    assert sum(len(pdus(group.effects[name], Holds)) for name in "abc") == before > 0
+
+
+def test_the_digest_does_not_depend_on_who_was_lost_first() -> None:
+    group = Group(5)
+    group.crash("d")
+    group.crash("e")
+    group.give("a", Suspected("d"))
+    group.give("b", Suspected("e"))
+    group.pass_time(100)
+    digests = {group.members[name]._state.digest for name in "abc"}
+    assert digests == {digest_of(group.members["a"]._state.over.values())}

@@ -1,0 +1,91 @@
+"""SCO in the swarm: many seeds, each with its own group, network and faults; first safety, then progress.
+
+`ANTIPHON_SWARM_SEEDS` sets how many seeds are tried. A failure names the line that replays it.
+"""
+
+import os
+
+import pytest
+
+from antiphon.core.recording import Property
+from antiphon.protocols.sco import CAUSAL_PROMISES
+from tests.protocols.sco_swarm import Case, Drive, draw_case, draw_faults
+
+SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "40"))
+SEEDS_PER_TEST = 20
+
+
+def judge(case: Case, seed: int, promises: tuple[Property, ...] | None = None) -> Drive:
+    """Everything promised holds, everyone takes part in the end, and everything has come."""
+    replay = f"Drive({case!r}, {seed})"
+    run = Drive(case, seed)
+    broken = run.broken() if promises is None else run.broken(promises)
+    assert not broken, f"{broken[0].explanation}\n{replay}"
+    assert not run.away, f"{run.away} do not take part\n{replay}"
+    assert not run.offered, f"not everything is admitted\n{replay}"
+    if promises is None:
+        assert not run.missing(), f"{run.missing()[:3]} have not come\n{replay}"
+    return run
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_groups_that_stay_keep_every_promise(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        run = judge(draw_case(seed), seed)
+        assert not run.troubled
+        assert run.figure("ignored") == 0
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_members_that_crash_leave_and_return_break_no_promise(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        run = judge(draw_faults(seed), seed)
+        assert run.figure("ignored") == 0
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_splits_break_none_either(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        case = draw_faults(seed)
+        case.partitions = 2
+        judge(case, seed)
+
+
+FOUND = {
+    "a newcomer was taken to be known to one who held its earlier life to be gone": (4056, 1),
+}
+"""Seeds that once went wrong, with the number of splits."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_once_stays_mended(name: str) -> None:
+    seed, partitions = FOUND[name]
+    case = draw_faults(seed)
+    case.partitions = partitions
+    judge(case, seed)
+
+
+def test_any_survivor_goes_on_where_nobody_is_cut_off() -> None:
+    for seed in range(SEEDS // 3):
+        case = draw_faults(seed)
+        case.knobs["splits"] = False
+        judge(case, seed)
+
+
+def test_causal_delivery_keeps_all_promises_as_long_as_nobody_goes() -> None:
+    for seed in range(SEEDS // 3):
+        case = draw_case(seed)
+        case.knobs["delivery"] = "causal"
+        judge(case, seed)
+
+
+def test_causal_delivery_keeps_some_whoever_goes() -> None:
+    for seed in range(SEEDS // 3):
+        case = draw_faults(seed)
+        case.knobs["delivery"] = "causal"
+        judge(case, seed, CAUSAL_PROMISES)
+
+
+def test_a_failing_seed_says_how_to_replay_it() -> None:
+    with pytest.raises(AssertionError, match=r"Drive\(Case\(members=3,.*, 5\)"):
+        judge(Case(members=3, messages=10, loss=0.99, patience_ms=10.0), 5)
