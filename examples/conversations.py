@@ -1,10 +1,10 @@
-"""Overlapping conversations: nobody sees an answer before its question, and nobody waits for what is not theirs.
+"""Overlapping conversations: nobody sees an answer before its question, whoever it was put to.
 
     python examples/conversations.py
 
-Four members talk in changing circles. Alice asks Bob and Carol; Bob asks Dave alone; Dave tells Bob and Carol;
-Carol, who knows nothing of the talk between Bob and Dave, must still see Alice's question before Dave's answer,
-since that answer came of it. That is causal order, kept across conversations with different members.
+Four members talk in changing circles. Alice asks Bob and Carol; Bob asks Dave alone; Dave tells Bob and
+Carol. Carol, who knows nothing of the talk between Bob and Dave, must still see Alice's question before
+Dave's answer, since that came of it. That is causal order, kept across conversations of different members.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ NAMES = (ALICE, BOB, CAROL, DAVE)
 
 async def next_words(group: antiphon.Group) -> antiphon.Message:
     message = await anext(aiter(group))
-    print(f"{group.name:>5} reads  {message.sender}: {message.body.decode()}  (to {', '.join(sorted(message.to or ()))})")
+    to = ", ".join(sorted(message.to or ()))
+    print(f"{group.name:>5} reads  {message.sender}: {message.body.decode()}  (to {to})")
     return message
 
 
@@ -44,19 +45,18 @@ async def dave(group: antiphon.Group) -> None:
 
 
 async def main() -> None:
+    parts = {ALICE: alice, BOB: bob, CAROL: carol, DAVE: dave}
+    finished = asyncio.Barrier(len(NAMES))
+
     async def take_part(name: str) -> None:
         async with antiphon.join("conversations-example", name=name, order="causal") as group:
             await group.wait_for_members(len(NAMES))
-            await {ALICE: alice, BOB: bob, CAROL: carol, DAVE: dave}[name](group)
-            done.release()
-            await over.wait()
+            await parts[name](group)
+            await finished.wait()
 
-    done, over = asyncio.Semaphore(0), asyncio.Event()
-    tasks = [asyncio.create_task(take_part(name)) for name in NAMES]
-    for _ in NAMES:
-        await done.acquire()
-    over.set()
-    await asyncio.gather(*tasks)
+    async with asyncio.TaskGroup() as tasks:
+        for name in NAMES:
+            tasks.create_task(take_part(name))
 
 
 if __name__ == "__main__":

@@ -192,14 +192,14 @@ def test_a_quiet_member_is_heard_of_in_every_period() -> None:
 
 def test_a_confirmation_that_is_lost_is_made_up_for_though_others_follow() -> None:
     """Confirmations tell only what is new; once in a period all of it is told again."""
-    group = Group(3)
+    group = Group(4)
     group.lost = lambda source, _target, pdu: source == "b" and isinstance(pdu, Control)
     group.send("a", "bc")
     group.pass_time(5)
     group.lost = lambda *_: False
-    for _ in range(30):
-        group.send("a", "b")
-        group.pass_time(2)
+    for _ in range(20):
+        group.send("d", "bc")
+        group.pass_time(3)
     assert "a0" in group.delivered("c")
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from antiphon.core.effects import Admitted, Rejected
 from antiphon.core.errors import UsageError
-from antiphon.core.inputs import Suspected, TimerFired
+from antiphon.core.inputs import Received, Suspected, TimerFired
 from antiphon.protocols.sco import ScoConfiguration
-from antiphon.protocols.sco.pdus import Ask, Control, Copy, Data, Holds
+from antiphon.protocols.sco.pdus import Ask, Control, Copy, Data, Holding, Holds, Name
 from antiphon.protocols.sco.roster import digest_of
 from tests.protocols.sco_group import Group, pdus
 
@@ -146,6 +146,72 @@ def test_the_dead_are_forgotten_once_everyone_has_everything() -> None:
     assert state.ghosts == []
     assert [peer.site for peer in state.present_table()] == ["a", "b", "c"]
     assert "d" not in {peer.site for peer in state.csn}
+
+
+def test_nothing_is_delivered_without_the_dead_before_all_know_of_it() -> None:
+    """Else one who was left out wrongly might never be told, if those who went on without it crash."""
+    group = Group(4)
+    group.crash("d")
+    group.send("a", "abd")
+    group.pass_time(30)
+    group.lost = lambda _source, target, pdu: target == "a" and isinstance(pdu, Holds)
+    group.give("a", Suspected("d"))
+    group.pass_time(100)
+    assert group.delivered("a") == []
+    group.lost = lambda *_: False
+    group.pass_time(30)
+    assert group.delivered("a") == group.delivered("b") == ["a0"]
+
+
+def leave_a_gap(group: Group) -> int:
+    """c1 reaches a and c0 nobody, and c crashes; b has gone on, but has not heard that d has too.
+
+    The digest by which they have.
+    """
+    group.lost = lambda source, _target, pdu: source == "c" and isinstance(pdu, Data) and pdu.number == 0
+    group.send("c", "bd")
+    group.send("c", "abd")
+    group.settle()
+    group.crash("c")
+    group.lost = lambda source, target, pdu: (source, target) == ("d", "b") and isinstance(pdu, Control)
+    for name in "abd":
+        group.give(name, Suspected("c"))
+    group.pass_time(40)
+    state = group.members["b"]._state
+    assert state.final
+    assert [ghost.settled for ghost in state.ghosts] == [True]
+    return state.digest
+
+
+@pytest.mark.parametrize("place", [0, 5])
+def test_what_a_stranger_had_after_all_ends_the_spell(place: int) -> None:
+    """Nobody who counted had it when all went on without: it is too late, and that is said."""
+    group = Group(4, ScoConfiguration(vectors="plain"))
+    digest = leave_a_gap(group)
+    for _ in range(2):
+        group.give("b", Received("a", Holds(0, digest, (Holding(Name("c", 0), (place,)),))))
+    assert group.spells("b") == "-+"
+    assert group.figure("b", "holes") == 1
+
+
+def test_whoever_has_all_of_the_dead_need_not_confirm_it() -> None:
+    """a holds a batch of c that d has gone on without: a does not wait for d's word for ever."""
+    group = Group(4, ScoConfiguration(vectors="plain"))
+    group.lost = lambda source, target, pdu: (
+        (source == "c" and target != "a" and isinstance(pdu, Data))
+        or (source == "a" and isinstance(pdu, Holds | Copy))
+    )
+    group.send("c", "abd")
+    group.settle()
+    group.crash("c")
+    for name in "abd":
+        group.give(name, Suspected("c"))
+    group.settle()
+    for name in "bd":
+        state = group.members[name]._state
+        group.give(name, Received("a", Holds(0, state.digest, ())))
+    group.pass_time(60)
+    assert group.delivered("a") == ["c0"]
 
 
 # Restarts
@@ -299,6 +365,19 @@ def test_of_two_halves_the_one_with_the_first_name_goes_on() -> None:
     assert group.delivered("a") == group.delivered("d") == ["a0"]
     assert group.delivered("b") == group.delivered("c") == []
     assert [group.spells(name)[:1] for name in "abcd"] == ["", "-", "-", ""]
+
+
+def test_who_finds_out_only_together_that_they_are_few_begins_anew_too() -> None:
+    """a misses b and e misses c and d: each of them alone would be among three of five."""
+    group = Group(5)
+    for name in "bcd":
+        group.crash(name)
+    group.give("a", Suspected("b"))
+    group.give("e", Suspected("c"))
+    group.give("e", Suspected("d"))
+    assert group.spells("a") == group.spells("e") == ""
+    group.pass_time(150)
+    assert group.spells("a")[:1] == group.spells("e")[:1] == "-"
 
 
 def test_without_splits_any_survivor_goes_on() -> None:

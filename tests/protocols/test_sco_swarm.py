@@ -9,6 +9,7 @@ import pytest
 
 from antiphon.core.recording import Property
 from antiphon.protocols.sco import CAUSAL_PROMISES
+from antiphon.sim.scenarios.sco import SCENARIO
 from tests.protocols.sco_swarm import Case, Drive, draw_case, draw_faults
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "40"))
@@ -63,6 +64,18 @@ def test_what_was_found_once_stays_mended(name: str) -> None:
     case = draw_faults(seed)
     case.partitions = partitions
     judge(case, seed)
+
+
+def test_a_life_that_was_forgotten_is_not_remembered_again() -> None:
+    """A member that came and went all the time stood in a copy's table twice, and nobody could read it."""
+    knobs = {
+        "members": 3, "messages": 49, "size": 10, "rate": 98.0, "delay_ms": 5.0, "loss": 0.1,
+        "duplication": 0.1, "reordering": 0.3, "churn": 1, "calm_ms": 30.0, "away_ms": 20.0,
+        "destinations": 2, "varied": True, "own_share": 0.1, "mixed": True, "window": 64,
+        "buffers": 4096, "vectors": "plain",
+    }  # fmt: skip
+    metrics = SCENARIO.run(SCENARIO.configure(knobs), 2346, None)
+    assert metrics["finished"]
 
 
 def test_any_survivor_goes_on_where_nobody_is_cut_off() -> None:

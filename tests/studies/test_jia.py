@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import MessageId, site_names
-from antiphon.protocols.metagroups.tree import build_forest
+from antiphon.protocols.metagroups.tree import Forest, build_forest
 from antiphon.protocols.propagation_tree.tree import build_tree
 from antiphon.sim.scenarios import find_scenario
 from antiphon.spark.single import measure
@@ -287,6 +287,9 @@ def test_another_tree_is_told_from_the_same() -> None:
     other = build_forest({"A": ("s0", "s1"), "B": ("s2",)})
     assert changing._links_differ(forest, other)
     assert not changing._links_differ(forest, forest)
+    nodes = dict(forest.nodes)
+    nodes[("A",)] = nodes[("A",)]._replace(parent=("B",))
+    assert changing._links_differ(Forest(nodes, forest.primary_of, forest.shape), forest)
 
 
 # Our protocol

@@ -96,9 +96,8 @@ class Parting:
 
     def check(self, now: Nanoseconds, peer: Peer) -> None:
         """See whether we have all that a peer has told us of, and whether that was the last."""
-        state = self._state
-        if peer.satisfied != state.digest and not self._missing(peer):
-            peer.satisfied = state.digest
+        if not self._missing(peer):
+            peer.satisfied = self._state.digest
             peer.owed = []
         self.finish(now)
 
@@ -155,17 +154,16 @@ class Parting:
     def is_minority(self, suspects: Collection[Peer]) -> bool:
         """Whether those who would be left are so few that it may be they who are cut off.
 
-        What is settled does not count, nor do those who have said that they go or have begun anew. Who is
-        left counts only if those who are lost knew of it when they were last heard: on the other side of a
-        split newcomers are not missed.
+        What is settled does not count, nor do those who never said that we count for them, who have said that
+        they go or who have begun anew. Who is left counts only if those who are lost knew of it when they
+        were last heard: on the other side of a split newcomers are not missed.
         """
         state = self._state
         unsettled = [ghost for ghost in state.ghosts if not ghost.settled and not ghost.left]
         here = {state.site, *state.peers} - {peer.site for peer in suspects}
-        missed = [peer for peer in (*unsettled, *suspects) if peer.site not in here]
+        missed = [peer for peer in (*unsettled, *suspects) if peer.site not in here and peer.counts_us]
         lost = {peer.site for peer in missed}
-        witnesses = [peer.listed for peer in missed if peer.counts_us]
-        here = here.intersection(*witnesses) | {state.site}
+        here = here.intersection(*(peer.listed for peer in missed)) | {state.site}
         if not state.configuration.splits or not lost or len(here) > len(lost):
             return False
         return len(here) < len(lost) or min(lost) < min(here)

@@ -128,6 +128,7 @@ class Roster:
             state.bereaved = True
             state.table_is_stale = True
             for peer in state.peers.values():
+                peer.owed = []  # it spoke of other lives, and has to speak again
                 state.tell(now, peer)
         return grown
 

@@ -179,6 +179,7 @@ class Peer:
         self.satisfied: int | None = None
         """The digest of gone lives for which we have all that it holds of them for us."""
         self.owed: list[tuple[Peer, tuple[int, ...]]] = []
+        """What it holds for us of those who are gone, by the digest at hand, if we lack some of it."""
         self.predecessor: Peer | None = None
 
     @property

@@ -57,7 +57,7 @@ SECTION: Final = Section(
     "messages and delays.",
     figures=(
         Figure(
-            id="J7",
+            id="J8",
             title="The busiest site's load (worked out)",
             caption="Messages that the busiest site sends and receives. Both axes are logarithmic.",
             panels=[panel(kind) for kind in SHOWN],

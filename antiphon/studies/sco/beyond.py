@@ -230,7 +230,8 @@ SECTION: Final = Section(
     title="Past the paper",
     text="The same under loss; in groups where a message goes to few of many; and what messages carry beside "
     "their bodies. With five destinations in a group of 100 data seldom goes where a confirmation is owed, "
-    "so that most go alone: deferral saves less the larger the group is.",
+    "so that most go alone: deferral saves less the larger the group is. Under loss SCO asks for what is "
+    "missing, while our C0, C1 and D0 repeat by time-out: what they wait longer is the repair's doing.",
     figures=(LOSS_FIGURE,),
     tables=(
         Table(

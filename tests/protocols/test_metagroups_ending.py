@@ -1,0 +1,167 @@
+"""How a tree ends, as a pure function of what its sites hold; quorums; and what a plan keeps of the trees."""
+
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from antiphon.protocols.metagroups.ending import Name, end_tree, merge
+from antiphon.protocols.metagroups.pdus import Holding, Item, Seat
+from antiphon.protocols.metagroups.table import (
+    NO_FOUNDER,
+    Layout,
+    decide,
+    first_decision,
+    layout_of,
+    plan_trees,
+    retire,
+)
+
+TREE = (1, 0)
+MEMBERS = {"A": frozenset("abc"), "B": frozenset("bcd")}
+
+
+def items(text: str) -> tuple[Item, ...]:
+    """Batches by sender, number and group, such as `a0A b3B`."""
+    return tuple(Item(name[0], int(name[1:-1]), 1, name[-1]) for name in text.split())
+
+
+def end(**holdings: tuple[str, int, str]) -> str:
+    """The order that follows from streams, of which so many are delivered, and from what waits."""
+    ending = end_tree(
+        TREE,
+        MEMBERS,
+        {
+            site: Holding(TREE, items(stream), delivered, items(waiting))
+            for site, (stream, delivered, waiting) in holdings.items()
+        },
+    )
+    return " ".join(f"{item.sender}{item.number}{item.group}" for item in ending.items)
+
+
+def test_what_all_hold_comes_in_the_order_of_the_streams() -> None:
+    assert end(
+        a=("c0A d0A", 0, ""), b=("c0A b0B d0A", 0, ""), c=("c0A b0B d0A", 0, ""), d=("b0B", 0, "")
+    ) == ("c0A b0B d0A")
+
+
+def test_what_somebody_lacks_comes_last() -> None:
+    """Nobody can have delivered it, so its place is free."""
+    assert end(a=("c0A d0A", 0, ""), b=("d0A", 0, ""), c=("c0A d0A", 0, ""), d=("", 0, "")) == "d0A c0A"
+
+
+def test_what_somebody_delivered_is_sure_even_if_another_knows_it_no_more() -> None:
+    """A site forgets the names of what all have delivered before everyone knows that they have."""
+    assert end(a=("c0A d0A", 1, ""), b=("d0A", 0, ""), c=("c0A d0A", 2, ""), d=("", 0, "")) == "c0A d0A"
+
+
+def test_nothing_is_sure_that_follows_its_senders_doubtful_one() -> None:
+    """d1B is held by all of B, yet c got it after d0A, which b lacks: nobody has delivered d1B."""
+    order = end(a=("d0A", 0, ""), b=("a0B d1B", 0, ""), c=("d0A a0B d1B", 0, ""), d=("a0B d1B", 0, ""))
+    assert order == "a0B d0A d1B"
+
+
+def test_a_batch_that_only_its_sender_names_holds_up_nothing() -> None:
+    """It was delivered by all long ago, and its sender has not heard so; what followed may be delivered."""
+    assert end(a=("a1A", 0, "a0A a1A"), b=("c0A a1A", 1, ""), c=("c0A a1A", 1, ""), d=("", 0, "")) == (
+        "c0A a1A a0A"
+    )
+
+
+def test_own_batches_without_a_place_come_last_in_their_senders_order() -> None:
+    assert end(a=("", 0, "a4A a5A"), b=("", 0, "b3B b9A"), c=("", 0, ""), d=("", 0, "")) == "b3B a4A a5A b9A"
+
+
+def test_what_is_for_nobody_who_is_there_is_dropped() -> None:
+    assert end(d=("", 0, "d0A d1B")) == "d1B"
+
+
+def test_nobody_names_batches_of_others() -> None:
+    assert end(a=("", 0, "b0A")) == ""
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_the_merged_order_agrees_with_every_stream(seed: int) -> None:
+    random = Random(seed)
+    whole: list[Name] = [("x", number) for number in random.sample(range(100), 30)]
+    streams = [[name for name in whole if random.random() < 0.4] for _ in range(5)]
+    order = merge(streams)
+    assert sorted(order) == sorted({name for stream in streams for name in stream})
+    for stream in streams:
+        assert sorted(stream, key=order.index) == stream
+
+
+def test_streams_that_contradict_one_another_give_some_order() -> None:
+    one, other = ("a", 0), ("b", 0)
+    assert sorted(merge([[one, other], [other, one]])) == [one, other]
+
+
+# The table
+
+
+def layout(**groups: str) -> Layout:
+    seats = tuple(Seat(site, (0, 0), 1, tuple(sorted(wanted))) for site, wanted in sorted(groups.items()))
+    return layout_of(first_decision(NO_FOUNDER, seats, "shallow"), "shallow")
+
+
+@pytest.mark.parametrize("size", range(1, 8))
+def test_any_two_quorums_have_a_site_in_common(size: int) -> None:
+    sites = "abcdefgh"[:size]
+    table = layout(**dict.fromkeys(sites, "A"))
+    quorums = [
+        set(chosen)
+        for count in range(size + 1)
+        for chosen in combinations(sites, count)
+        if table.is_quorum(chosen)
+    ]
+    assert quorums
+    assert all(one & other for one in quorums for other in quorums)
+
+
+def moved(table: Layout, **groups: str | None) -> list[Seat]:
+    """The same seats, but for some; None means that a site is gone, and a ! that it has lost its memory."""
+    seats = {site: seat for site, seat in table.seats.items() if groups.get(site, "") is not None}
+    for site, wanted in groups.items():
+        if wanted is not None:
+            life = (1, 0) if "!" in wanted else (0, 0)
+            seats[site] = Seat(site, life, 2, tuple(sorted(wanted.replace("!", ""))))
+    return list(seats.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "kept", "handed_over", "ended"),
+    [
+        ({}, 2, 0, 0),
+        ({"b": "AB"}, 1, 1, 0),
+        ({"b": ""}, 1, 1, 0),
+        ({"z": "A"}, 1, 1, 0),
+        ({"a": ""}, 1, 0, 1),
+        ({"b": None}, 1, 0, 1),
+        ({"b": "A!"}, 1, 0, 1),
+        ({"b": "AX"}, 0, 0, 2),
+        ({"d": "A"}, 1, 1, 0),
+        ({"c": "A", "d": "A"}, 1, 0, 1),
+    ],
+    ids=str,
+)
+def test_which_trees_a_change_touches(
+    change: dict[str, str | None], kept: int, handed_over: int, ended: int
+) -> None:
+    """a to e are on one tree, where a is a primary site; x, y on another."""
+    table = layout(a="A", b="A", c="AB", d="AB", e="B", f="B", x="X", y="X")
+    plan = plan_trees(table, moved(table, **change), (), "shallow")
+    assert (len(plan.kept), len(plan.handed_over), len(plan.ended)) == (kept, handed_over, ended)
+
+
+def test_trees_that_share_a_site_while_one_hands_over_end_together() -> None:
+    """A site that has moved delivers on its new tree only after the old one; so neither ends alone."""
+    table = layout(a="A", b="A", c="A", x="X", y="X")
+    seats = moved(table, c="X")
+    plan = plan_trees(table, seats, (), "shallow")
+    assert len(plan.handed_over) == 2
+    retiring = retire(table, 2, plan, ())
+    following = layout_of(decide(NO_FOUNDER, 2, (1, "a"), seats, plan, retiring), "shallow")
+    assert len(following.all_trees()) == 4
+    gone = plan_trees(following, moved(following, y=None), (), "shallow")
+    assert gone.ended == following.all_trees()
+    assert not retire(following, 3, gone, ())

@@ -1,0 +1,174 @@
+"""The swarm of meta-groups: overlapping groups whose sites come, go, crash and are cut off, on bad networks.
+
+Each seed draws its parameters; the run's trace is audited with the pure checkers, and once the faults have
+healed everyone must take part and finish. When a seed fails, the command that replays it stands beside it.
+`ANTIPHON_SWARM_SEEDS` sets how many seeds are tried. Fewer than half of the sites crash in one run, since the
+protocol promises nothing else: see its opening.
+"""
+
+import os
+from random import Random
+from typing import Any
+
+import pytest
+
+from antiphon.core.recording import Property
+from antiphon.protocols.metagroups import AGREED_PROMISES, PROMISES
+from antiphon.sim.scenario import Metrics
+from antiphon.sim.scenarios.metagroups import SCENARIO
+from antiphon.trace.recorder import MemoryRecorder
+from antiphon.trace.schema import Run
+from tests.promises import broken_promises
+
+SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "120"))
+KINDS = ("calm", "changes", "faults", "both")
+
+
+def draw(kind: str, seed: int) -> dict[str, Any]:
+    """Groups, a network, and by its kind joins and leaves, or crashes, absences and partitions."""
+    random = Random(f"swarm/metagroups/{kind}/{seed}")
+    members, groups = random.randint(2, 9), random.randint(1, 5)
+    messages = random.choice([40, 80, 150])
+    parameters = {
+        "members": members,
+        "groups": groups,
+        "overlap": round(random.uniform(1.0, min(groups, 3.0)), 2),
+        "messages": messages,
+        "size": random.choice([10, 100]),
+        "batch": random.choice([1, 1, 3]),
+        "rate": messages / random.choice([0.3, 1.0, 2.0]),
+        "outsiders": random.choice([0.0, 0.1, 0.5]),
+        "delay_ms": random.choice([0.1, 1.0, 5.0]),
+        "jitter_ms": random.choice([0.0, 0.5, 3.0]),
+        "loss": random.choice([0.0, 0.01, 0.05, 0.1]),
+        "duplication": random.choice([0.0, 0.0, 0.1, 0.3]),
+        "reordering": random.choice([0.0, 0.0, 0.1, 0.3]),
+        "window": random.choice([2, 8, 64]),
+        "acknowledge_ms": random.choice([0.0, 1.0]),
+        "shape": random.choice(["shallow", "shallow", "printed"]),
+    }
+    if kind in ("changes", "both"):
+        parameters |= {"joins": random.choice([1, 5, 12]), "leaves": random.choice([1, 5, 12])}
+    if kind in ("faults", "both"):
+        parameters |= draw_faults(random, members)
+    return parameters
+
+
+def draw_faults(random: Random, members: int) -> dict[str, Any]:
+    return {
+        "churn": random.choice([0, 0, 1, 2]) if members > 2 else 0,
+        "crashes": min(random.choice([0, 1, 1, 2, 3]), (members - 1) // 2),
+        "partitions": random.choice([0, 0, 0, 1, 2]),
+        "detector_ms": random.choice([0.0, 0.0, 20.0]),
+    }
+
+
+def run_and_judge(
+    parameters: dict[str, Any], seed: int, promises: tuple[Property, ...] = PROMISES
+) -> tuple[Metrics, str | None]:
+    """A run's metrics, and what is wrong with it, with the command that replays it as the last line."""
+    configuration = SCENARIO.configure(parameters)
+    command = SCENARIO.replay_command(configuration, seed)
+    recorder = MemoryRecorder("r")
+    try:
+        metrics = SCENARIO.run(configuration, seed, recorder)
+    except Exception as error:
+        raise AssertionError(f"{error!r}\n{command}") from error
+    run = Run(run="r", protocol=SCENARIO.name, promises=promises, seed=seed)
+    broken = broken_promises(promises, recorder.events(), run)
+    if broken:
+        return metrics, f"{len(broken)} violations, first: {broken[0].explanation}\n{command}"
+    if not metrics["finished"]:
+        return metrics, f"The faults are over and the run does not finish: {metrics}\n{command}"
+    return metrics, None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_promises_hold_and_everyone_finishes(kind: str) -> None:
+    judged = [run_and_judge(draw(kind, seed), seed)[1] for seed in range(SEEDS // len(KINDS))]
+    complaints = [complaint for complaint in judged if complaint is not None]
+    if complaints:
+        pytest.fail("\n\n".join(complaints), pytrace=False)
+
+
+def test_agreed_delivery_keeps_all_promises_as_long_as_nobody_goes() -> None:
+    for seed in range(max(1, SEEDS // 12)):
+        parameters = draw("calm", seed) | {"delivery": "agreed"}
+        metrics, complaint = run_and_judge(parameters, seed)
+        if metrics["begun_anew"] == 0:
+            assert complaint is None, complaint
+
+
+def test_agreed_delivery_keeps_some_promises_even_then() -> None:
+    for seed in range(max(1, SEEDS // 12)):
+        parameters = draw("faults", seed) | {"delivery": "agreed"}
+        configuration = SCENARIO.configure(parameters)
+        recorder = MemoryRecorder("r")
+        SCENARIO.run(configuration, seed, recorder)
+        run = Run(run="r", protocol=SCENARIO.name, promises=AGREED_PROMISES, seed=seed)
+        broken = broken_promises(AGREED_PROMISES, recorder.events(), run)
+        assert not broken, f"{broken[0].explanation}\n{SCENARIO.replay_command(configuration, seed)}"
+
+
+FOUND: dict[str, tuple[int, dict[str, Any]]] = {
+    "a stable batch whose sender had not heard so held up a later one that was delivered": (
+        180,
+        {"members": 5, "messages": 150, "rate": 150.0, "delay_ms": 0.1, "jitter_ms": 3.0,
+         "duplication": 0.3, "reordering": 0.1, "groups": 3, "overlap": 1.91, "outsiders": 0.0, "leaves": 5,
+         "shape": "printed", "window": 2, "acknowledge_ms": 0.0},
+    ),
+    "a tree was kept although one of its sites had lost its memory": (
+        47,
+        {"members": 5, "messages": 80, "size": 10, "rate": 80.0, "jitter_ms": 0.5, "reordering": 0.3,
+         "crashes": 2, "groups": 1, "overlap": 1.0, "outsiders": 0.1, "shape": "printed"},
+    ),
+    "a coordinator that had lost its memory was waited for, since it was heard": (
+        54,
+        {"members": 9, "messages": 40, "rate": 133.33333333333334, "delay_ms": 0.1, "jitter_ms": 0.5,
+         "loss": 0.05, "reordering": 0.3, "churn": 1, "crashes": 3, "partitions": 1, "groups": 1,
+         "overlap": 1.0, "outsiders": 0.5, "leaves": 5, "window": 2, "acknowledge_ms": 0.0},
+    ),
+    "a site bound to a cluster that was given up refused another's attempts": (
+        94,
+        {"members": 7, "messages": 40, "size": 10, "rate": 40.0, "delay_ms": 5.0, "jitter_ms": 0.5,
+         "loss": 0.1, "churn": 2, "crashes": 3, "groups": 5, "overlap": 1.38, "outsiders": 0.5, "window": 2},
+    ),
+}  # fmt: skip
+"""Runs that once went wrong."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_once_stays_mended(name: str) -> None:
+    seed, parameters = FOUND[name]
+    _, complaint = run_and_judge(parameters, seed)
+    assert complaint is None, complaint
+
+
+def test_joins_and_leaves_that_alter_no_tree_stop_nobody() -> None:
+    """Of large meta-groups most changes create and delete none: far fewer stops than changes."""
+    parameters = {"members": 24, "groups": 2, "overlap": 1.3, "joins": 6, "leaves": 6, "messages": 200}
+    metrics, complaint = run_and_judge(parameters, 1)
+    assert complaint is None, complaint
+    assert metrics["joined"]
+    assert metrics["left"]
+    assert int(metrics["stops"] or 0) < 24 * int(metrics["changes"] or 0) / 2
+
+
+def test_runs_are_repeatable() -> None:
+    parameters = draw("both", 5)
+
+    def trace() -> list[object]:
+        recorder = MemoryRecorder("r")
+        SCENARIO.run(SCENARIO.configure(parameters), 5, recorder)
+        return list(recorder.events())
+
+    assert trace() == trace()
+
+
+def test_a_failing_seed_says_how_to_replay_it() -> None:
+    parameters = draw("calm", 0) | {"sabotage": "swap", "members": 4, "groups": 1, "overlap": 1.0}
+    _, complaint = run_and_judge(parameters, 3)
+    assert complaint is not None
+    last = complaint.splitlines()[-1]
+    assert last.startswith("antiphon simulate metagroups --members 4")
+    assert last.endswith("--seed 3")
