@@ -73,6 +73,12 @@ class Hello(Pdu, frozen=True, gc=False):
     code: ClassVar[int] = 3
 
 
+class Here(Pdu, frozen=True, gc=False):
+    """The answer to a greeting of one who greets no more itself: so that a newcomer knows where it is."""
+
+    code: ClassVar[int] = 7
+
+
 class Missing(Pdu, frozen=True, gc=False):
     """Please send these fragments of your PDU again: bit i, little-endian, is fragment i."""
 
@@ -81,7 +87,7 @@ class Missing(Pdu, frozen=True, gc=False):
     bitmap: bytes
 
 
-TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (Hello, Challenge, Answer, Missing)
+TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (Hello, Here, Challenge, Answer, Missing)
 Arrival: TypeAlias = tuple[Site, Pdu, bool]
 """Who sent which PDU, and whether something is known to be lost between it and the one before."""
 
@@ -175,7 +181,7 @@ class Transport:
         """Unicast to a member that has spoken before."""
         known = self._gate.find(to)
         if known is None:
-            self._counters.drop(UNKNOWN_SITE)
+            self._note_unknown(1)
         else:
             self._send_to(pdu, known.address)
 
@@ -196,10 +202,15 @@ class Transport:
 
     def _multicast_to(self, pdu: Pdu, to: tuple[Site, ...]) -> None:
         found = [known.address for site in to if (known := self._gate.find(site)) is not None]
-        for _ in range(len(to) - len(found)):
-            self._counters.drop(UNKNOWN_SITE)
+        self._note_unknown(len(to) - len(found))
         if found:
             self._send_to(pdu, *found)
+
+    def _note_unknown(self, count: int) -> None:
+        """Greet once more: whoever is there answers, and then its address is known."""
+        for _ in range(count):
+            self._counters.drop(UNKNOWN_SITE)
+            self._greetings_left = self._greetings_left or 1
 
     def _send_to(self, pdu: Pdu, *addresses: Address) -> None:
         """One PDU under one counter, to each address."""
@@ -317,6 +328,8 @@ class Transport:
             self._repair(known, pdu)
         elif isinstance(pdu, Challenge):
             self._gate.answer(pdu, address, is_member=True)
+        elif isinstance(pdu, Hello) and not self._greetings_left:
+            self._send_to(Here(), known.address)
 
     def _repair(self, known: Known, missing: Missing) -> None:
         """Send fragments again to the one who asks."""

@@ -16,7 +16,7 @@ from antiphon.live.fragments import FRAGMENT
 from antiphon.live.keys import KeyRing
 from antiphon.live.networks import Endpoint, Loopback, Multicast, Peers
 from antiphon.live.sockets import derived_endpoint
-from antiphon.live.transport import UNKNOWN_SITE, Transport
+from antiphon.live.transport import GREETINGS, UNKNOWN_SITE, Transport
 from tests.live.pairs import (
     CODEC,
     OTHER_RING,
@@ -86,6 +86,28 @@ def test_a_multicast_may_be_limited_to_fewer_links_than_the_network_allows() -> 
                 _, ancillary, _, _ = witness.recvmsg(2048, 64)
                 seen += [int.from_bytes(value[:4], "little") for *_, value in ancillary]
     assert seen == [5, 3, 5, 5]
+
+
+@KEYS
+def test_a_newcomer_gets_to_know_those_who_have_greeted_long_ago(keys: KeyRing | None) -> None:
+    group = group_name()
+    with ears(Ear("a", group, keys)) as (a,):
+        drive([a], lambda: a.counters.pdus_sent >= GREETINGS)
+        with ears(Ear("b", group, keys)) as (b,):
+            acquaint(a, b)
+            b.transport.send("a", note(1))
+            drive([a, b], lambda: a.numbers("b") == [1])
+
+
+def test_whom_one_cannot_find_one_greets_again() -> None:
+    group = group_name()
+    with ears(Ear("a", group)) as (a,):
+        drive([a], lambda: a.counters.pdus_sent >= GREETINGS)
+        with ears(Ear("b", group)) as (b,):
+            b.transport._greetings_left = 0
+            assert not a.transport.addresses
+            a.transport.send("b", note(1))
+            drive([a, b], lambda: "b" in a.transport.addresses)
 
 
 def test_what_is_for_nobody_known_is_counted() -> None:
