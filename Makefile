@@ -5,7 +5,7 @@ INSTALLED := $(VENV)/.installed
 OUT ?= out
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint swarm campaign reproduce bench-sim bench-audit bench-live bench-services bench-gossip bench-large soak pins clean
+.PHONY: help install demo test lint swarm campaign reproduce bench-sim bench-audit bench-live bench-services bench-gossip bench-large bench-trees soak pins clean
 
 help: ## list every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ bench-gossip: $(INSTALLED) ## a hundredth of the 12,000 gossip runs on Spark, be
 
 bench-large: $(INSTALLED) ## one round of S_Gossip among 100,000 members: time and memory
 	@$(BIN)/python bench/large.py
+
+bench-trees: $(INSTALLED) ## the trees of meta-groups for 1,000 groups over 10,000 sites
+	@$(BIN)/python bench/trees.py
 
 soak: $(INSTALLED) ## ten minutes at full speed for each order: memory, losses, promises (SECONDS=600)
 	@$(BIN)/python bench/soak.py --seconds $(or $(SECONDS),600)

@@ -11,6 +11,7 @@ from antiphon.core.inputs import Admit, Start
 from antiphon.core.packing import pack
 from antiphon.core.wire import Codec, Packet, Pdu
 from antiphon.protocols.metagroups import PDUS, MetaGroups, MetaGroupsConfiguration
+from antiphon.protocols.metagroups.channels import Inlet
 from antiphon.protocols.metagroups.pdus import Entry, Held, Mark, Request, Taken
 from antiphon.protocols.metagroups.tree import build_forest
 from tests.protocols.metagroups_group import KNOBS, Cluster, pdus
@@ -208,6 +209,16 @@ def test_admission_and_windows_are_bounded() -> None:
     cluster.lost = lambda _source, _target, _pdu: False
     cluster.pass_time(200)
     assert cluster.delivered("c") == ["b0A", "b1A", "b2A", "b3A"]
+
+
+def test_what_comes_from_far_ahead_is_not_kept() -> None:
+    inlet = Inlet(0, "a", reach=8)
+    assert inlet.take(Entry((1, 0), 0, 9, 0, 0, "b", 0, 0, "A", pack([b"x"]))) == []
+    assert inlet.missing() == tuple(range(1, 9))
+    for seq in range(8, 0, -1):
+        found = inlet.take(Entry((1, 0), 0, seq, 0, 0, "b", 0, seq, "A", pack([b"x"])))
+    assert [batch.number for batch in found] == list(range(1, 9))
+    assert inlet.missing() == (9,)
 
 
 def test_a_group_without_members_is_refused() -> None:

@@ -5,7 +5,9 @@ from random import Random
 
 import pytest
 
-from antiphon.core.inputs import Suspected
+from antiphon.core.effects import Send
+from antiphon.core.inputs import Departed, Received, Suspected
+from antiphon.core.packing import pack
 from antiphon.core.wire import Pdu
 from antiphon.protocols.metagroups import MetaGroupsConfiguration
 from antiphon.protocols.metagroups.pdus import (
@@ -15,11 +17,13 @@ from antiphon.protocols.metagroups.pdus import (
     Entry,
     Install,
     Prepare,
+    Refuse,
     Report,
+    Request,
     Want,
     Word,
 )
-from tests.protocols.metagroups_group import Cluster
+from tests.protocols.metagroups_group import Cluster, pdus
 
 TWO_TREES = {"A": "abcd", "B": "cd", "X": "xyz"}
 AGREEING: tuple[type[Pdu], ...] = (Prepare, Report, Accept, Accepted, Install)
@@ -216,6 +220,44 @@ def test_agreed_delivery_loses_what_the_dead_delivered() -> None:
         cluster.judge()
 
 
+def test_a_change_that_somebody_has_carried_out_is_carried_out_by_all() -> None:
+    """The coordinator delivers its own message by a decision, crashes, and its word of it is lost."""
+    cluster = Cluster({"A": "abcd", "B": "bc"}, others="efg")
+    cluster.crash("b")
+    cluster.lost = lambda _source, _target, pdu: isinstance(pdu, Install)
+    cluster.admit("a", "A")
+    while not cluster.delivered("a"):
+        cluster.pass_time(10)
+    assert cluster.delivered("c") == cluster.delivered("d") == []
+    cluster.crash("a")
+    cluster.lost = lambda _source, _target, _pdu: False
+    cluster.pass_time(1500)
+    assert cluster.delivered("c") == cluster.delivered("d") == ["a0A"]
+    cluster.judge()
+
+
+def test_a_stream_ends_only_behind_all_that_comes_from_above() -> None:
+    """A sender is gone and its message is late, while the tree hands over: it comes before all new ones."""
+    cluster = Cluster({"A": "abcd", "B": "ab"}, others="efgx")
+    cluster.lost = lambda _source, target, pdu: (
+        target == "c" and isinstance(pdu, Entry) and pdu.tree == (1, 0)
+    )
+    cluster.admit("x", "A")
+    cluster.settle()
+    cluster.crash("x")
+    cluster.join("e", "A")
+    cluster.pass_time(500)
+    assert cluster.figure("c", "sites") == 7
+    assert cluster.figure("c", "stops") == 0
+    cluster.admit("b", "A")
+    cluster.pass_time(100)
+    cluster.lost = lambda _source, _target, _pdu: False
+    cluster.pass_time(200)
+    assert cluster.delivered("a") == cluster.delivered("c") == ["x0A", "b0A"]
+    assert cluster.delivered("e") == ["b0A"]
+    cluster.judge()
+
+
 def crash_during_a_change(victim: str, heard: int, kinds: tuple[type[Pdu], ...]) -> tuple[Cluster, bool]:
     """A site crashes when so many PDUs of these kinds have travelled, while another change is under way."""
     cluster = Cluster({"A": "abcd", "B": "cde", "C": "ef"})
@@ -290,6 +332,18 @@ def test_a_short_absence_is_waited_for() -> None:
     expect_progress(cluster)
     assert cluster.spells("b") == "-+"
     assert cluster.figure("b", "begun_anew") == 0
+
+
+def test_whoever_says_goodbye_is_not_waited_for() -> None:
+    cluster = Cluster(TWO_TREES, MetaGroupsConfiguration(says_goodbye=True, acknowledge_ns=0))
+    cluster.give("b", Departed())
+    cluster.settle()
+    cluster.freeze("b")
+    cluster.pass_time(40)
+    assert cluster.figure("a", "sites") == 6
+    cluster.come_back("b")
+    expect_progress(cluster)
+    assert cluster.spells("b") == "-+-+"
 
 
 def test_whoever_was_left_out_begins_anew() -> None:
@@ -415,6 +469,23 @@ def test_a_live_site_joins_groups_of_its_own() -> None:
     cluster.pass_time(50)
     assert cluster.changes("b") == ["+A", "b0"]
     assert cluster.delivered("a") == ["b0A"]
+
+
+def test_nobody_takes_part_in_an_earlier_attempt() -> None:
+    cluster = Cluster(TWO_TREES)
+    origin = (0, 0, "")
+    cluster.give("x", Received("c", Prepare(origin, 2, 5, ())))
+    effects = cluster.give("x", Received("b", Prepare(origin, 2, 4, ())))
+    assert effects == [Send("b", Refuse(2, 5))]
+    assert pdus(cluster.give("x", Received("d", Prepare(origin, 2, 5, ()))), Report)
+
+
+def test_requests_of_another_life_are_not_taken() -> None:
+    cluster = Cluster({"A": "ab"})
+    bodies = pack([b"x"])
+    cluster.give("a", Received("b", Request((1, 0), 0, (3, 0), 1, 0, "A", bodies)))
+    cluster.settle()
+    assert cluster.delivered("a") == []
 
 
 SLOW: list[Callable[[Cluster], object]] = [

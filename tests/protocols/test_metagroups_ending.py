@@ -5,8 +5,9 @@ from random import Random
 
 import pytest
 
+from antiphon.protocols.metagroups.attempt import Attempt, Outcome
 from antiphon.protocols.metagroups.ending import Name, end_tree, merge
-from antiphon.protocols.metagroups.pdus import Holding, Item, Seat
+from antiphon.protocols.metagroups.pdus import Decision, Holding, Item, Report, Seat, Vote
 from antiphon.protocols.metagroups.table import (
     NO_FOUNDER,
     Layout,
@@ -94,6 +95,62 @@ def test_the_merged_order_agrees_with_every_stream(seed: int) -> None:
 def test_streams_that_contradict_one_another_give_some_order() -> None:
     one, other = ("a", 0), ("b", 0)
     assert sorted(merge([[one, other], [other, one]])) == [one, other]
+
+
+# Attempts
+
+
+def attempt(round_: int) -> Attempt:
+    table = layout(a="A", b="A", c="A", d="A", e="A")
+    return Attempt(table, (round_, "a"), table.lives, frozenset(table.trees), 0)
+
+
+def report(round_: int, vote: Vote | None) -> Report:
+    return Report(2, round_, (0, 0), vote, (Holding(TREE, (), 0, ()),))
+
+
+def conclude(found: Attempt, votes: dict[str, Vote | None]) -> Outcome:
+    found.reports.update({site: report(found.ballot[0], vote) for site, vote in votes.items()})
+    return found.conclude({}, set("abcde") - votes.keys(), (), "shallow")
+
+
+def earlier_decision() -> Decision:
+    """What an earlier attempt decided with a, b, c and d."""
+    found = attempt(1)
+    assert conclude(found, dict.fromkeys("abcd")) is Outcome.DECIDED
+    assert found.decision is not None
+    return found.decision
+
+
+def test_a_decision_that_all_who_are_heard_have_accepted_is_adopted() -> None:
+    earlier = earlier_decision()
+    vote = Vote((1, "a"), False, True, earlier)
+    found = attempt(2)
+    assert conclude(found, {"b": vote, "c": vote, "d": vote}) is Outcome.DECIDED
+    assert found.decision == earlier
+    assert found.adopted
+
+
+def test_a_decision_that_one_of_them_has_not_accepted_is_not_in_force() -> None:
+    earlier = earlier_decision()
+    vote = Vote((1, "a"), False, True, earlier)
+    found = attempt(2)
+    assert conclude(found, {"b": vote, "c": vote, "d": None}) is Outcome.DECIDED
+    assert found.decision is not None
+    assert found.decision.ballot == (2, "a")
+
+
+def test_what_was_adopted_once_is_adopted_again() -> None:
+    """Then it may be in force although one of those in it was not heard and has not accepted it."""
+    earlier = earlier_decision()
+    vote = Vote((2, "b"), True, True, earlier)
+    found = attempt(3)
+    assert conclude(found, {"b": vote, "c": vote, "d": None, "e": None}) is Outcome.DECIDED
+    assert found.decision == earlier
+
+
+def test_too_few_decide_nothing() -> None:
+    assert conclude(attempt(1), dict.fromkeys("de")) is Outcome.WAIT
 
 
 # The table

@@ -1,6 +1,7 @@
 """SCO members that come, go, crash and are left out: what the others then have, and what they say of it."""
 
 import pytest
+from msgspec.structs import replace
 
 from antiphon.core.effects import Admitted, Rejected
 from antiphon.core.errors import UsageError
@@ -189,7 +190,7 @@ def test_what_a_stranger_had_after_all_ends_the_spell(place: int) -> None:
     group = Group(4, ScoConfiguration(vectors="plain"))
     digest = leave_a_gap(group)
     for _ in range(2):
-        group.give("b", Received("a", Holds(0, digest, (Holding(Name("c", 0), (place,)),))))
+        group.give("b", Received("e", Holds(0, digest, (Holding(Name("c", 0), (place,)),))))
     assert group.spells("b") == "-+"
     assert group.figure("b", "holes") == 1
 
@@ -212,6 +213,22 @@ def test_whoever_has_all_of_the_dead_need_not_confirm_it() -> None:
         group.give(name, Received("a", Holds(0, state.digest, ())))
     group.pass_time(60)
     assert group.delivered("a") == ["c0"]
+
+
+def test_a_life_that_everyone_has_done_with_is_not_waited_for_again() -> None:
+    """d is forgotten; while c is being lost, b's table still names it."""
+    group = Group(5)
+    group.crash("d")
+    group.pass_time(MISSED_MS + 200)
+    state = group.members["a"]._state
+    assert state.ghosts == []
+    group.crash("c")
+    group.give("a", Suspected("c"))
+    names = (Name("b", 0), Name("a", 0), Name("d", 0, gone=True))
+    table = max(state.peers["b"].tables) + 1
+    control = pdus(group.effects["b"], Control)[-1]
+    group.give("a", Received("b", replace(control, table=table, names=names, serial=10**6)))
+    assert [ghost.site for ghost in state.ghosts] == ["c"]
 
 
 # Restarts

@@ -54,6 +54,7 @@ def test_splits_break_none_either(first: int) -> None:
 
 FOUND = {
     "a newcomer was taken to be known to one who held its earlier life to be gone": (4056, 1),
+    "one that had gone on was not told what a newcomer held": (6734, 2),
 }
 """Seeds that once went wrong, with the number of splits."""
 
@@ -75,6 +76,17 @@ def test_a_life_that_was_forgotten_is_not_remembered_again() -> None:
         "buffers": 4096, "vectors": "plain",
     }  # fmt: skip
     metrics = SCENARIO.run(SCENARIO.configure(knobs), 2346, None)
+    assert metrics["finished"]
+
+
+def test_what_was_told_of_some_who_are_gone_says_nothing_of_others() -> None:
+    """One had all that another held, of those who had gone before the last; it went on without the rest."""
+    knobs = {
+        "members": 6, "messages": 60, "rate": 600.0, "delay_ms": 5.0, "loss": 0.3, "duplication": 0.3,
+        "reordering": 0.1, "churn": 1, "crashes": 4, "detector_ms": 20.0, "destinations": 6,
+        "own_share": 0.0, "window": 4, "buffers": 64, "confirm_ms": 0.5, "acknowledge": "continuous",
+    }  # fmt: skip
+    metrics = SCENARIO.run(SCENARIO.configure(knobs), 2345, None)
     assert metrics["finished"]
 
 

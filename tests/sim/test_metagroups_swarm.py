@@ -60,6 +60,7 @@ def draw_faults(random: Random, members: int) -> dict[str, Any]:
         "crashes": min(random.choice([0, 1, 1, 2, 3]), (members - 1) // 2),
         "partitions": random.choice([0, 0, 0, 1, 2]),
         "detector_ms": random.choice([0.0, 0.0, 20.0]),
+        "goodbye": random.choice([False, True]),
     }
 
 

@@ -73,8 +73,6 @@ class Attempt:
         stopped: Set[TreeId] = {
             holding.tree for report in self.reports.values() for holding in report.holdings
         }
-        if broken:
-            stopped |= self._layout.all_trees()
         stopped = self._layout.with_relatives(stopped)
         if not stopped <= self.stop:
             self.stop |= stopped

@@ -15,6 +15,7 @@ from antiphon.protocols.metagroups.pdus import (
     Copy,
     Decision,
     Entry,
+    Goodbye,
     Held,
     Holding,
     Install,
@@ -65,6 +66,8 @@ def _is_word_of_council(pdu: Pdu) -> bool:
             return groups and _in_bounds(numbers) and _is_origin(pdu.origin) and _are_stages(pdu.stages)
         case Progress():
             return _are_stages(pdu.stages)
+        case Goodbye():
+            return _in_bounds(pdu.life)
         case Prepare():
             return _in_bounds((pdu.version, pdu.round)) and _is_origin(pdu.origin)
         case Report():

@@ -24,6 +24,7 @@ from antiphon.protocols.metagroups.pdus import (
     Accepted,
     Ballot,
     Decision,
+    Goodbye,
     Holding,
     Install,
     Life,
@@ -282,6 +283,12 @@ class Council:
             self._effects.append(Send(sender, self._floor.word()))
         return True
 
+    def _hear_goodbye(self, now: Nanoseconds, sender: Site, pdu: Goodbye) -> None:
+        layout = self._floor.layout
+        if layout is not None and layout.lives.get(sender) == pdu.life:
+            self.company.miss(sender)
+            self.look(now)
+
     # The coordinator
 
     def _concerned(self, layout: Layout, gone: frozenset[Site]) -> frozenset[TreeId]:
@@ -518,6 +525,7 @@ class Council:
     _words: ClassVar[dict[type[Pdu], Callable[["Council", Nanoseconds, Site, Any], None]]] = {
         Word: _hear_word,
         Progress: _hear_progress,
+        Goodbye: _hear_goodbye,
         Prepare: _hear_prepare,
         Report: _hear_report,
         Accept: _hear_accept,

@@ -11,6 +11,7 @@ from antiphon.core.effects import (
     Effect,
     Joined,
     Left,
+    Multicast,
     Present,
     Rejected,
     Send,
@@ -35,6 +36,7 @@ from antiphon.protocols.metagroups.pdus import (
     Copy,
     Decision,
     Entry,
+    Goodbye,
     Held,
     Holding,
     Install,
@@ -197,6 +199,8 @@ class Member:
 
     def depart(self) -> None:
         self._be_absent()
+        if self._knobs.says_goodbye:
+            self._effects.append(Multicast(Goodbye(self._life)))
 
     def come_back(self, now: Nanoseconds) -> None:
         """Go on from where it was; if the others have gone on without it, it will hear so."""
@@ -372,7 +376,7 @@ class Member:
             if layout is None or tree not in layout.retiring or tree in self._stopped:
                 continue
             branch = self._branches.get(tree)
-            if branch is not None and branch.server is not None and stage >= DRAINED:
+            if branch is not None and branch.server is not None:
                 branch.server.close(now)
             if stage == FINISHED:
                 self._over.add(tree)
@@ -545,6 +549,7 @@ class Member:
         Copy: _take_copy,
         Word: _hear,
         Progress: _hear,
+        Goodbye: _hear,
         Prepare: _hear,
         Report: _hear,
         Accept: _hear,

@@ -141,6 +141,13 @@ class Progress(Pdu, frozen=True, gc=False):
     stages: tuple[tuple[TreeId, int], ...]
 
 
+class Goodbye(Pdu, frozen=True, gc=False):
+    """I go, and need not be waited for."""
+
+    code: ClassVar[int] = 136
+    life: Life
+
+
 class Seat(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One site of the cluster, and in which groups it is."""
 
@@ -303,6 +310,7 @@ PDUS: Final[tuple[type[Pdu], ...]] = (
     Held,
     Word,
     Progress,
+    Goodbye,
     Prepare,
     Report,
     Accept,
@@ -342,6 +350,8 @@ class MetaGroupsConfiguration:
     """How long the coordinator waits for more changes to come before it makes one of them all."""
     found_ns: Nanoseconds = 300 * MILLISECOND_NS
     """Who has heard of no cluster for so long founds one. Lowering it makes clusters that have to merge."""
+    says_goodbye: bool = False
+    """Whether a site that goes absent says so: then nobody waits for it, and it begins anew if it returns."""
 
     def __post_init__(self) -> None:
         if self.delivery not in ("safe", "agreed"):

@@ -22,6 +22,8 @@ from antiphon.protocols.sco.sending import Sending
 from antiphon.protocols.sco.state import CONFIRM, CONTROL, REPAIR, Peer, State, Table
 from antiphon.protocols.sco.vectors import LARGEST, MalformedError, read_bitmap, read_numbers, read_vector
 
+TARGET_NUMBERS: Final = 3
+"""What a control message tells each of those it speaks to."""
 LONGEST_SETTLE: Final = 4
 """How many times as long a newcomer waits for members who have not said that it counts."""
 
@@ -198,9 +200,7 @@ class Membership:
             return
         if pdu.serial > peer.serial:
             peer.serial, peer.buffers = pdu.serial, pdu.buffers
-            peer.digest, peer.final, peer.company = pdu.gone, pdu.final, pdu.company
-            if state.over and not (pdu.final and pdu.gone == state.digest):
-                state.arm(now, REPAIR, state.configuration.repair_ns)  # it is told what we hold
+            peer.digest, peer.company = pdu.gone, pdu.company
             if pdu.gone == state.digest:
                 self._roster.agree(peer)
             else:
@@ -234,15 +234,25 @@ class Membership:
             if number and entry.peer and not entry.peer.forgotten
         }
         chosen, offset = read_bitmap(pdu.targets, 0, len(table))
-        numbers, end = read_numbers(pdu.targets, offset, 2 * len(chosen))
+        numbers, end = read_numbers(pdu.targets, offset, TARGET_NUMBERS * len(chosen))
         if end != len(pdu.targets):
             raise MalformedError("targets that do not fit the table")
         raise_entries(peer.confirmed, acks)
         for index, position in enumerate(chosen):
             if table[position].peer is state.me:
-                self._note_sent(now, peer, pdu.number, numbers[2 * index])
-                peer.knows_table = numbers[2 * index + 1]
+                sent, known_table, has_all = numbers[TARGET_NUMBERS * index :][:TARGET_NUMBERS]
+                self._note_sent(now, peer, pdu.number, sent)
+                peer.knows_table = known_table
+                if pdu.serial == peer.serial:
+                    self._note_final(now, peer, final=pdu.final and has_all == 1)
         self._ordering.progress(now)
+
+    def _note_final(self, now: Nanoseconds, peer: Peer, *, final: bool) -> None:
+        """Whether a peer has all of those who are gone; if not it is told what we hold."""
+        state = self._state
+        peer.final = final
+        if state.over and not (final and peer.digest == state.digest):
+            state.arm(now, REPAIR, state.configuration.repair_ns)
 
     def _note_sent(self, now: Nanoseconds, peer: Peer, number: int, sent: int) -> None:
         """A peer has sent us so many batches below that number: all have come, or some are missing."""

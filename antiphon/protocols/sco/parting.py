@@ -82,17 +82,21 @@ class Parting:
         check_names([holding.of for holding in pdu.holdings], MOST_NAMES)
         if any(len(holding.places) > most for holding in pdu.holdings):
             raise MalformedError("more than anyone holds")
-        owed = []
-        for holding in pdu.holdings:
-            if self._roster.is_over(holding.of.site, holding.of.life):
-                ghost = self._roster.know(now, holding.of)
-                if ghost is not None and ghost.gone:
-                    owed.append((ghost, holding.places))
-        peer.owed = owed
         self._roster.agree(peer)
+        if peer.satisfied == state.digest:
+            return  # it says again what we have, and may have forgotten
+        peer.owed = []
+        for holding in pdu.holdings:
+            if holding.places and self._roster.is_over(holding.of.site, holding.of.life):
+                ghost = self._roster.know(now, holding.of)
+                if ghost is None:
+                    self._note_hole()
+                elif ghost.gone:
+                    peer.owed.append((ghost, holding.places))
         for ghost, missing in self._missing(peer):
             self._reception.ask(peer, ghost, missing)
         self.check(now, peer)
+        state.tell(now, peer)
 
     def check(self, now: Nanoseconds, peer: Peer) -> None:
         """See whether we have all that a peer has told us of, and whether that was the last."""
@@ -112,17 +116,17 @@ class Parting:
         for ghost, places in peer.owed:
             missing = [place for place in places if place >= ghost.received and place not in ghost.ahead]
             late = [place for place in places if place in ghost.skipped]
-            if ghost.settled and (missing or late):
-                self._note_hole(ghost, missing + late)
-            elif missing:
-                lacking.append((ghost, missing))
+            if not ghost.settled:
+                lacking += [(ghost, missing)] if missing else []
+            elif missing or late:
+                ghost.skipped.difference_update(late)
+                ghost.received = max([ghost.received, *(1 + place for place in missing)])
+                self._note_hole()
         return lacking
 
-    def _note_hole(self, ghost: Peer, places: list[int]) -> None:
+    def _note_hole(self) -> None:
         """Somebody whom we did not know has had what we have gone on without: this spell is over."""
         state = self._state
-        ghost.skipped.difference_update(places)
-        ghost.received = max(ghost.received, 1 + max(places))
         state.counts["holes"] += 1
         if state.taking_part:
             state.effects += (Absent(), Present())

@@ -61,8 +61,9 @@ class Control(Pdu, frozen=True, gc=False):
     """What a member tells those to whom it had no messages to send.
 
     `number` is its next; `targets` has a bitmap of those it speaks to and for each how many batches it has
-    sent there, and which version of their table it knows. `ack` tells some entries, whole. `gone` is a digest
-    of all lives that it holds to be over, and `final` says that it has all it will ever have of them.
+    sent there, which version of their table it knows, and whether it has all that they hold for it of those
+    who are gone. `ack` tells some entries, whole. `gone` is a digest of all lives that it holds to be over,
+    and `final` says that it has gone on with all it will ever have of them.
     `company` is how many it counts. `names` is its table, and `over` the lives themselves, for those who may
     not know them; without `names` they know the table already.
     """

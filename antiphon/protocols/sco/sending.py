@@ -208,11 +208,11 @@ class Sending:
             ]
         )
 
-    @staticmethod
-    def _pack_targets(table: tuple[Peer, ...], to: Collection[Peer]) -> bytes:
-        addressed = set(to)
+    def _pack_targets(self, table: tuple[Peer, ...], to: Collection[Peer]) -> bytes:
+        digest, addressed = self._state.digest, set(to)
         chosen = [position for position, peer in enumerate(table) if peer in addressed]
-        numbers = (
-            number for position in chosen for number in (table[position].sent, table[position].known_table)
-        )
+        numbers: list[int] = []
+        for position in chosen:
+            peer = table[position]
+            numbers += (peer.sent, peer.known_table, digest in (0, peer.satisfied))
         return pack_bitmap(chosen, len(table)) + pack_numbers(numbers)

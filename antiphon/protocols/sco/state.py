@@ -297,9 +297,10 @@ class State:
         return self.final and not any(ghost.queue for ghost in self.ghosts)
 
     def everyone_is_final(self) -> bool:
-        """Whether the same is known of all who count."""
-        others = self.peers.values()
-        return self.is_final() and all(peer.final and peer.digest == self.digest for peer in others)
+        """Whether the same is known of all who count, and all of them have told us what they hold."""
+        return self.is_final() and all(
+            peer.final and peer.digest == peer.satisfied == self.digest for peer in self.peers.values()
+        )
 
     # Time
 

@@ -37,6 +37,8 @@ class Configuration(OverlappingConfiguration):
     heartbeat_ms: Annotated[float, "pause between words to the coordinator"] = 50.0
     suspect_ms: Annotated[float, "silence after which a site is held to be gone"] = 300.0
 
+    goodbye: Annotated[bool, "sites that go absent say so, and are not waited for"] = False
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if min(self.joins, self.leaves) < 0:
@@ -52,6 +54,7 @@ class Configuration(OverlappingConfiguration):
             repair_ns=from_seconds(self.repair_ms / 1000),
             heartbeat_ns=from_seconds(self.heartbeat_ms / 1000),
             suspect_ns=from_seconds(self.suspect_ms / 1000),
+            says_goodbye=self.goodbye,
         )
 
 
