@@ -25,10 +25,16 @@ class MissedError(AntiphonError):
 
 
 class StabilityBoard:
-    """How far each sender's messages are stable, and who waits for more."""
+    """How far each sender's messages are stable, and who waits for more.
+
+    Others' messages are told in their order. One's own, where they go to different members, may become stable
+    in any: then it is kept which ones beyond a gap are.
+    """
 
     def __init__(self) -> None:
         self._limits: dict[Site, int] = {}
+        self._beyond: dict[Site, dict[int, int]] = {}
+        """Messages that are stable beyond one that is not: where a stretch begins, and where it ends."""
         self._waiting: dict[Site, list[tuple[int, int, asyncio.Future[None]]]] = {}
         self._tickets = count()
         self._closed: BaseException | None = None
@@ -37,8 +43,15 @@ class StabilityBoard:
         """All of a sender's messages below this number are stable."""
         return self._limits.get(sender, 0)
 
+    def begin(self, sender: Site, number: int) -> None:
+        """Nothing need be known of a sender's messages below a number."""
+        self._limits[sender] = max(number, self.limit(sender))
+        self._beyond.pop(sender, None)
+
     async def wait(self, sender: Site, number: int) -> None:
         if self.limit(sender) > number:
+            return
+        if any(begin <= number < end for begin, end in self._beyond.get(sender, {}).items()):
             return
         if self._closed is not None:
             raise self._closed
@@ -53,6 +66,20 @@ class StabilityBoard:
             future = heapq.heappop(waiting)[2]
             if not future.done():
                 future.set_result(None)
+
+    def settle(self, sender: Site, begin: int, end: int) -> None:
+        """Some of one's own messages are stable, whatever those before them are."""
+        waiting = self._waiting.pop(sender, [])
+        for number, ticket, future in waiting:
+            if not begin <= number < end:
+                heapq.heappush(self._waiting.setdefault(sender, []), (number, ticket, future))
+            elif not future.done():
+                future.set_result(None)
+        beyond, limit = self._beyond.setdefault(sender, {}), self.limit(sender)
+        beyond[begin] = end
+        while limit in beyond:
+            limit = beyond.pop(limit)
+        self._limits[sender] = limit
 
     def fail(self, error: BaseException) -> None:
         """Whoever waits now waits in vain."""

@@ -110,6 +110,7 @@ class Group:
         self._outgoing = Outgoing(selective=self._order.selective)
         self._groups = GroupsBoard()
         self._next_number = 0
+        self._admitted_to = 0
         self._pumping = False
         self._pumped_ns = 0
         self._room: deque[asyncio.Future[None]] = deque()
@@ -135,6 +136,7 @@ class Group:
         assert self._member is not None
         returning = self._recorder is not None and self._recorder.returning
         self._next_number = self._recorder.next_number if self._recorder is not None else 0
+        self._stability.begin(self.name, self._next_number)
         # The clock makes a later incarnation the greater one, without anything kept on disk.
         incarnation = time.time_ns() // MILLISECOND_NS
         self._member.listen()
@@ -190,8 +192,8 @@ class Group:
         while self._outgoing:
             await self._wait_for_room()
             self._require_in()
-        if self._next_number > self._stability.limit(self.name) and self._figures.admitted_messages:
-            await self._stability.wait(self.name, self._next_number - 1)
+        while self._next_number > self._stability.limit(self.name) and self._figures.admitted_messages:
+            await self._stability.wait(self.name, self._stability.limit(self.name))
 
     def _open(self, order: Order) -> None:
         """The sockets, the trace and the protocol; what cannot be had is said before anything is sent."""
@@ -309,6 +311,7 @@ class Group:
                 self._stability.fail(
                     MissedError("Whether the message is stable is unknown: this member was absent.")
                 )
+                self._stability.begin(self.name, self._admitted_to)
             case fx.Present() if self._taking_part.is_set():
                 self._presence.post(Presence("missed", self.name, "This member was absent for a while."))
             case fx.Present():
@@ -527,12 +530,16 @@ class Group:
 
     def admitted(self, effect: fx.Admitted) -> None:
         self._figures.admitted_messages += effect.count
+        self._admitted_to = effect.number + effect.count
         self._watch.admitted(effect.number + effect.count, time.monotonic_ns())
 
     def stable(self, effect: fx.Stable) -> None:
         end = effect.number + effect.count
         self._figures.stable_messages += effect.count
-        self._stability.advance(effect.sender, end)
+        if effect.sender == self.name and (self._order.selective or self._order.several):
+            self._stability.settle(self.name, effect.number, end)
+        else:
+            self._stability.advance(effect.sender, end)
         if effect.sender == self.name:
             self._watch.stable(end, time.monotonic_ns())
 

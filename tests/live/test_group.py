@@ -301,6 +301,28 @@ def test_waiting_for_stability_ends_with_the_membership() -> None:
     within(body())
 
 
+def test_own_messages_to_different_members_are_stable_in_any_order() -> None:
+    async def body() -> None:
+        board = StabilityBoard()
+        board.begin("a", 10)
+        waits = {number: asyncio.create_task(board.wait("a", number)) for number in (10, 12, 13)}
+        other = asyncio.create_task(board.wait("b", 12))
+        await asyncio.sleep(0)
+        board.settle("a", 12, 14)
+        await asyncio.gather(waits[12], waits[13])
+        await board.wait("a", 13)
+        assert board.limit("a") == 10
+        assert not waits[10].done()
+        assert not other.done()
+        board.settle("a", 11, 12)
+        board.settle("a", 10, 11)
+        await waits[10]
+        assert board.limit("a") == 14
+        other.cancel()
+
+    within(body())
+
+
 def test_mistakes_are_told_before_anything_is_opened(tmp_path: Path) -> None:
     wrong: list[dict[str, Any]] = [
         {"name": ""},

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from antiphon.core.effects import Admitted, Rejected
+from antiphon.core.effects import Admitted, Rejected, Stable
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received, Suspected, TimerFired
 from antiphon.protocols.sco import ScoConfiguration
@@ -132,7 +132,10 @@ def test_destinations_that_are_gone_are_left_out() -> None:
     group.crash("d")
     group.pass_time(MISSED_MS)
     assert group.send("a", "bd")[0] == Admitted(0, 1, 1, frozenset("b"))
-    assert isinstance(group.send("a", "d")[0], Rejected)
+    admitted, stable = group.send("a", "d")[:2]
+    assert isinstance(admitted, Admitted)
+    assert admitted.destinations == frozenset()
+    assert isinstance(stable, Stable), "nobody is left who could lack it"
     with pytest.raises(UsageError, match="of the name h"):
         group.send("a", "h")
 

@@ -5,8 +5,10 @@ from typing import Final
 from antiphon.core.effects import Arrived, Effect, Send
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch, Inlet, to_members
 from antiphon.protocols.metagroups.pdus import (
+    MOST_MISSING,
     NO_GROUP,
     Copy,
     Ending,
@@ -17,6 +19,9 @@ from antiphon.protocols.metagroups.pdus import (
     Mark,
     MetaGroupsConfiguration,
     Request,
+    Token,
+    TokenRequest,
+    Want,
 )
 from antiphon.protocols.metagroups.reading import Ledger, Reader
 from antiphon.protocols.metagroups.sending import Outbox
@@ -41,7 +46,8 @@ class Branch:
         self._ledger: Final = ledger
         self._knobs: Final = configuration
         self._effects: Final = effects
-        self._reader: Final = Reader(ledger, effects, safe=configuration.delivery == "safe")
+        self._bodies: Final = Bodies(configuration.admission)
+        self._reader: Final = Reader(ledger, self._bodies, effects, safe=configuration.delivery == "safe")
         node = tree.node_of[site]
         # A primary site also passes on what is not for its own meta-group.
         passing = tree.entry if tree.nodes[node].primary == site else tree.nodes[node].label
@@ -51,12 +57,15 @@ class Branch:
         self._inlet: Inlet | None = None
         if primary == site:
             self.server = Server(
-                site, tree, node, self._reader, configuration, effects, lambda seq: outbox.settle(node, seq)
-            )
+                site, tree, node, self._reader, self._bodies, configuration, effects,
+                lambda seq: outbox.settle(node, seq),
+            )  # fmt: skip
         else:
             self._inlet = Inlet(to_members(node), primary, 8 * configuration.window)
         self._dirty = False
         self._copies: dict[tuple[Site, int], Batch] = {}
+        self._lacked: frozenset[tuple[Site, int]] = frozenset()
+        """Bodies that were lacking when that was looked at last."""
 
     @property
     def finished(self) -> bool:
@@ -80,7 +89,7 @@ class Branch:
 
     # What comes in
 
-    def request(self, now: Nanoseconds, sender: Site, pdu: Request) -> bool:
+    def request(self, now: Nanoseconds, sender: Site, pdu: Request | TokenRequest) -> bool:
         """A batch to be ordered; False if it does not belong here."""
         server = self.server
         if server is None or server.node != pdu.node or self.tree.entry.get(pdu.group) != pdu.node:
@@ -88,12 +97,26 @@ class Branch:
         server.request(now, sender, pdu)
         return True
 
-    def entry(self, now: Nanoseconds, sender: Site, pdu: Entry) -> bool:
+    def entry(self, now: Nanoseconds, sender: Site, pdu: Entry | Token) -> bool:
         inlet = self._inlet_of(sender, pdu.channel)
         if inlet is None or pdu.group not in self._groups:
             return False
         self._take(now, inlet, inlet.take(pdu))
         return True
+
+    def body(self, now: Nanoseconds, batch: Batch) -> None:
+        """Bodies that travelled apart have come, before their token or after it, or once more."""
+        item = batch.item
+        if not self._is_due(item):
+            return
+        if self._reader.fill(batch):
+            self._dirty = True
+            if self.server is not None:
+                self.server.advance(now)
+        elif self.find(item.sender, item.number) is None:
+            self._bodies.add(batch)
+            if self.server is not None:
+                self.server.look_again(now, item.sender)
 
     def mark(self, now: Nanoseconds, sender: Site, pdu: Mark) -> bool:
         inlet = self._inlet_of(sender, pdu.channel)
@@ -159,6 +182,7 @@ class Branch:
 
     def repair(self, now: Nanoseconds) -> bool:
         """Say again what may have been lost; whether anything is unsettled."""
+        self._fetch_bodies()
         if self.server is not None:
             return self.server.repair(now)
         inlet = self._inlet
@@ -167,6 +191,22 @@ class Branch:
             return False
         self._report(inlet, inlet.missing())
         return True
+
+    def _fetch_bodies(self) -> None:
+        """Ask for bodies that were lacking a while ago too: senders for those that have no place yet, the
+        primary sites of their groups for the others."""
+        lacking: dict[tuple[Site, int], Site] = {}
+        for item in self._reader.lacking():
+            lacking[item.sender, item.number] = self.tree.nodes[self.tree.entry[item.group]].primary
+        if self.server is not None:
+            lacking |= {name: name[0] for name in self.server.lacking()}
+        wanted: dict[Site, list[tuple[Site, int]]] = {}
+        for name in lacking.keys() & self._lacked:
+            wanted.setdefault(lacking[name], []).append(name)
+        for source in sorted(wanted):
+            items = tuple(sorted(wanted[source])[:MOST_MISSING])
+            self._effects.append(Send(source, Want(self.tree.id, items)))
+        self._lacked = frozenset(lacking)
 
     # When the tree ends
 
@@ -195,13 +235,17 @@ class Branch:
         return is_mine and not self._ledger.has(item.sender, item.number, item.group)
 
     def find(self, sender: Site, number: int) -> Batch | None:
-        """One that is held and not delivered."""
-        return self._reader.undelivered().get((sender, number)) or self._copies.get((sender, number))
+        """One that is held, as long as anybody may lack it."""
+        name = (sender, number)
+        found = self._reader.undelivered().get(name) or self._copies.get(name)
+        if found is None and self.server is not None:
+            found = self.server.find(sender, number)
+        return found or self._bodies.find(sender, number)
 
     def keep(self, batch: Batch) -> None:
         """One that was lacking has come."""
         self._copies[batch.sender, batch.number] = batch
-        self._effects.append(Arrived(batch.sender, batch.number, len(batch.bodies), batch.group))
+        self._effects.append(Arrived(batch.sender, batch.number, batch.length, batch.group))
 
     def finish(self, ending: Ending) -> None:
         """Deliver the last of it."""
@@ -213,4 +257,4 @@ class Branch:
     def kept(self) -> int:
         """Batches in memory."""
         served = 0 if self.server is None else self.server.kept()
-        return len(self._copies) + self._reader.held - self._reader.delivered + served
+        return len(self._copies) + len(self._bodies) + self._reader.held - self._reader.delivered + served

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from antiphon.core.ids import Group, Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.metagroups.pdus import MOST_MISSING, Entry, Held, Item
+from antiphon.protocols.metagroups.pdus import MOST_MISSING, Entry, Held, Item, Token
 
 
 class Batch(NamedTuple):
@@ -24,12 +24,15 @@ class Batch(NamedTuple):
     sender: Site
     incarnation: int
     number: int
+    length: int
+    """How many messages."""
     group: Group
-    bodies: Packed
+    bodies: Packed | None
+    """None for a token, whose bodies travel apart."""
 
     @property
     def item(self) -> Item:
-        return Item(self.sender, self.number, len(self.bodies), self.group)
+        return Item(self.sender, self.number, self.length, self.group)
 
 
 def to_members(node: int) -> int:
@@ -159,12 +162,14 @@ class Inlet:
         self.told_done = 0
         self.asked_ns: Nanoseconds = -1
 
-    def take(self, pdu: Entry) -> list[Batch]:
+    def take(self, pdu: Entry | Token) -> list[Batch]:
         """An entry has come; what can be used by now, in order."""
         self.mark(pdu.seq, pdu.ready, pdu.settled)
         if not self.next_seq <= pdu.seq < self.next_seq + self._reach:
             return []
-        batch = Batch(pdu.sender, pdu.incarnation, pdu.number, pdu.group, pdu.bodies)
+        bodies = pdu.bodies if isinstance(pdu, Entry) else None
+        count = pdu.count if isinstance(pdu, Token) else len(pdu.bodies)
+        batch = Batch(pdu.sender, pdu.incarnation, pdu.number, count, pdu.group, bodies)
         if pdu.seq > self.next_seq:
             self._early[pdu.seq] = batch
             return []

@@ -12,6 +12,7 @@ from antiphon.protocols.metagroups.pdus import (
     MOST_MISSING,
     NO_GROUP,
     Accept,
+    Body,
     Copy,
     Decision,
     Entry,
@@ -27,6 +28,8 @@ from antiphon.protocols.metagroups.pdus import (
     Report,
     Request,
     Taken,
+    Token,
+    TokenRequest,
     TreeId,
     Word,
 )
@@ -40,6 +43,15 @@ def makes_sense(pdu: Pdu) -> bool:
     match pdu:
         case Request():
             return _in_bounds((pdu.node, pdu.seq - 1, pdu.number, *pdu.life)) and _is_batch(pdu)
+        case TokenRequest():
+            return _in_bounds((pdu.node, pdu.seq - 1, pdu.number, pdu.count - 1, *pdu.life)) and bool(
+                pdu.group
+            )
+        case Token():
+            numbers = (pdu.channel, pdu.seq - 1, pdu.number, pdu.count - 1, pdu.incarnation)
+            return _in_bounds(numbers) and 0 <= pdu.settled <= pdu.ready < LARGEST and bool(pdu.group)
+        case Body():
+            return _in_bounds((pdu.number, *pdu.life)) and _is_batch(pdu)
         case Entry():
             numbers = (pdu.channel, pdu.seq - 1, pdu.number, pdu.incarnation)
             return _in_bounds(numbers) and 0 <= pdu.settled <= pdu.ready < LARGEST and _is_batch(pdu)
@@ -90,7 +102,7 @@ def _in_bounds(numbers: Iterable[int]) -> bool:
     return all(0 <= number < LARGEST for number in numbers)
 
 
-def _is_batch(pdu: Request | Entry | Copy) -> bool:
+def _is_batch(pdu: Request | Entry | Body | Copy) -> bool:
     ends = isinstance(pdu, Entry) and pdu.group == NO_GROUP
     return len(pdu.bodies.data) <= LARGEST_BATCH_BYTES + 4096 and (ends or bool(pdu.group))
 

@@ -33,6 +33,7 @@ from antiphon.protocols.metagroups.pdus import (
     FINISHED,
     Accept,
     Accepted,
+    Body,
     Copy,
     Decision,
     Entry,
@@ -51,6 +52,8 @@ from antiphon.protocols.metagroups.pdus import (
     Request,
     Seat,
     Taken,
+    Token,
+    TokenRequest,
     TreeId,
     Want,
     Word,
@@ -235,7 +238,7 @@ class Member:
 
     # Messages on trees
 
-    def _take_request(self, now: Nanoseconds, sender: Site, pdu: Request) -> None:
+    def _take_request(self, now: Nanoseconds, sender: Site, pdu: Request | TokenRequest) -> None:
         branch, layout = self._running(pdu.tree), self._layout
         if branch is None or layout is None or layout.lives.get(sender) != pdu.life:
             return
@@ -254,7 +257,13 @@ class Member:
         if not outbox.take(sender, pdu):
             self.ignored += 1
 
-    def _take_entry(self, now: Nanoseconds, sender: Site, pdu: Entry) -> None:
+    def _take_body(self, now: Nanoseconds, sender: Site, pdu: Body) -> None:
+        branch, layout = self._running(pdu.tree), self._layout
+        if branch is not None and layout is not None and layout.lives.get(sender) == pdu.life:
+            count = len(pdu.bodies)
+            branch.body(now, Batch(sender, pdu.life[0], pdu.number, count, pdu.group, pdu.bodies))
+
+    def _take_entry(self, now: Nanoseconds, sender: Site, pdu: Entry | Token) -> None:
         branch = self._running(pdu.tree)
         if branch is not None and not branch.entry(now, sender, pdu):
             self.ignored += 1
@@ -277,7 +286,10 @@ class Member:
         found = self._outboxes.get(tree)
         if found is None:
             assert self._layout is not None, "only a site in a cluster has trees"
-            found = Outbox(self._site, self._life, self._layout.trees[tree], self._effects)
+            is_direct = self._knobs.bodies == "direct"
+            found = Outbox(
+                self._site, self._life, self._layout.trees[tree], self._effects, is_direct=is_direct
+            )
             self._outboxes[tree] = found
         return found
 
@@ -317,9 +329,13 @@ class Member:
         branch = self._branches.get(tree)
         server = None if branch is None else branch.server
         for own in outbox.due(now):
+            if self._knobs.bodies == "direct":
+                outbox.multicast_body(own, outbox.members(own))
             if server is not None and server.node == own.node:
                 server.request_here(now, self._life, own.seq, own.batch)
             else:
+                if branch is not None and self._knobs.bodies == "direct":
+                    branch.body(now, own.batch)
                 outbox.request(own)
         self._wake()
 
@@ -508,8 +524,9 @@ class Member:
     def _give(self, _now: Nanoseconds, sender: Site, pdu: Want) -> None:
         for wanted, number in pdu.items:
             batch = self._find(pdu.tree, wanted, number)
-            if batch is not None:
-                self._effects.append(Send(sender, Copy(pdu.tree, *batch)))
+            if batch is not None and batch.bodies is not None:
+                name = (batch.sender, batch.incarnation, batch.number, batch.group)
+                self._effects.append(Send(sender, Copy(pdu.tree, *name, batch.bodies)))
 
     def _find(self, tree: TreeId, sender: Site, number: int) -> Batch | None:
         branch, outbox = self._branches.get(tree), self._outboxes.get(tree)
@@ -520,11 +537,14 @@ class Member:
 
     def _take_copy(self, now: Nanoseconds, _sender: Site, pdu: Copy) -> None:
         branch, decision = self._branches.get(pdu.tree), self._council.pending
-        if branch is None or decision is None:
+        if branch is None:
             return
-        for ending in decision.endings:
-            if ending.tree == pdu.tree and branch.lacks(ending, pdu):
-                branch.keep(Batch(pdu.sender, pdu.incarnation, pdu.number, pdu.group, pdu.bodies))
+        batch = Batch(pdu.sender, pdu.incarnation, pdu.number, len(pdu.bodies), pdu.group, pdu.bodies)
+        if pdu.tree not in self._stopped:
+            branch.body(now, batch)
+        for ending in () if decision is None else decision.endings:
+            if decision is not None and ending.tree == pdu.tree and branch.lacks(ending, pdu):
+                branch.keep(batch)
                 if self._has_all(decision):
                     self._council.have_fetched(now)
 
@@ -540,9 +560,12 @@ class Member:
 
     _words: ClassVar[dict[type[Pdu], Callable[["Member", Nanoseconds, Site, Any], None]]] = {
         Request: _take_request,
+        TokenRequest: _take_request,
         Taken: _take_taken,
         Query: _take_query,
         Entry: _take_entry,
+        Token: _take_entry,
+        Body: _take_body,
         Mark: _take_mark,
         Held: _take_held,
         Want: _give,

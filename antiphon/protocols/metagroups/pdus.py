@@ -1,6 +1,6 @@
 """What the sites of overlapping groups say to one another, and what a user may turn.
 
-The first six PDUs carry messages along one tree. The others serve the council: how sites find out who is
+The first PDUs carry messages along one tree. The others serve the council: how sites find out who is
 there, and how they agree on who is in which group and on what becomes of the messages under way.
 """
 
@@ -57,6 +57,19 @@ class Request(Pdu, frozen=True, gc=False):
     bodies: Packed
 
 
+class TokenRequest(Pdu, frozen=True, gc=False):
+    """The same without the bodies, which go to all members directly."""
+
+    code: ClassVar[int] = 137
+    tree: TreeId
+    node: int
+    life: Life
+    seq: int
+    number: int
+    count: int
+    group: Group
+
+
 class Taken(Pdu, frozen=True, gc=False):
     """Requests up to `accepted` have come; those up to `stable` are held by all for whom they are."""
 
@@ -91,6 +104,33 @@ class Entry(Pdu, frozen=True, gc=False):
     settled: int
     sender: Site
     incarnation: int
+    number: int
+    group: Group
+    bodies: Packed
+
+
+class Token(Pdu, frozen=True, gc=False):
+    """The same without the bodies."""
+
+    code: ClassVar[int] = 138
+    tree: TreeId
+    channel: int
+    seq: int
+    ready: int
+    settled: int
+    sender: Site
+    incarnation: int
+    number: int
+    count: int
+    group: Group
+
+
+class Body(Pdu, frozen=True, gc=False):
+    """A batch from its sender to all for whom it is; its place comes along the tree."""
+
+    code: ClassVar[int] = 139
+    tree: TreeId
+    life: Life
     number: int
     group: Group
     bodies: Packed
@@ -282,7 +322,7 @@ class Install(Pdu, frozen=True, gc=False):
 
 
 class Want(Pdu, frozen=True, gc=False):
-    """I lack these batches of a tree that ends: a sender and a number each."""
+    """I lack these batches of a tree: a sender and a number each."""
 
     code: ClassVar[int] = 132
     tree: TreeId
@@ -303,9 +343,12 @@ class Copy(Pdu, frozen=True, gc=False):
 
 PDUS: Final[tuple[type[Pdu], ...]] = (
     Request,
+    TokenRequest,
     Taken,
     Query,
     Entry,
+    Token,
+    Body,
     Mark,
     Held,
     Word,
@@ -320,8 +363,8 @@ PDUS: Final[tuple[type[Pdu], ...]] = (
     Want,
     Copy,
 )
-DATA_PDUS: Final[tuple[type[Pdu], ...]] = (Request, Entry)
-"""Those that carry bodies where nobody has crashed: what the paper counts."""
+DATA_PDUS: Final[tuple[type[Pdu], ...]] = (Request, TokenRequest, Entry, Token, Body)
+"""Those that carry bodies or their order where nobody has crashed: what the paper counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,6 +374,10 @@ class MetaGroupsConfiguration:
     delivery: Literal["safe", "agreed"] = "safe"
     """Safe waits until all for whom a message is hold it: only then does a crash take nothing along that
     somebody has delivered. Agreed is the paper's: at once."""
+    bodies: Literal["tree", "direct"] = "tree"
+    """Whether bodies travel down the tree, or from their sender to all members at once and only small tokens
+    down the tree. Direct spares primary sites the most bytes and costs one PDU more a batch; all sites of a
+    cluster must choose alike."""
     shape: Shape = "shallow"
     """How trees are grown; `printed` follows the paper to the letter and grows chains."""
     admission: int = 64
@@ -356,6 +403,8 @@ class MetaGroupsConfiguration:
     def __post_init__(self) -> None:
         if self.delivery not in ("safe", "agreed"):
             raise UsageError(f"There is no delivery '{self.delivery}'.", hint="Choose safe or agreed.")
+        if self.bodies not in ("tree", "direct"):
+            raise UsageError(f"Bodies cannot go '{self.bodies}'.", hint="Choose tree or direct.")
         if min(self.admission, self.window) < 1:
             raise UsageError("At least one batch must be allowed under way.")
         times_ns = (self.repair_ns, self.heartbeat_ns, self.suspect_ns, self.gather_ns, self.found_ns)

@@ -2,10 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from antiphon.core.effects import Arrived, Deliver, Effect
 from antiphon.core.ids import Group, Site
+from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch
 from antiphon.protocols.metagroups.pdus import NO_GROUP, Holding, Item, TreeId
 
@@ -23,7 +25,8 @@ class Ledger:
         return number < self._following.get((sender, group), 0)
 
     def deliver(self, batch: Batch) -> None:
-        self._following[batch.sender, batch.group] = batch.number + len(batch.bodies)
+        assert batch.bodies is not None, "only what is held is delivered"
+        self._following[batch.sender, batch.group] = batch.number + batch.length
         self._effects.append(
             Deliver(batch.sender, batch.number, batch.bodies, batch.group, batch.incarnation)
         )
@@ -41,8 +44,10 @@ class Reader:
     """
 
     __slots__ = (
+        "_bodies",
         "_effects",
         "_first",
+        "_last",
         "_ledger",
         "_names",
         "_safe",
@@ -54,14 +59,17 @@ class Reader:
         "ready",
     )
 
-    def __init__(self, ledger: Ledger, effects: list[Effect], *, safe: bool) -> None:
+    def __init__(self, ledger: Ledger, bodies: Bodies, effects: list[Effect], *, safe: bool) -> None:
         self._ledger: Final = ledger
+        self._bodies: Final = bodies
         self._effects: Final = effects
         self._safe: Final = safe
         self._names: deque[Item] = deque()
         """From `_first` on: what was delivered and is not settled, then what was not delivered."""
         self._first = 1
         self._waiting: deque[Batch] = deque()
+        """What is not delivered; behind what is held, tokens whose bodies are lacking may stand."""
+        self._last = 0
         self.held = 0
         self.delivered = 0
         self.ready = 0
@@ -80,14 +88,41 @@ class Reader:
         self._deliver()
 
     def put(self, batch: Batch) -> None:
-        """The next of the stream."""
-        self.held += 1
+        """The next of the stream; the bodies of a token may be here already."""
+        if batch.bodies is None:
+            batch = self._bodies.take(batch) or batch
+        self._last += 1
         self._names.append(batch.item)
         self._waiting.append(batch)
-        if batch.group == NO_GROUP:
-            self.ended = True
-        else:
-            self._effects.append(Arrived(batch.sender, batch.number, len(batch.bodies), batch.group))
+        self._hold()
+
+    def fill(self, batch: Batch) -> bool:
+        """The bodies of a token have come; False if no token waits for them."""
+        for place in range(self.held - self.delivered, len(self._waiting)):
+            token = self._waiting[place]
+            if token.bodies is None and token.item == batch.item:
+                self._waiting[place] = batch
+                self._hold()
+                return True
+        return False
+
+    def lacking(self) -> list[Item]:
+        """Tokens without bodies."""
+        if self.held == self._last:
+            return []
+        return [batch.item for batch in self._waiting if batch.bodies is None]
+
+    def _hold(self) -> None:
+        """Hold what can be held in order."""
+        while self.held < self._last:
+            batch = self._waiting[self.held - self.delivered]
+            if batch.bodies is None:
+                break
+            self.held += 1
+            if batch.group == NO_GROUP:
+                self.ended = True
+            else:
+                self._effects.append(Arrived(batch.sender, batch.number, batch.length, batch.group))
         self._deliver()
 
     def mark(self, ready: int, settled: int) -> None:
@@ -108,9 +143,11 @@ class Reader:
     # When the tree ends
 
     def holding(self, tree: TreeId, waiting: tuple[Item, ...]) -> Holding:
-        names = tuple(item for item in self._names if item.group != NO_GROUP)
+        held = islice(self._names, self.held + 1 - self._first)
+        names = tuple(item for item in held if item.group != NO_GROUP)
         return Holding(tree, names, min(len(names), self.delivered + 1 - self._first), waiting)
 
     def undelivered(self) -> dict[tuple[Site, int], Batch]:
         """What is held and not delivered, by sender and number."""
-        return {(batch.sender, batch.number): batch for batch in self._waiting}
+        held = islice(self._waiting, self.held - self.delivered)
+        return {(batch.sender, batch.number): batch for batch in held}

@@ -6,15 +6,15 @@ where they go to different ones, the second waits until the first is stable. Tha
 that stays with one group, or whose groups have no common member.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from antiphon.core.effects import Effect, Send, Stable
+from antiphon.core.effects import Effect, Multicast, Send, Stable
 from antiphon.core.ids import Group, Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.metagroups.channels import Batch
-from antiphon.protocols.metagroups.pdus import Item, Life, Query, Request, Taken
+from antiphon.protocols.metagroups.pdus import Body, Item, Life, Query, Request, Taken, TokenRequest
 from antiphon.protocols.metagroups.table import Tree
 
 
@@ -34,11 +34,12 @@ class Own:
 class Outbox:
     """Own batches to the groups of one tree."""
 
-    def __init__(self, site: Site, life: Life, tree: Tree, effects: list[Effect]) -> None:
+    def __init__(self, site: Site, life: Life, tree: Tree, effects: list[Effect], *, is_direct: bool) -> None:
         self._site: Final = site
         self._life: Final = life
         self._tree: Final = tree
         self._effects: Final = effects
+        self._is_direct: Final = is_direct
         self._own: dict[int, Own] = {}
         """By number, in that order."""
         self._seqs: dict[int, int] = {}
@@ -50,7 +51,7 @@ class Outbox:
         return len(self._own)
 
     def admit(self, number: int, group: Group, bodies: Packed) -> None:
-        batch = Batch(self._site, self._life[0], number, group, bodies)
+        batch = Batch(self._site, self._life[0], number, len(bodies), group, bodies)
         self._own[number] = Own(batch, self._tree.entry[group])
         self._waiting += 1
 
@@ -73,9 +74,27 @@ class Outbox:
 
     def request(self, own: Own) -> None:
         """Send one to its primary site."""
-        batch = own.batch
-        pdu = Request(self._tree.id, own.node, self._life, own.seq, batch.number, batch.group, batch.bodies)
+        tree, batch = self._tree.id, own.batch
+        assert batch.bodies is not None, "own batches have their bodies"
+        where = (tree, own.node, self._life, own.seq, batch.number)
+        pdu = (
+            TokenRequest(*where, batch.length, batch.group)
+            if self._is_direct
+            else Request(*where, batch.group, batch.bodies)
+        )
         self._effects.append(Send(self._tree.nodes[own.node].primary, pdu))
+
+    def multicast_body(self, own: Own, to: Iterable[Site]) -> None:
+        """Where bodies go directly: send one to these."""
+        batch, others = own.batch, tuple(sorted(site for site in to if site != self._site))
+        assert batch.bodies is not None, "own batches have their bodies"
+        if others:
+            body = Body(self._tree.id, self._life, batch.number, batch.group, batch.bodies)
+            self._effects.append(Multicast(body, others))
+
+    def members(self, own: Own) -> frozenset[Site]:
+        """For whom one is."""
+        return self._tree.members[own.batch.group]
 
     def take(self, sender: Site, pdu: Taken) -> bool:
         """A primary site has told how far it has got; False if that cannot be."""
@@ -104,7 +123,7 @@ class Outbox:
             return False
         self._waiting -= not own.seq
         batch = own.batch
-        self._effects.append(Stable(self._site, batch.number, len(batch.bodies), batch.group))
+        self._effects.append(Stable(self._site, batch.number, batch.length, batch.group))
         return True
 
     def repeat(self, now: Nanoseconds, after_ns: Nanoseconds) -> None:
@@ -117,6 +136,8 @@ class Outbox:
             if own.seq > self._accepted.get(own.node, 0):
                 own.sent_ns = now
                 self.repeated += 1
+                if self._is_direct:
+                    self.multicast_body(own, (primary,))
                 self.request(own)
             elif own.node not in asked:
                 asked.add(own.node)

@@ -19,6 +19,7 @@ from antiphon.core.effects import Effect, Multicast, Send
 from antiphon.core.ids import Site
 from antiphon.core.packing import pack
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch, Inlet, Outlet, to_members, to_primary
 from antiphon.protocols.metagroups.pdus import (
     NO_GROUP,
@@ -30,6 +31,8 @@ from antiphon.protocols.metagroups.pdus import (
     Query,
     Request,
     Taken,
+    Token,
+    TokenRequest,
 )
 from antiphon.protocols.metagroups.reading import Reader
 from antiphon.protocols.metagroups.table import Tree
@@ -87,6 +90,7 @@ class Server:
         tree: Tree,
         node: int,
         reader: Reader,
+        bodies: Bodies,
         configuration: MetaGroupsConfiguration,
         effects: list[Effect],
         on_stable: Callable[[int], None],
@@ -97,6 +101,10 @@ class Server:
         self._groups: Final = frozenset(tree.nodes[node].label)
         self._leads: Final = tree.leads[node]
         self._reader: Final = reader
+        self._bodies: Final = bodies
+        self._is_direct: Final = configuration.bodies == "direct"
+        self._requested: dict[tuple[Site, int], Batch] = {}
+        """Where bodies go directly: requests in the order, for those who lack the bodies."""
         self._knobs: Final = configuration
         self._effects: Final = effects
         self._log: dict[int, Placed] = {}
@@ -134,7 +142,7 @@ class Server:
 
     # What comes in
 
-    def request(self, now: Nanoseconds, sender: Site, pdu: Request) -> None:
+    def request(self, now: Nanoseconds, sender: Site, pdu: Request | TokenRequest) -> None:
         """A request of another site, in order or early; the same again is only acknowledged again."""
         if self._is_closed:
             return
@@ -143,16 +151,38 @@ class Server:
             client = self._clients[sender] = Client(pdu.life)
         if client.life != pdu.life:
             return
-        batch = Batch(sender, pdu.life[0], pdu.number, pdu.group, pdu.bodies)
+        bodies = pdu.bodies if isinstance(pdu, Request) else None
+        count = pdu.count if isinstance(pdu, TokenRequest) else len(pdu.bodies)
         if client.accepted < pdu.seq <= client.accepted + self._knobs.admission:
-            client.early[pdu.seq] = batch
-            while (found := client.early.pop(client.accepted + 1, None)) is not None:
-                client.accepted += 1
-                self._queue.append(Placed(found, (sender, client.life, client.accepted)))
-            self._place_requests(now)
+            client.early[pdu.seq] = Batch(sender, pdu.life[0], pdu.number, count, pdu.group, bodies)
+            self.look_again(now, sender)
         else:
             client.told = (-1, -1)
         self.dirty = True
+
+    def look_again(self, now: Nanoseconds, sender: Site) -> None:
+        """Take a sender's requests in order, tokens only when their bodies are here."""
+        client = self._clients.get(sender)
+        if client is None or self._is_closed:
+            return
+        while (found := client.early.get(client.accepted + 1)) is not None:
+            batch = found if found.bodies is not None else self._bodies.take(found)
+            if batch is None:
+                break
+            client.accepted += 1
+            del client.early[client.accepted]
+            self._queue.append(Placed(batch, (sender, client.life, client.accepted)))
+        self._place_requests(now)
+        self.dirty = True
+
+    def lacking(self) -> list[tuple[Site, int]]:
+        """Requests that wait for their bodies: whose, and which number."""
+        found = [(site, client.early.get(client.accepted + 1)) for site, client in self._clients.items()]
+        return [(site, token.number) for site, token in found if token is not None and token.bodies is None]
+
+    def find(self, sender: Site, number: int) -> Batch | None:
+        """A request in the order, as long as anybody may lack it."""
+        return self._requested.get((sender, number))
 
     def query(self, sender: Site, pdu: Query) -> None:
         """A sender wants to know how far its requests are."""
@@ -202,7 +232,7 @@ class Server:
             return
         self._has_ended = True
         self._end += 1
-        batch = Batch(self._site, 0, 0, NO_GROUP, NOTHING)
+        batch = Batch(self._site, 0, 0, 1, NO_GROUP, NOTHING)
         self._log[self._end] = Placed(batch, (self._site, NO_LIFE, 0))
         self._own += 1
         self._reader.put(batch)
@@ -225,6 +255,8 @@ class Server:
         self._end += 1
         self._log[self._end] = placed
         batch = placed.batch
+        if placed.request is not None and self._is_direct:
+            self._requested[batch.sender, batch.number] = batch
         if batch.group in self._groups:
             seq = self.members.add(self._end)
             if self.members.receivers:
@@ -238,17 +270,21 @@ class Server:
             seq = outlet.add(self._end)
             self._effects.append(Send(outlet.receivers[0], self._entry(outlet, seq, batch)))
 
-    def _entry(self, outlet: Outlet, seq: int, batch: Batch) -> Entry:
+    def _entry(self, outlet: Outlet, seq: int, batch: Batch) -> Entry | Token:
         outlet.told_ready, outlet.told_settled = outlet.ready, outlet.settled
-        return Entry(
-            self._tree.id, outlet.channel, seq, outlet.ready, outlet.settled,
-            batch.sender, batch.incarnation, batch.number, batch.group, batch.bodies,
-        )  # fmt: skip
+        where = (self._tree.id, outlet.channel, seq, outlet.ready, outlet.settled)
+        what = (batch.sender, batch.incarnation, batch.number)
+        if self._is_direct and batch.group != NO_GROUP:
+            return Token(*where, *what, batch.length, batch.group)
+        assert batch.bodies is not None, "there are no tokens where bodies go down the tree"
+        return Entry(*where, *what, batch.group, batch.bodies)
 
     def advance(self, now: Nanoseconds) -> None:
         """Move all frontiers as far as they go, tell this site's own stream, and make room for requests."""
         outlets = self.outlets.values()
-        held = min(outlet.place_before(outlet.held, self._end) for outlet in outlets)
+        held = self.members.place_before(min(self.members.held, self._reader.held), self._end)
+        for outlet in self._children.values():
+            held = min(held, outlet.place_before(outlet.held, self._end))
         self._move(self._holding, held, 0 if self.inlet is None else self.inlet.ready, self._note_stable)
         for outlet in outlets:
             outlet.ready = outlet.count_up_to(outlet.ready, self._holding.whole)
@@ -263,7 +299,8 @@ class Server:
         self._reader.mark(self.members.ready, self.members.settled)
         while self._released < self._finishing.whole:
             self._released += 1
-            del self._log[self._released]
+            batch = self._log.pop(self._released).batch
+            self._requested.pop((batch.sender, batch.number), None)
         self.dirty = True
         if self._queue and self._own < self._knobs.window:
             self._place_requests(now)

@@ -11,7 +11,7 @@ sent (fault S5): after `confirm_ns` if there is news, else in every period of `c
 
 from collections.abc import Collection, Iterable
 
-from antiphon.core.effects import Admitted, Multicast, Rejected
+from antiphon.core.effects import Admitted, Multicast, Rejected, Stable
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
@@ -41,8 +41,6 @@ class Sending:
         destinations = self._destinations(sites)
         if not state.taking_part:
             state.effects.append(Rejected("This member does not take part yet."))
-        elif not destinations:
-            state.effects.append(Rejected("None of the destinations is there any more."))
         elif len(state.own) >= self._allowed(destinations):
             state.effects.append(Rejected("As many messages as the destinations can take are under way."))
         else:
@@ -94,6 +92,9 @@ class Sending:
         )
         state.next_number = me.frontier = batch.end
         state.effects.append(Admitted(batch.number, len(bodies), bodies.size, batch.sites))
+        if not destinations:
+            # All of them have gone since they were named: nobody is left who could lack it.
+            state.effects.append(Stable(state.site, batch.number, len(bodies)))
         if others:
             state.own.append(batch)
             me.kept[batch.number] = batch
