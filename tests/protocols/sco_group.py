@@ -1,61 +1,31 @@
 """A group of SCO members driven by hand, for the tests of the selective causal order."""
 
-from collections import deque
-from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any
 
-from antiphon.core.effects import (
-    Absent,
-    Admitted,
-    Appeared,
-    CancelTimer,
-    Deliver,
-    Effect,
-    Multicast,
-    Present,
-    Send,
-    SetTimer,
-    Stable,
-    Vanished,
-)
-from antiphon.core.inputs import Admit, Departed, Input, Received, Returned, Start, TimerFired
-from antiphon.core.time import MILLISECOND_NS
+from antiphon.core.inputs import Start
 from antiphon.core.wire import Codec, Packet, Pdu
 from antiphon.protocols.sco import PDUS, Sco, ScoConfiguration
+from tests.protocols.staging import StagedGroup
 
 KNOBS = ScoConfiguration()
 CODEC = Codec(PDUS)
-MOST_STEPS = 100_000
-"""PDUs that may travel at one moment: more means that the group never comes to rest."""
 
 
-class Group:
-    """A group whose network is a queue: nothing travels until `settle`, and then through the codec.
+class Group(StagedGroup[Sco]):
+    """A group whose PDUs travel through the codec. A `live` one's members begin alone, when they `join`."""
 
-    `lost` says of a PDU, with its sender and receiver, whether it is lost. Sites that are `cut` neither hear
-    nor are heard.
-    """
+    is_heard_out = True
 
     def __init__(self, size: int = 3, knobs: ScoConfiguration = KNOBS, *, live: bool = False) -> None:
-        self.names = tuple("abcdefgh"[:size])
+        super().__init__("abcdefgh"[:size])
         self.knobs = knobs
-        self.now = 0
-        self.effects: dict[str, list[Effect]] = {name: [] for name in self.names}
-        self.timers: dict[tuple[str, str], int] = {}
-        self.cut: set[str] = set()
-        self.lost: Callable[[str, str, Pdu], bool] = lambda _source, _target, _pdu: False
-        self.travelling: deque[tuple[str, str, Pdu]] = deque()
-        self.admitted = dict.fromkeys(self.names, 0)
-        self.incarnations = dict.fromkeys(self.names, int(live))
-        self.members: dict[str, Sco] = {}
-        for name in self.names:
-            self.members[name] = self._build(name)
-        if not live:
-            for name in self.names:
-                self.give(name, Start())
+        if live:
+            self.incarnations = dict.fromkeys(self.names, 1)
+            self.members = {name: self.build(name) for name in self.names}
+        else:
+            self.assemble()
 
-    def _build(self, name: str) -> Sco:
+    def build(self, name: str) -> Sco:
         members = (name,) if self.incarnations[name] else self.names
         return Sco(name, members, self.knobs, Random(name))
 
@@ -64,109 +34,7 @@ class Group:
         for name in names:
             self.give(name, Start(self.incarnations[name]))
 
-    def give(self, name: str, event: Input) -> list[Effect]:
-        effects = self.members[name].handle(self.now, event)
-        self.effects[name] += effects
-        for effect in effects:
-            if isinstance(effect, Send):
-                self.travelling.append((name, effect.to, effect.pdu))
-            elif isinstance(effect, Multicast):
-                targets = [to for to in self.names if to != name] if effect.to is None else effect.to
-                self.travelling += [(name, to, effect.pdu) for to in targets]
-            elif isinstance(effect, SetTimer):
-                self.timers[name, effect.name] = self.now + effect.after_ns
-            elif isinstance(effect, CancelTimer):
-                self.timers.pop((name, effect.name), None)
-            elif isinstance(effect, Admitted):
-                self.admitted[name] += effect.count
-        return effects
-
-    def send(self, name: str, to: str | None = None, *bodies: bytes) -> list[Effect]:
-        """To the members whose names stand in `to`; to all without."""
-        return self.give(name, Admit(bodies or (b"x",), None if to is None else frozenset(to)))
-
-    def step(self) -> None:
-        source, target, pdu = self.travelling.popleft()
-        if not self.cut & {source, target} and not self.lost(source, target, pdu):
-            packet = CODEC.decode(CODEC.encode(pdu, sender=source))
-            assert isinstance(packet, Packet), packet
-            self.give(target, Received(source, packet.pdu))
-
-    def settle(self) -> None:
-        for _ in range(MOST_STEPS):
-            if not self.travelling:
-                return
-            self.step()
-        raise AssertionError("the group does not come to rest")
-
-    def pass_time(self, span_ms: float) -> None:
-        """Fire every timer that runs out, in order, letting the network settle after each."""
-        self.settle()
-        end = self.now + round(span_ms * MILLISECOND_NS)
-        while due := [(time, key) for key, time in self.timers.items() if time <= end]:
-            time, key = min(due)
-            self.now = max(self.now, time)
-            del self.timers[key]
-            self.give(key[0], TimerFired(key[1]))
-            self.settle()
-        self.now = end
-
-    def freeze(self, name: str) -> None:
-        """The member does nothing any more, and does not know it."""
-        self.cut.add(name)
-        self.timers = {key: time for key, time in self.timers.items() if key[0] != name}
-
-    def crash(self, name: str) -> None:
-        self.freeze(name)
-        self.effects[name].append(Absent())
-
-    def restart(self, name: str) -> None:
-        self.cut.discard(name)
-        self.incarnations[name] += 1
-        self.members[name] = self._build(name)
-        self.give(name, Start(self.incarnations[name], self.admitted[name], returning=True))
-
-    def depart(self, name: str) -> None:
-        self.give(name, Departed())
-        self.settle()
-        self.freeze(name)
-
-    def come_back(self, name: str) -> None:
-        self.cut.discard(name)
-        self.give(name, Returned())
-
-    def delivered(self, name: str) -> list[str]:
-        return [
-            f"{effect.sender}{effect.number + offset}"
-            for effect in self.effects[name]
-            if isinstance(effect, Deliver)
-            for offset in range(len(effect.bodies))
-        ]
-
-    def stable(self, name: str) -> list[str]:
-        found = [effect for effect in self.effects[name] if isinstance(effect, Stable)]
-        return [f"{effect.sender}{effect.number}" for effect in found]
-
-    def spells(self, name: str) -> str:
-        """What a member says of its own presence: - and + in turn."""
-        signs = {Absent: "-", Present: "+"}
-        return "".join(signs.get(type(effect), "") for effect in self.effects[name])
-
-    def presence(self, name: str) -> list[str]:
-        """Who came (+) and went (-) in this member's eyes."""
-        return [
-            f"{'+' if isinstance(effect, Appeared) else '-'}{effect.site}"
-            for effect in self.effects[name]
-            if isinstance(effect, Appeared | Vanished)
-        ]
-
-    def figure(self, name: str, what: str) -> int:
-        return self.members[name].figures()[what]
-
-
-def pdus(effects: Iterable[Effect], kind: type[Any]) -> list[Any]:
-    return [
-        effect.pdu
-        for effect in effects
-        if isinstance(effect, Send | Multicast) and isinstance(effect.pdu, kind)
-    ]
+    def arrive(self, source: str, target: str, pdu: Pdu) -> None:
+        packet = CODEC.decode(CODEC.encode(pdu, sender=source))
+        assert isinstance(packet, Packet), packet
+        super().arrive(source, target, packet.pdu)

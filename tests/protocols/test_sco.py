@@ -12,8 +12,9 @@ from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.protocols.sco import PROMISES, Level, Sco, ScoConfiguration
 from antiphon.protocols.sco.pdus import LARGEST_BATCH_BYTES, Ask, Control, Copy, Data
-from tests.protocols.sco_group import Group, pdus
+from tests.protocols.sco_group import Group
 from tests.protocols.sco_swarm import Case, Drive
+from tests.protocols.staging import pdus
 
 # Sending
 

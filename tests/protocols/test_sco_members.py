@@ -9,7 +9,8 @@ from antiphon.core.inputs import Received, Suspected, TimerFired
 from antiphon.protocols.sco import ScoConfiguration
 from antiphon.protocols.sco.pdus import Ask, Control, Copy, Data, Holding, Holds, Name
 from antiphon.protocols.sco.roster import digest_of
-from tests.protocols.sco_group import Group, pdus
+from tests.protocols.sco_group import Group
+from tests.protocols.staging import pdus
 
 MISSED_MS = 600
 """By then whoever is silent is held to be gone, and all have agreed on what it has left."""

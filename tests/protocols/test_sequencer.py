@@ -54,7 +54,8 @@ from antiphon.protocols.sequencer.pdus import (
     Roster,
 )
 from antiphon.protocols.sequencer.recovery import Recovery
-from tests.protocols.sequencer_group import KNOBS, Group, pdus
+from tests.protocols.sequencer_group import KNOBS, Group
+from tests.protocols.staging import pdus
 
 MEMBERS = ("a", "b", "c")
 

@@ -29,7 +29,8 @@ from antiphon.protocols.sequencer.pdus import (
     Roster,
 )
 from tests.protocols import sequencer_swarm
-from tests.protocols.sequencer_group import BOOT, KNOBS, OpenGroup, pdus
+from tests.protocols.sequencer_group import BOOT, KNOBS, OpenGroup
+from tests.protocols.staging import pdus
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "240"))
 SEEDS_PER_TEST = 20

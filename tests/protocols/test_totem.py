@@ -42,7 +42,8 @@ from antiphon.protocols.totem.pdus import (
 )
 from antiphon.protocols.totem.recovery import make_plan
 from antiphon.protocols.totem.ring import Ring
-from tests.protocols.totem_group import KNOBS, Group, pdus
+from tests.protocols.staging import pdus
+from tests.protocols.totem_group import KNOBS, Group
 
 AGREED = replace(KNOBS, delivery="agreed")
 GOODBYE = replace(KNOBS, says_goodbye=True)

@@ -17,7 +17,8 @@ from antiphon.sim.ordering import usual_count
 from antiphon.sim.scenario import Scenario
 from antiphon.sim.scenarios import totem, totem_agreed
 from antiphon.trace.recorder import MemoryRecorder
-from tests.sim.test_swarm import draw, judge
+from tests.sim.swarming import judge
+from tests.sim.test_swarm import draw
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "240"))
 SEEDS_PER_TEST = 20

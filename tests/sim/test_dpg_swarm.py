@@ -29,9 +29,9 @@ from antiphon.protocols.dpg import PROMISES
 from antiphon.sim.medium import ETHERNET_BITS_PER_S
 from antiphon.sim.scenario import Metrics
 from antiphon.sim.scenarios.dpg import SCENARIO
-from antiphon.trace.recorder import MemoryRecorder
-from antiphon.trace.schema import Event, Run
+from antiphon.trace.schema import Event
 from tests.promises import broken_promises
+from tests.sim import swarming
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "240"))
 KINDS = ("lan/medium", "sequencer/mesh", "sequencer/medium", "bounded-delay/mesh", "bounded-delay/medium")
@@ -137,15 +137,7 @@ class Outcome:
 
 
 def simulate(parameters: dict[str, Any], seed: int, promises: Collection[Property] = PROMISES) -> Outcome:
-    configuration = SCENARIO.configure(parameters)
-    command = SCENARIO.replay_command(configuration, seed)
-    recorder = MemoryRecorder(f"seed-{seed}")
-    try:
-        metrics = SCENARIO.run(configuration, seed, recorder)
-    except Exception as error:
-        raise AssertionError(f"{error!r}\n{command}") from error
-    events = recorder.events()
-    run = Run(run=f"seed-{seed}", protocol=SCENARIO.name, promises=SCENARIO.promises, seed=seed)
+    metrics, events, run, command = swarming.simulate(SCENARIO, parameters, seed)
     return Outcome(parameters, metrics, events, broken_promises(promises, events, run), command)
 
 

@@ -16,10 +16,9 @@ from antiphon.check.checkers import check_trace
 from antiphon.check.verdict import Violation
 from antiphon.core.errors import UsageError
 from antiphon.core.recording import PROPERTIES
-from antiphon.sim.scenario import Metrics
 from antiphon.sim.scenarios import find_scenario
-from antiphon.trace.recorder import MemoryRecorder
-from antiphon.trace.schema import Run
+from tests.sim import swarming
+from tests.sim.swarming import Outcome, demand
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "240"))
 RIVALS = ("global-sequencer", "group-sequencers", "propagation-tree", "token", "two-phase")
@@ -57,29 +56,17 @@ def draw(name: str, seed: int) -> dict[str, Any]:
     return parameters | ({"resilience": random.randint(1, members)} if name == "token" else {})
 
 
-def simulate(name: str, parameters: dict[str, Any], seed: int) -> tuple[Metrics, list[Violation], str]:
-    """What a run came to, all that any checker finds in it, and the command that replays it."""
-    scenario = find_scenario(name)
-    configuration = scenario.configure(parameters)
-    command = scenario.replay_command(configuration, seed)
-    recorder = MemoryRecorder(f"seed-{seed}")
-    try:
-        metrics = scenario.run(configuration, seed, recorder)
-    except Exception as error:
-        raise AssertionError(f"{error!r}\n{command}") from error
-    run = Run(run=f"seed-{seed}", protocol=name, promises=scenario.promises, seed=seed)
-    return metrics, check_trace(recorder.events(), run, PROPERTIES), command
+def simulate(name: str, parameters: dict[str, Any], seed: int) -> tuple[Outcome, list[Violation]]:
+    """What a run came to, and all that any checker finds in it."""
+    outcome = swarming.simulate(find_scenario(name), parameters, seed)
+    return outcome, check_trace(outcome.events, outcome.run, PROPERTIES)
 
 
 def judge(name: str, parameters: dict[str, Any], seed: int) -> None:
     print(f"seed {seed}: {parameters}")
-    metrics, found, command = simulate(name, parameters, seed)
+    outcome, found = simulate(name, parameters, seed)
     promises = find_scenario(name).promises
-    broken = [violation for violation in found if violation.property in promises]
-    if broken:
-        pytest.fail(f"{len(broken)} violations, first: {broken[0].explanation}\n{command}", pytrace=False)
-    if not metrics["finished"]:
-        pytest.fail(f"The faults are over and the run does not finish: {metrics}\n{command}", pytrace=False)
+    demand(outcome, [violation for violation in found if violation.property in promises])
 
 
 @pytest.mark.parametrize("name", RIVALS)
@@ -91,36 +78,36 @@ def test_each_keeps_its_promises_and_delivers_everything(name: str) -> None:
 def test_a_sequencer_for_each_group_breaks_the_order_across_groups() -> None:
     """A seed kept: without any fault, common members of two groups deliver in different orders."""
     parameters = {"members": 5, "groups": 2, "overlap": 1.8, "messages": 100, "jitter_ms": 1.0}
-    _, found, command = simulate("group-sequencers", parameters, 4)
-    assert {violation.property for violation in found} == {"fifo", "causal", "total"}, command
+    outcome, found = simulate("group-sequencers", parameters, 4)
+    assert {violation.property for violation in found} == {"fifo", "causal", "total"}, outcome.command
     for name in ("global-sequencer", "propagation-tree", "token", "two-phase"):
-        _, found, command = simulate(name, parameters, 4)
-        assert not [violation for violation in found if violation.property == "total"], command
+        outcome, found = simulate(name, parameters, 4)
+        assert not [violation for violation in found if violation.property == "total"], outcome.command
 
 
 def test_a_propagation_tree_breaks_a_senders_order_across_groups() -> None:
     """A seed kept: it promises one order of all messages, and not their senders'."""
     parameters = {"members": 6, "groups": 4, "messages": 200, "jitter_ms": 2.0}
-    _, found, command = simulate("propagation-tree", parameters, 1)
-    assert {violation.property for violation in found} == {"fifo", "causal"}, command
+    outcome, found = simulate("propagation-tree", parameters, 1)
+    assert {violation.property for violation in found} == {"fifo", "causal"}, outcome.command
 
 
 @pytest.mark.parametrize("name", HOPS)
 def test_alone_a_multicast_takes_the_hops_that_the_paper_counts(name: str) -> None:
     """One multicast at a time; whoever sends or orders as a member may be sooner, and two may meet."""
     parameters = {"members": 12, "groups": 3, "messages": 40, "rate": 2.0, "outsiders": 1.0}
-    metrics, _, command = simulate(name, parameters, 7)
-    assert metrics["repeated"] == 0, command
-    assert isinstance(metrics["hops"], float)
-    assert HOPS[name] - 1 < metrics["hops"] <= 1.01 * HOPS[name], command
+    outcome, _ = simulate(name, parameters, 7)
+    assert outcome.metrics["repeated"] == 0, outcome.command
+    assert isinstance(outcome.metrics["hops"], float)
+    assert HOPS[name] - 1 < outcome.metrics["hops"] <= 1.01 * HOPS[name], outcome.command
 
 
 def test_a_tree_takes_as_many_hops_as_it_has_levels() -> None:
     parameters = {"members": 12, "groups": 5, "messages": 100, "rate": 20.0, "outsiders": 1.0}
-    metrics, _, command = simulate("propagation-tree", parameters, 7)
-    assert isinstance(metrics["hops"], float)
-    assert isinstance(metrics["depth"], float)
-    assert abs(metrics["hops"] - metrics["depth"] - 1) < 0.5, command
+    outcome, _ = simulate("propagation-tree", parameters, 7)
+    assert isinstance(outcome.metrics["hops"], float)
+    assert isinstance(outcome.metrics["depth"], float)
+    assert abs(outcome.metrics["hops"] - outcome.metrics["depth"] - 1) < 0.5, outcome.command
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from antiphon.sim.scenarios import fifo
-from tests.sim.test_swarm import draw_fifo, judge
+from tests.sim.swarming import judge
+from tests.sim.test_swarm import draw_fifo
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "40"))
 SEEDS_PER_TEST = 20

@@ -45,6 +45,7 @@ def draw(kind: str, seed: int) -> dict[str, Any]:
         "reordering": random.choice([0.0, 0.0, 0.1, 0.3]),
         "window": random.choice([2, 8, 64]),
         "acknowledge_ms": random.choice([0.0, 1.0]),
+        "bodies": random.choice(["tree", "tree", "direct"]),
         "shape": random.choice(["shallow", "shallow", "printed"]),
     }
     if kind in ("changes", "both"):
@@ -133,6 +134,19 @@ FOUND: dict[str, tuple[int, dict[str, Any]]] = {
         94,
         {"members": 7, "messages": 40, "size": 10, "rate": 40.0, "delay_ms": 5.0, "jitter_ms": 0.5,
          "loss": 0.1, "churn": 2, "crashes": 3, "groups": 5, "overlap": 1.38, "outsiders": 0.5, "window": 2},
+    ),
+    "a tree handed over to one that is over by now": (
+        535,
+        {"members": 6, "messages": 40, "batch": 3, "rate": 20.0, "delay_ms": 0.1, "jitter_ms": 0.5,
+         "loss": 0.05, "reordering": 0.1, "partitions": 1, "groups": 1, "overlap": 1.0, "outsiders": 0.1,
+         "joins": 1, "leaves": 5, "bodies": "direct", "shape": "printed"},
+    ),
+    "of several streams whose turn came at once only the first was opened": (
+        728,
+        {"members": 7, "messages": 150, "size": 10, "rate": 75.0, "delay_ms": 0.1, "jitter_ms": 0.5,
+         "loss": 0.01, "reordering": 0.3, "churn": 2, "crashes": 1, "partitions": 2, "groups": 1,
+         "overlap": 1.0, "outsiders": 0.1, "joins": 12, "leaves": 5, "bodies": "direct", "window": 2,
+         "acknowledge_ms": 0.0},
     ),
 }  # fmt: skip
 """Runs that once went wrong."""

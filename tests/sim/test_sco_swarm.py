@@ -16,9 +16,7 @@ import pytest
 
 from antiphon.sim.scenario import Scenario
 from antiphon.sim.scenarios import co, sco, sco_c0, sco_c1, sco_d0, vector_clock
-from antiphon.trace.recorder import MemoryRecorder
-from antiphon.trace.schema import Run
-from tests.promises import broken_promises
+from tests.sim.swarming import judge
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "140"))
 SEEDS_PER_TEST = 20
@@ -83,23 +81,6 @@ def draw_rival(scenario: Scenario, seed: int) -> dict[str, Any]:
     if "confirm_ms" in scenario.knobs():
         drawn["confirm_ms"] = random.choice([0.5, 5.0, 20.0])
     return drawn
-
-
-def judge(scenario: Scenario, parameters: dict[str, Any], seed: int) -> None:
-    configuration = scenario.configure(parameters)
-    command = scenario.replay_command(configuration, seed)
-    print(f"seed {seed}: {parameters}")
-    recorder = MemoryRecorder(f"seed-{seed}")
-    try:
-        metrics = scenario.run(configuration, seed, recorder)
-    except Exception as error:
-        raise AssertionError(f"{error!r}\n{command}") from error
-    run = Run(run=f"seed-{seed}", protocol=scenario.name, promises=scenario.promises, seed=seed)
-    broken = broken_promises(scenario.promises, recorder.events(), run)
-    if broken:
-        pytest.fail(f"{len(broken)} violations, first: {broken[0].explanation}\n{command}", pytrace=False)
-    if not metrics["finished"]:
-        pytest.fail(f"The faults are over and the run does not finish: {metrics}\n{command}", pytrace=False)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))

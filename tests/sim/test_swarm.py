@@ -19,11 +19,8 @@ import pytest
 from antiphon.protocols.detection import DETECTORS
 from antiphon.protocols.fifo import REPAIRS
 from antiphon.protocols.stability import PROTOCOLS
-from antiphon.sim.scenario import Scenario
 from antiphon.sim.scenarios import fifo, sequencer, template
-from antiphon.trace.recorder import MemoryRecorder
-from antiphon.trace.schema import Run
-from tests.promises import broken_promises
+from tests.sim.swarming import judge
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "240"))
 SEEDS_PER_TEST = 20
@@ -85,23 +82,6 @@ def draw_stability(random: Random, seed: int) -> dict[str, Any]:
         "errors": random.choice(["none", "none", "none", random.choice(list(PROTOCOLS))]),
         "trigger": random.choice(["timer", "timer", "adaptive"]) if adapts else "timer",
     }
-
-
-def judge(scenario: Scenario, parameters: dict[str, Any], seed: int) -> None:
-    configuration = scenario.configure(parameters)
-    command = scenario.replay_command(configuration, seed)
-    print(f"seed {seed}: {parameters}")
-    recorder = MemoryRecorder(f"seed-{seed}")
-    try:
-        metrics = scenario.run(configuration, seed, recorder)
-    except Exception as error:
-        raise AssertionError(f"{error!r}\n{command}") from error
-    run = Run(run=f"seed-{seed}", protocol=scenario.name, promises=scenario.promises, seed=seed)
-    broken = broken_promises(scenario.promises, recorder.events(), run)
-    if broken:
-        pytest.fail(f"{len(broken)} violations, first: {broken[0].explanation}\n{command}", pytrace=False)
-    if not metrics["finished"]:
-        pytest.fail(f"The faults are over and the run does not finish: {metrics}\n{command}", pytrace=False)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))

@@ -1,0 +1,51 @@
+"""What swarms share: a run of a scenario for one seed, what came of it, and the command that replays it."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from antiphon.check.verdict import Violation
+from antiphon.sim.scenario import Metrics, Scenario
+from antiphon.trace.recorder import MemoryRecorder
+from antiphon.trace.schema import Event, Run
+from tests.promises import broken_promises
+
+
+class Outcome(NamedTuple):
+    """What came of a run."""
+
+    metrics: Metrics
+    events: Sequence[Event]
+    run: Run
+    command: str
+    """It replays the run."""
+
+
+def simulate(scenario: Scenario, parameters: dict[str, Any], seed: int) -> Outcome:
+    """Run a scenario; should it stop at an assertion, the last line is the command that replays it."""
+    configuration = scenario.configure(parameters)
+    command = scenario.replay_command(configuration, seed)
+    recorder = MemoryRecorder(f"seed-{seed}")
+    try:
+        metrics = scenario.run(configuration, seed, recorder)
+    except Exception as error:
+        raise AssertionError(f"{error!r}\n{command}") from error
+    run = Run(run=f"seed-{seed}", protocol=scenario.name, promises=scenario.promises, seed=seed)
+    return Outcome(metrics, recorder.events(), run, command)
+
+
+def judge(scenario: Scenario, parameters: dict[str, Any], seed: int) -> None:
+    """All promises hold, and once the faults have healed everyone takes part and finishes."""
+    print(f"seed {seed}: {parameters}")
+    outcome = simulate(scenario, parameters, seed)
+    demand(outcome, broken_promises(scenario.promises, outcome.events, outcome.run))
+
+
+def demand(outcome: Outcome, broken: Sequence[Violation]) -> None:
+    """Fail if something is broken or unfinished; the last line is the command that replays the run."""
+    metrics, command = outcome.metrics, outcome.command
+    if broken:
+        pytest.fail(f"{len(broken)} violations, first: {broken[0].explanation}\n{command}", pytrace=False)
+    if not metrics["finished"]:
+        pytest.fail(f"The faults are over and the run does not finish: {metrics}\n{command}", pytrace=False)
