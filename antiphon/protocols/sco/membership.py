@@ -237,7 +237,10 @@ class Membership:
         numbers, end = read_numbers(pdu.targets, offset, TARGET_NUMBERS * len(chosen))
         if end != len(pdu.targets):
             raise MalformedError("targets that do not fit the table")
-        raise_entries(peer.confirmed, acks)
+        if pdu.gone == state.digest:
+            # One who holds somebody to be gone may have skipped what nobody had of it: to those who do not
+            # know that yet, to the one itself above all, its confirmations would say too much.
+            raise_entries(peer.confirmed, acks)
         for index, position in enumerate(chosen):
             if table[position].peer is state.me:
                 sent, known_table, has_all = numbers[TARGET_NUMBERS * index :][:TARGET_NUMBERS]

@@ -177,7 +177,8 @@ def sco(random: Random) -> Parameters:
         "detector_ms": 0.0,
         "window": random.choice([1, 4, 64]),
         "buffers": random.choice([16, 64, 4096]),
-        "confirm_ms": random.choice([0.5, 2.0, 10.0]),
+        "confirm_ms": random.choice([2.0, 10.0]),
+        "control_ms": random.choice([25.0, 60.0]),
         "acknowledge": random.choice(["causal", "continuous"]),
         "vectors": random.choice(["compressed", "plain"]),
     }
