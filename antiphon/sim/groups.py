@@ -23,7 +23,7 @@ from antiphon.core.seeds import Seeds
 from antiphon.core.time import SECOND_NS, Nanoseconds, from_seconds
 from antiphon.core.wire import Pdu
 from antiphon.sim.churn import Fault
-from antiphon.sim.ordering import OrderingConfiguration, Subject, Watch, Workload, simulate
+from antiphon.sim.ordering import OrderingConfiguration, Subject, Watch, Workload, simulate, wire_size
 from antiphon.sim.scenario import Metrics
 from antiphon.sim.world import Host, World
 
@@ -92,8 +92,14 @@ class Meter:
     control_messages: int = 0
     loads: Counter[Site] = field(default_factory=Counter)
     """In how many messages each site took part, as their sender or as their receiver."""
+    bytes: Counter[Site] = field(default_factory=Counter)
+    """How many bytes each site sent and received, in all PDUs, copies counted one by one."""
 
     def count(self, source: Site, targets: Sequence[Site], pdu: Pdu) -> None:
+        size = wire_size(pdu)
+        self.bytes[source] += size * len(targets)
+        for target in targets:
+            self.bytes[target] += size
         if not isinstance(pdu, self.data_kinds):
             self.control_messages += len(targets)
             return
@@ -108,6 +114,7 @@ class Meter:
             "control_messages": self.control_messages,
             "messages_per_multicast": self.messages / batches if batches else None,
             "busiest_load": busiest / batches if batches else None,
+            "busiest_bytes": max(self.bytes.values(), default=0) / batches if batches else None,
         }
 
 

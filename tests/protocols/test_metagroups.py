@@ -11,12 +11,25 @@ from antiphon.core.inputs import Admit, Start
 from antiphon.core.packing import pack
 from antiphon.core.wire import Codec, Packet, Pdu
 from antiphon.protocols.metagroups import PDUS, MetaGroups, MetaGroupsConfiguration
-from antiphon.protocols.metagroups.channels import Inlet
-from antiphon.protocols.metagroups.pdus import Entry, Held, Mark, Request, Taken
+from antiphon.protocols.metagroups.bodies import Bodies
+from antiphon.protocols.metagroups.channels import Batch, Inlet
+from antiphon.protocols.metagroups.pdus import (
+    Body,
+    Copy,
+    Entry,
+    Held,
+    Mark,
+    Request,
+    Taken,
+    Token,
+    TokenRequest,
+    Want,
+)
 from antiphon.protocols.metagroups.tree import build_forest
 from tests.protocols.metagroups_group import KNOBS, Cluster, pdus
 
 AGREED = MetaGroupsConfiguration(delivery="agreed", acknowledge_ns=0)
+DIRECT = MetaGroupsConfiguration(bodies="direct", acknowledge_ns=0)
 FIGURE_2 = {"A": "abcdj", "B": "abefk", "C": "acegi", "D": "dhi"}
 """The paper's figure 2, a site for each meta-group: <ABC> a, <AB> b, <AC> c, <AD> d, <BC> e, <B> fk, <C> g,
 <D> h, <CD> i, <A> j."""
@@ -69,9 +82,10 @@ def test_multiple_sources_single_group(seed: int) -> None:
     assert all(cluster.delivered(name) == cluster.delivered("a") for name in "bcd")
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_multiple_sources_multiple_groups(seed: int) -> None:
-    cluster = Cluster(FIGURE_2)
+@pytest.mark.parametrize("knobs", [KNOBS, AGREED, DIRECT], ids=["safe", "agreed", "direct"])
+@pytest.mark.parametrize("seed", range(6))
+def test_multiple_sources_multiple_groups(seed: int, knobs: MetaGroupsConfiguration) -> None:
+    cluster = Cluster(FIGURE_2, knobs)
     for name, group in zip("hjgfkiedcbahjgfk", "ABCDABCDDCBAABCD", strict=True):
         cluster.admit(name, group)
     shuffle(cluster, seed)
@@ -159,8 +173,8 @@ def test_agreed_delivery_does_not_wait() -> None:
     assert all(cluster.delivered(name) == ["b0A"] for name in "abc")
 
 
-@pytest.mark.parametrize("kind", [Request, Taken, Entry, Mark, Held])
-@pytest.mark.parametrize("knobs", [KNOBS, AGREED], ids=["safe", "agreed"])
+@pytest.mark.parametrize("kind", [Request, Taken, Entry, Mark, Held, TokenRequest, Token, Body, Want, Copy])
+@pytest.mark.parametrize("knobs", [KNOBS, AGREED, DIRECT], ids=["safe", "agreed", "direct"])
 def test_whatever_is_lost_is_made_up_for(kind: type[Pdu], knobs: MetaGroupsConfiguration) -> None:
     """The first three of each kind to each site are lost; in the end all is delivered and nothing kept."""
     cluster = Cluster(FIGURE_2, knobs)
@@ -190,6 +204,67 @@ def test_an_idle_cluster_says_little() -> None:
     before = cluster.steps
     cluster.pass_time(500)
     assert cluster.steps - before == 10 * 2 * (len(cluster.names) - 1)
+
+
+# Bodies that go directly
+
+
+def test_direct_bodies_pass_no_primary_site_that_they_are_not_for() -> None:
+    """The sender multicasts the body once; along the tree go tokens only, also through <AD>."""
+    cluster = Cluster(FIGURE_2, DIRECT)
+    with_body: list[tuple[str, str]] = []
+    tokens: list[tuple[str, str]] = []
+
+    def note(source: str, target: str, pdu: Pdu) -> bool:
+        if isinstance(pdu, Request | Entry | Body):
+            with_body.append((source, target))
+        if isinstance(pdu, TokenRequest | Token):
+            tokens.append((source, target))
+        return False
+
+    cluster.lost = note
+    cluster.admit("h", "C")
+    cluster.settle()
+    assert sorted(with_body) == [("h", name) for name in "acegi"]
+    assert ("d", "i") in tokens
+    assert len(tokens) == build_forest(cluster.membership).route("C").messages
+    assert all(cluster.delivered(name) == ["h0C"] for name in "acegi")
+
+
+def test_a_body_whose_sender_is_gone_is_fetched_from_the_primary_site() -> None:
+    cluster = Cluster({"A": "abcd"}, DIRECT, others="efx")
+    cluster.lost = lambda _source, target, pdu: target in "cd" and isinstance(pdu, Body)
+    cluster.admit("x", "A")
+    cluster.settle()
+    cluster.crash("x")
+    cluster.pass_time(100)
+    assert all(cluster.delivered(name) == ["x0A"] for name in "abcd")
+    cluster.judge()
+
+
+def test_a_token_without_its_body_gets_no_place() -> None:
+    """The primary site waits for the body, and asks its sender for it; other senders go on."""
+    cluster = Cluster({"A": "abcd"}, DIRECT)
+    cluster.lost = lambda source, target, pdu: (source, target) == ("d", "a") and isinstance(pdu, Body | Copy)
+    cluster.admit("d", "A")
+    cluster.admit("c", "A")
+    cluster.pass_time(100)
+    assert cluster.delivered("b") == ["c0A"]
+    cluster.lost = lambda _source, _target, _pdu: False
+    cluster.pass_time(100)
+    assert cluster.delivered("b") == ["c0A", "d0A"]
+    cluster.judge()
+
+
+def test_bodies_without_tokens_are_bounded() -> None:
+    bodies = Bodies(3)
+    for number in range(10):
+        bodies.add(Batch("a", 0, number, 1, "A", pack([b"x"])))
+    assert len(bodies) == 3
+    assert bodies.find("a", 6) is None
+    token = Batch("a", 0, 9, 1, "A", None)
+    assert bodies.take(token._replace(group="B")) is None
+    assert bodies.take(token) == token._replace(bodies=pack([b"x"]))
 
 
 # Bounds and misuse
@@ -269,15 +344,15 @@ def test_knobs_that_make_no_sense_are_refused(wrong: Callable[[], object]) -> No
 # What peers may send
 
 
-def heard_pdus() -> list[tuple[str, str, Pdu]]:
+def heard_pdus(knobs: MetaGroupsConfiguration) -> list[tuple[str, str, Pdu]]:
     """Everything that travels while sites multicast, join, leave and crash."""
-    cluster = Cluster({"A": "abcd", "B": "cde"})
+    cluster = Cluster({"A": "abcd", "B": "cde"}, knobs)
     found: list[tuple[str, str, Pdu]] = []
     deaf: set[str] = set()
 
     def note(source: str, target: str, pdu: Pdu) -> bool:
         found.append((source, target, pdu))
-        return target in deaf and isinstance(pdu, Entry)
+        return target in deaf and isinstance(pdu, Entry | Token)
 
     cluster.lost = note
     for name in "abcde":
@@ -297,17 +372,18 @@ def heard_pdus() -> list[tuple[str, str, Pdu]]:
 
 def test_every_pdu_survives_the_wire() -> None:
     codec = Codec(PDUS)
-    for _, _, pdu in heard_pdus():
+    for _, _, pdu in heard_pdus(KNOBS) + heard_pdus(DIRECT):
         packet = codec.decode(codec.encode(pdu))
         assert isinstance(packet, Packet)
         assert packet.pdu == pdu
 
 
-def test_garbage_of_the_right_kind_raises_nothing() -> None:
+@pytest.mark.parametrize("knobs", [KNOBS, DIRECT], ids=["tree", "direct"])
+def test_garbage_of_the_right_kind_raises_nothing(knobs: MetaGroupsConfiguration) -> None:
     """PDUs with other numbers, names and lists in them, at the wrong time and from the wrong site."""
     random = Random(7)
-    heard = heard_pdus()
-    cluster = Cluster({"A": "abcd", "B": "cde"})
+    heard = heard_pdus(knobs)
+    cluster = Cluster({"A": "abcd", "B": "cde"}, knobs)
     codec = Codec(PDUS)
     for _ in range(3000):
         _, _, pdu = random.choice(heard)

@@ -21,19 +21,20 @@ Guarantees with safe delivery, each proved by the checker of that name: *integri
   that was admitted under it is delivered, and messages to a group whose members are being agreed on anew are
   refused for that time. A site that leaves a group therefore delivers what was admitted before.
 - `Joined` and `Left` say at which place in its deliveries a site's own groups have changed.
-- A change of the table stops only the trees that it alters (`table`, `ending`); sites that are silent for
-  `suspect_ns` are left out by one. Any majority of the sites in the table (or half of them with the first)
-  goes on; others wait, and deliver nothing. Whoever was left out begins anew: its presence spell ends
-  (`Absent`) and the next begins when it is let in (`Present`). What it had admitted and was not stable may be
-  lost, as it is with a sender that crashes.
+- A change of the table stops only the trees that it alters (`council`, `attempt`, `ending`); one that only
+  moves sites between the nodes of a tree stops nothing, the tree hands over to another (`table`). Sites that
+  are silent for `suspect_ns` are left out by a change (`company`). Any majority of the sites in the table (or
+  half of them with the first) goes on; others wait, and deliver nothing. Whoever was left out begins anew: its
+  presence spell ends (`Absent`) and the next begins when it is let in (`Present`). What it had admitted and
+  was not stable may be lost, as it is with a sender that crashes.
 - If so many lose their memory that no majority remembers, the sites wait until all are back, then go on from
   what is known, and everyone's spell ends; then two sites may disagree about what nobody remembers.
 - Two clusters that were founded apart become one when they meet: the sites of the later one begin anew.
 - With agreed delivery *atomicity*, *total* and *stability* hold as long as nobody goes (`AGREED_PROMISES`).
 
-Not promised: *causal* order across groups. The paper does not provide it either: an answer sent to another
-group can overtake the question where the two have different primary sites. Within one group causal order
-holds for whoever sends after it has delivered, as far as all of its messages go to that group.
+*Causal* order across groups, which the paper does not provide, holds too with `causal=True`
+(`CAUSAL_PROMISES`); see `sending`. Without that, an answer never overtakes its question, but it can overtake
+what the one who asked had sent before to a group without a common member.
 
 Deviations, with reasons.
 - The paper delivers as soon as a message arrives, and leaves crashes and changes of membership open; even a
@@ -43,6 +44,9 @@ Deviations, with reasons.
   it sends the next to the other group: the paper's ordering of one source and several groups asks for one
   order of the two only, ours for the sender's.
 - The optimisation of section 4.2 is not used, since it is unsound.
+- With `bodies="direct"` bodies go from their sender to all members and only tokens down the tree (`bodies`).
+  Measured with 12 sites in 4 groups and bodies of 56,000 bytes, the busiest site handles a third of the
+  bytes; with 100 bytes little less, and each member gets a PDU more.
 """
 
 from collections.abc import Iterable, Mapping
@@ -78,7 +82,15 @@ from antiphon.protocols.metagroups.pdus import (
     Seat,
 )
 
-__all__ = ["AGREED_PROMISES", "DATA_PDUS", "PDUS", "PROMISES", "MetaGroups", "MetaGroupsConfiguration"]
+__all__ = [
+    "AGREED_PROMISES",
+    "CAUSAL_PROMISES",
+    "DATA_PDUS",
+    "PDUS",
+    "PROMISES",
+    "MetaGroups",
+    "MetaGroupsConfiguration",
+]
 
 PROMISES: Final[tuple[Property, ...]] = (
     "integrity",
@@ -88,6 +100,8 @@ PROMISES: Final[tuple[Property, ...]] = (
     "total",
     "stability",
 )
+CAUSAL_PROMISES: Final[tuple[Property, ...]] = (*PROMISES, "causal")
+"""What is promised with safe delivery and `causal=True`."""
 AGREED_PROMISES: Final[tuple[Property, ...]] = ("integrity", "duplicate", "fifo")
 """What is left of them with agreed delivery when sites go; as long as none does, all hold."""
 

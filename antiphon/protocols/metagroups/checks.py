@@ -44,12 +44,11 @@ def makes_sense(pdu: Pdu) -> bool:
         case Request():
             return _in_bounds((pdu.node, pdu.seq - 1, pdu.number, *pdu.life)) and _is_batch(pdu)
         case TokenRequest():
-            return _in_bounds((pdu.node, pdu.seq - 1, pdu.number, pdu.count - 1, *pdu.life)) and bool(
-                pdu.group
-            )
+            told = (pdu.node, pdu.seq - 1, pdu.number, pdu.count - 1, *pdu.life)
+            return _in_bounds(told) and bool(pdu.group)
         case Token():
-            numbers = (pdu.channel, pdu.seq - 1, pdu.number, pdu.count - 1, pdu.incarnation)
-            return _in_bounds(numbers) and 0 <= pdu.settled <= pdu.ready < LARGEST and bool(pdu.group)
+            place = (pdu.channel, pdu.seq - 1, pdu.number, pdu.count - 1, pdu.incarnation)
+            return _in_bounds(place) and 0 <= pdu.settled <= pdu.ready < LARGEST and bool(pdu.group)
         case Body():
             return _in_bounds((pdu.number, *pdu.life)) and _is_batch(pdu)
         case Entry():
@@ -64,8 +63,8 @@ def makes_sense(pdu: Pdu) -> bool:
         case Mark():
             return _in_bounds((pdu.channel,)) and 0 <= pdu.settled <= pdu.ready <= pdu.last < LARGEST
         case Held():
-            told = 0 <= pdu.done <= pdu.held < LARGEST
-            return told and _in_bounds((pdu.channel, *pdu.missing)) and len(pdu.missing) <= MOST_MISSING
+            fits = 0 <= pdu.done <= pdu.held < LARGEST
+            return fits and _in_bounds((pdu.channel, *pdu.missing)) and len(pdu.missing) <= MOST_MISSING
         case _:
             return _is_word_of_council(pdu)
 

@@ -286,10 +286,7 @@ class Member:
         found = self._outboxes.get(tree)
         if found is None:
             assert self._layout is not None, "only a site in a cluster has trees"
-            is_direct = self._knobs.bodies == "direct"
-            found = Outbox(
-                self._site, self._life, self._layout.trees[tree], self._effects, is_direct=is_direct
-            )
+            found = Outbox(self._site, self._life, self._layout.trees[tree], self._knobs, self._effects)
             self._outboxes[tree] = found
         return found
 
@@ -319,8 +316,10 @@ class Member:
     def _take_turns(self, now: Nanoseconds) -> None:
         """Deliver on one tree after another: on the next only when all was delivered on the one before."""
         waiting = [branch for branch in self._branches.values() if not branch.finished]
-        if waiting and not waiting[0].is_open:
+        while waiting and not waiting[0].is_open:
             waiting[0].open(now)
+            if waiting[0].finished:
+                del waiting[0]
         layout = self._layout
         if layout is not None and all(branch.tree.id in layout.trees for branch in waiting):
             self._tell_groups(frozenset(layout.seats[self._site].groups))
@@ -328,7 +327,7 @@ class Member:
     def _send_due(self, now: Nanoseconds, tree: TreeId, outbox: Outbox) -> None:
         branch = self._branches.get(tree)
         server = None if branch is None else branch.server
-        for own in outbox.due(now):
+        for own in outbox.due(now, self._limit(tree)):
             if self._knobs.bodies == "direct":
                 outbox.multicast_body(own, outbox.members(own))
             if server is not None and server.node == own.node:
@@ -338,6 +337,13 @@ class Member:
                     branch.body(now, own.batch)
                 outbox.request(own)
         self._wake()
+
+    def _limit(self, tree: TreeId) -> int | None:
+        """In causal order: the first own batch on another tree that is not stable. Those after it wait."""
+        if not self._knobs.causal:
+            return None
+        firsts = [outbox.first for other, outbox in self._outboxes.items() if other != tree]
+        return min((first for first in firsts if first is not None), default=None)
 
     def _wake(self) -> None:
         if not self._repairing:

@@ -378,6 +378,9 @@ class MetaGroupsConfiguration:
     """Whether bodies travel down the tree, or from their sender to all members at once and only small tokens
     down the tree. Direct spares primary sites the most bytes and costs one PDU more a batch; all sites of a
     cluster must choose alike."""
+    causal: bool = False
+    """Whether safe delivery keeps causal order across groups. That costs a sender the time until its earlier
+    messages are stable whenever it turns to another primary site."""
     shape: Shape = "shallow"
     """How trees are grown; `printed` follows the paper to the letter and grows chains."""
     admission: int = 64

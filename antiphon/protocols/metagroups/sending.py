@@ -4,6 +4,11 @@ First in, first out holds across groups too. Two messages of one sender to group
 that member in the order of their numbers: where both go to the same primary site it orders them as they come;
 where they go to different ones, the second waits until the first is stable. That costs nothing to a sender
 that stays with one group, or whose groups have no common member.
+
+Causal order across groups (`causal`) needs little more. What a site has delivered, all for whom it is hold
+already, in their streams: so whatever the site sends after that stands behind it there. What is left is what
+a sender itself sent before: then it waits whenever it turns to another primary site, common member or not,
+since whoever gets the second message may answer to those who are still to get the first.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +19,16 @@ from antiphon.core.ids import Group, Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.metagroups.channels import Batch
-from antiphon.protocols.metagroups.pdus import Body, Item, Life, Query, Request, Taken, TokenRequest
+from antiphon.protocols.metagroups.pdus import (
+    Body,
+    Item,
+    Life,
+    MetaGroupsConfiguration,
+    Query,
+    Request,
+    Taken,
+    TokenRequest,
+)
 from antiphon.protocols.metagroups.table import Tree
 
 
@@ -34,12 +48,20 @@ class Own:
 class Outbox:
     """Own batches to the groups of one tree."""
 
-    def __init__(self, site: Site, life: Life, tree: Tree, effects: list[Effect], *, is_direct: bool) -> None:
+    def __init__(
+        self,
+        site: Site,
+        life: Life,
+        tree: Tree,
+        configuration: MetaGroupsConfiguration,
+        effects: list[Effect],
+    ) -> None:
         self._site: Final = site
         self._life: Final = life
         self._tree: Final = tree
         self._effects: Final = effects
-        self._is_direct: Final = is_direct
+        self._is_direct: Final = configuration.bodies == "direct"
+        self._is_causal: Final = configuration.causal
         self._own: dict[int, Own] = {}
         """By number, in that order."""
         self._seqs: dict[int, int] = {}
@@ -55,12 +77,12 @@ class Outbox:
         self._own[number] = Own(batch, self._tree.entry[group])
         self._waiting += 1
 
-    def due(self, now: Nanoseconds) -> Iterator[Own]:
-        """Those that may be sent now and were not; whoever takes one sends it."""
-        if not self._waiting:
-            return
+    def due(self, now: Nanoseconds, limit: int | None = None) -> Iterator[Own]:
+        """Those that may be sent now and were not, of numbers below a limit; whoever takes one sends it."""
         earlier: list[Own] = []
         for own in list(self._own.values()):
+            if limit is not None and own.batch.number >= limit:
+                return
             if not own.seq and not any(self._holds_up(other, own) for other in earlier):
                 self._waiting -= 1
                 own.seq = self._seqs[own.node] = self._seqs.get(own.node, 0) + 1
@@ -69,8 +91,9 @@ class Outbox:
             earlier.append(own)
 
     def _holds_up(self, earlier: Own, own: Own) -> bool:
-        at_once = earlier.seq and earlier.node == own.node
-        return not at_once and self._tree.overlap(earlier.batch.group, own.batch.group)
+        if earlier.seq and earlier.node == own.node:
+            return False
+        return self._is_causal or self._tree.overlap(earlier.batch.group, own.batch.group)
 
     def request(self, own: Own) -> None:
         """Send one to its primary site."""
@@ -109,6 +132,11 @@ class Outbox:
     def may_send(self) -> bool:
         """Whether anything waits."""
         return self._waiting > 0
+
+    @property
+    def first(self) -> int | None:
+        """The first number that is not stable."""
+        return next(iter(self._own), None)
 
     def settle(self, node: int, stable: int) -> None:
         """Requests to a node are stable up to here."""

@@ -91,15 +91,15 @@ class Layout:
         A site that is on a tree that hands over and on another as well delivers on the second only when it is
         done with the first; so neither can end without the other.
         """
-        found = set(trees) & self.all_trees()
+        everything = self.all_trees()
+        found = set(trees) & everything
         size = -1
         while self.retiring and size != len(found):
             size = len(found)
-            for one in self.retiring:
-                related = {
-                    tree for tree in self.all_trees() if not self._sites[one].isdisjoint(self._sites[tree])
-                }
-                related |= {retiring.heir for retiring in self.decision.retiring if retiring.tree == one}
+            for retiring in self.decision.retiring:
+                sites = self._sites[retiring.tree]
+                related = {tree for tree in everything if not sites.isdisjoint(self._sites[tree])}
+                related |= {retiring.heir} & everything
                 if not found.isdisjoint(related):
                     found |= related
         return frozenset(found)

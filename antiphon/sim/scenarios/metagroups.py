@@ -30,9 +30,8 @@ class Configuration(OverlappingConfiguration):
     joins: Annotated[int, "joins of random sites to random groups, while messages flow"] = 0
     leaves: Annotated[int, "leaves of random sites from random groups, while messages flow"] = 0
     delivery: Annotated[str, "safe (once all hold a message) or agreed (at once, as in the paper)"] = "safe"
-    bodies: Annotated[str, "tree (with their order) or direct (from their sender, tokens on the tree)"] = (
-        "tree"
-    )
+    bodies: Annotated[str, "tree (down the trees) or direct (only tokens go down the trees)"] = "tree"
+    causal: Annotated[bool, "causal order across groups too: senders wait when they turn elsewhere"] = False
     shape: Annotated[str, "how trees are grown: shallow, or printed as in the paper"] = "shallow"
     window: Annotated[int, "batches that a primary site has under way"] = 64
     acknowledge_ms: Annotated[float, "how long receivers collect what they acknowledge"] = 1.0
@@ -52,6 +51,7 @@ class Configuration(OverlappingConfiguration):
         return MetaGroupsConfiguration(
             delivery=cast(Literal["safe", "agreed"], self.delivery),
             bodies=cast(Literal["tree", "direct"], self.bodies),
+            causal=self.causal,
             shape=cast(Shape, self.shape),
             window=self.window,
             acknowledge_ns=from_seconds(self.acknowledge_ms / 1000),
