@@ -150,6 +150,44 @@ def test_groups_without_a_common_member_wait_for_nothing() -> None:
     assert cluster.delivered("c") == ["z1B", "z2C"]
 
 
+def ask_and_answer(knobs: MetaGroupsConfiguration) -> list[str]:
+    """z sends to A and then to B; c, who is in B, answers to A while z's request to A is late."""
+    cluster = Cluster({"A": "ab", "B": "cd"}, knobs, others="z")
+    cluster.lost = lambda source, target, pdu: (source, target) == ("z", "a") and isinstance(pdu, Request)
+    cluster.admit("z", "A")
+    cluster.admit("z", "B")
+    cluster.settle()
+    if cluster.delivered("c"):
+        cluster.admit("c", "A")
+        cluster.settle()
+    cluster.lost = lambda _source, _target, _pdu: False
+    cluster.pass_time(100)
+    if len(cluster.delivered("a")) == 1:
+        cluster.admit("c", "A")
+        cluster.pass_time(100)
+    return cluster.delivered("b")
+
+
+def test_causal_order_across_groups_is_an_option() -> None:
+    assert ask_and_answer(KNOBS) == ["c0A", "z0A"]
+    assert ask_and_answer(MetaGroupsConfiguration(causal=True, acknowledge_ns=0)) == ["z0A", "c0A"]
+
+
+def test_an_answer_to_another_group_does_not_overtake_its_question() -> None:
+    """What the one who answers has delivered, all hold: so the answer stands behind it in any stream."""
+    cluster = Cluster({"A": "abc", "B": "bcd"})
+    cluster.lost = lambda _source, target, pdu: target == "c" and isinstance(pdu, Mark)
+    cluster.admit("a", "A")
+    cluster.settle()
+    assert cluster.delivered("a") == ["a0A"]
+    assert cluster.delivered("c") == []
+    cluster.admit("a", "B")
+    cluster.settle()
+    cluster.lost = lambda _source, _target, _pdu: False
+    cluster.pass_time(100)
+    assert cluster.delivered("c") == ["a0A", "a1B"]
+
+
 # Safe delivery
 
 

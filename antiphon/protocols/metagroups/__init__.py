@@ -23,14 +23,15 @@ Guarantees with safe delivery, each proved by the checker of that name: *integri
 - `Joined` and `Left` say at which place in its deliveries a site's own groups have changed.
 - A change of the table stops only the trees that it alters (`council`, `attempt`, `ending`); one that only
   moves sites between the nodes of a tree stops nothing, the tree hands over to another (`table`). Sites that
-  are silent for `suspect_ns` are left out by a change (`company`). Any majority of the sites in the table (or
-  half of them with the first) goes on; others wait, and deliver nothing. Whoever was left out begins anew: its
-  presence spell ends (`Absent`) and the next begins when it is let in (`Present`). What it had admitted and
-  was not stable may be lost, as it is with a sender that crashes.
+  are silent for `suspect_ns` are left out by a change (`company`).
+- Any majority of the sites in the table (or half of them with the first) goes on; others wait, and deliver
+  nothing. Whoever was left out begins anew: its presence spell ends (`Absent`), and the next begins when it
+  is let in (`Present`). What it had admitted and was not stable may be lost, as with a sender that crashes.
 - If so many lose their memory that no majority remembers, the sites wait until all are back, then go on from
   what is known, and everyone's spell ends; then two sites may disagree about what nobody remembers.
 - Two clusters that were founded apart become one when they meet: the sites of the later one begin anew.
-- With agreed delivery *atomicity*, *total* and *stability* hold as long as nobody goes (`AGREED_PROMISES`).
+- With agreed delivery *atomicity*, *total* and *stability* hold as long as nobody goes and no tree is altered
+  (`AGREED_PROMISES`): a tree that ends cannot keep the order of what not all hold.
 
 *Causal* order across groups, which the paper does not provide, holds too with `causal=True`
 (`CAUSAL_PROMISES`); see `sending`. Without that, an answer never overtakes its question, but it can overtake
@@ -103,7 +104,7 @@ PROMISES: Final[tuple[Property, ...]] = (
 CAUSAL_PROMISES: Final[tuple[Property, ...]] = (*PROMISES, "causal")
 """What is promised with safe delivery and `causal=True`."""
 AGREED_PROMISES: Final[tuple[Property, ...]] = ("integrity", "duplicate", "fifo")
-"""What is left of them with agreed delivery when sites go; as long as none does, all hold."""
+"""What is left of them with agreed delivery when sites go or trees are altered; until then all hold."""
 
 
 class MetaGroups:

@@ -215,7 +215,7 @@ class Branch:
 
     def lacking(self, ending: Ending) -> list[tuple[Site, Site, int]]:
         """What must be fetched before this site can deliver an ending: from whom, and sender and number."""
-        have = self._reader.undelivered()
+        have = self._reader.kept()
         return [
             (source, item.sender, item.number)
             for item, source in zip(ending.items, ending.sources, strict=True)
@@ -237,7 +237,7 @@ class Branch:
     def find(self, sender: Site, number: int) -> Batch | None:
         """One that is held, as long as anybody may lack it."""
         name = (sender, number)
-        found = self._reader.undelivered().get(name) or self._copies.get(name)
+        found = self._reader.kept().get(name) or self._copies.get(name)
         if found is None and self.server is not None:
             found = self.server.find(sender, number)
         return found or self._bodies.find(sender, number)
@@ -249,7 +249,7 @@ class Branch:
 
     def finish(self, ending: Ending) -> None:
         """Deliver the last of it."""
-        have = self._copies | self._reader.undelivered()
+        have = self._copies | self._reader.kept()
         for item in ending.items:
             if self._is_due(item):
                 self._ledger.deliver(have[item.sender, item.number])

@@ -87,7 +87,7 @@ class Member:
         self._layout: Layout | None = None
         self._life: Life = (0, 0)
         self._next_number = 0
-        self._ledger = Ledger(self._effects)
+        self._ledger = Ledger(site, self._effects, safe=configuration.delivery == "safe")
         self._branches: dict[TreeId, Branch] = {}
         self._outboxes: dict[TreeId, Outbox] = {}
         self._stopped: set[TreeId] = set()
@@ -404,6 +404,7 @@ class Member:
                 self._over.add(tree)
                 self._branches.pop(tree, None)
                 self._outboxes.pop(tree, None)
+                self._take_turns(now)
 
     def _stages(self) -> tuple[tuple[TreeId, int], ...]:
         """How far this site is with each tree that hands over; those that it is done with are left out."""
@@ -420,7 +421,23 @@ class Member:
         if self._layout is not None:
             new = (self._layout.all_trees() & set(trees)) - self._stopped
             self._stopped |= new
+            while self._knobs.causal and (tied := self._tied()):
+                self._stopped |= tied
+                new |= tied
             self._stops += len(new & self._branches.keys())
+
+    def _tied(self) -> set[TreeId]:
+        """In causal order: trees with own batches that come before some on a tree that is stopped.
+
+        What waits there is delivered when the tree ends; so what comes before it must be delivered by then.
+        """
+        stopped = [outbox.last for tree, outbox in self._outboxes.items() if tree in self._stopped]
+        limit = max((last for last in stopped if last is not None), default=-1)
+        return {
+            tree
+            for tree, outbox in self._outboxes.items()
+            if tree not in self._stopped and outbox.first is not None and outbox.first < limit
+        }
 
     def holdings(self) -> tuple[Holding, ...]:
         found = []

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
-from antiphon.core.effects import Arrived, Deliver, Effect
+from antiphon.core.effects import Arrived, Deliver, Effect, Stable
 from antiphon.core.ids import Group, Site
 from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch
@@ -15,10 +15,12 @@ from antiphon.protocols.metagroups.pdus import NO_GROUP, Holding, Item, TreeId
 class Ledger:
     """How far each sender's messages to each group were delivered here, over all trees."""
 
-    __slots__ = ("_effects", "_following")
+    __slots__ = ("_effects", "_following", "_safe", "_site")
 
-    def __init__(self, effects: list[Effect]) -> None:
+    def __init__(self, site: Site, effects: list[Effect], *, safe: bool) -> None:
+        self._site = site
         self._effects = effects
+        self._safe = safe
         self._following: dict[tuple[Site, Group], int] = {}
 
     def has(self, sender: Site, number: int, group: Group) -> bool:
@@ -30,6 +32,9 @@ class Ledger:
         self._effects.append(
             Deliver(batch.sender, batch.number, batch.bodies, batch.group, batch.incarnation)
         )
+        if self._safe and batch.sender != self._site:
+            # A site hears of its own batches from their primary site, also where it is not in the group.
+            self._effects.append(Stable(batch.sender, batch.number, batch.length, batch.group))
 
     def forget(self, is_gone: Callable[[Site], bool]) -> None:
         """Those who are gone number from where they were; nothing of theirs is under way."""
@@ -45,6 +50,7 @@ class Reader:
 
     __slots__ = (
         "_bodies",
+        "_delivered",
         "_effects",
         "_first",
         "_last",
@@ -69,6 +75,8 @@ class Reader:
         self._first = 1
         self._waiting: deque[Batch] = deque()
         """What is not delivered; behind what is held, tokens whose bodies are lacking may stand."""
+        self._delivered: dict[tuple[Site, int], Batch] = {}
+        """What was delivered before all were known to hold it, until all have delivered it."""
         self._last = 0
         self.held = 0
         self.delivered = 0
@@ -129,7 +137,8 @@ class Reader:
         self.ready = max(self.ready, ready)
         self._deliver()
         while self._first <= min(settled, self.delivered):
-            self._names.popleft()
+            item = self._names.popleft()
+            self._delivered.pop((item.sender, item.number), None)
             self._first += 1
 
     def _deliver(self) -> None:
@@ -139,6 +148,8 @@ class Reader:
             batch = self._waiting.popleft()
             if batch.group != NO_GROUP:
                 self._ledger.deliver(batch)
+                if not self._safe:
+                    self._delivered[batch.sender, batch.number] = batch
 
     # When the tree ends
 
@@ -147,7 +158,7 @@ class Reader:
         names = tuple(item for item in held if item.group != NO_GROUP)
         return Holding(tree, names, min(len(names), self.delivered + 1 - self._first), waiting)
 
-    def undelivered(self) -> dict[tuple[Site, int], Batch]:
-        """What is held and not delivered, by sender and number."""
+    def kept(self) -> dict[tuple[Site, int], Batch]:
+        """What is held and others may lack, by sender and number."""
         held = islice(self._waiting, self.held - self.delivered)
-        return {(batch.sender, batch.number): batch for batch in held}
+        return self._delivered | {(batch.sender, batch.number): batch for batch in held}

@@ -138,6 +138,11 @@ class Outbox:
         """The first number that is not stable."""
         return next(iter(self._own), None)
 
+    @property
+    def last(self) -> int | None:
+        """The last one."""
+        return next(reversed(self._own), None)
+
     def settle(self, node: int, stable: int) -> None:
         """Requests to a node are stable up to here."""
         done = [own for own in self._own.values() if own.node == node and 0 < own.seq <= stable]

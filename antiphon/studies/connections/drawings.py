@@ -193,19 +193,27 @@ def fixed_members(random: Random) -> Parameters:
 
 
 def metagroups(random: Random) -> Parameters:
-    """Everything, and groups that overlap at random.
+    """Everything, with groups that overlap at random, joins and leaves.
 
-    What is delivered at once may be lost with those who go: so only where nobody does.
+    Fewer than half crash, for a majority must remember. What is delivered at once may be lost with those who
+    go, or be ordered anew where a tree is altered: so only where neither happens.
     """
     parameters = everything(random) | overlap(random)
     parameters |= {
-        "detector_ms": 0.0,
-        "window": random.choice([1, 4, 64]),
+        "loss": random.choice([0.0, 0.0, 0.02, 0.1]),
+        "crashes": min(parameters["crashes"], (parameters["members"] - 1) // 2),
+        "joins": random.choice([0, 0, 1, 4]),
+        "leaves": random.choice([0, 0, 1, 4]),
+        "goodbye": random.choice([False, True]),
+        "bodies": random.choice(["tree", "direct"]),
+        "window": random.choice([4, 16, 64]),
+        "acknowledge_ms": random.choice([0.0, 1.0]),
         "shape": random.choice(["shallow", "printed"]),
         "heartbeat_ms": 20.0,
         "suspect_ms": 150.0,
     }
-    return parameters | {"delivery": random.choice(["safe", "agreed"]) if nobody_goes(parameters) else "safe"}
+    stays = nobody_goes(parameters) and not parameters["joins"] + parameters["leaves"]
+    return parameters | {"delivery": random.choice(["safe", "agreed"]) if stays else "safe"}
 
 
 def fixed_groups(random: Random) -> Parameters:
