@@ -136,7 +136,9 @@ def _build_causal(settings: Settings) -> Protocol:
 
 def _build_across(settings: Settings) -> Protocol:
     windows = settings.window_batches
-    configuration = metagroups.MetaGroupsConfiguration(admission=windows, window=2 * windows)
+    configuration = metagroups.MetaGroupsConfiguration(
+        admission=windows, window=2 * windows, says_goodbye=True
+    )
     return metagroups.MetaGroups(settings.site, {}, configuration, settings.random)
 
 
