@@ -8,29 +8,26 @@ from antiphon.spark.statistics import Point, Summary
 from antiphon.studies.model import Effort, Results, Study
 from antiphon.studies.reproduce import defaults_of
 
-METRICS = (
-    *("tpr_s", "tpr_last_s", "steps", "hop_messages", "finished"),
-    *("queue_mean", "queue_max", "queue_node_mean", "queue_node_max"),
-    *("step", "window_low", "window_high", "iterations", "evaluations"),
-    *("detection_last_s", "mistakes", "flaps"),
-    *(
-        "throughput",
-        "busy_throughput",
-        "latency_s",
-        "latency_p99_s",
-        "halted_share",
-        "slowed_share",
-        "deliveries",
-    ),
-    *("violations", "violated", "unnoticed", "disagreements", "unavailable", "spells", "present_share"),
-    *("graph_mean", "graph_p95", "graph_max", "report_share", "miss_rate", "operations_per_s"),
-    *("graphs", "arcs", "untrue", "contradictions", "order_dependent"),
-    *("arcs_before", "arcs_replaced", "relations_undone"),
-    *("admitted", "accepted", "acceptance_s", "data_messages", "control_messages", "metadata_bytes"),
-    *("control_bytes", "pairs", "preceding", "missed", "invented", "causal", "stated", "meant"),
-    *("out_of_order", "order_0", "order_1", "order_2", "order_3"),
-)
 Rule = Callable[[Mapping[str, Any]], Mapping[str, float]]
+
+
+class AnyMetric(dict[str, Summary]):
+    """Whatever metric is asked for has a value: that of the rule, or the one for all others."""
+
+    def __init__(self, found: Mapping[str, float], otherwise: float) -> None:
+        # Every run has at least one metric that it tells itself.
+        known = {"finished": otherwise, **found}
+        super().__init__({name: one_value(float(value)) for name, value in known.items()})
+        self._otherwise = one_value(otherwise)
+
+    def __missing__(self, name: str) -> Summary:
+        return self._otherwise
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name]
 
 
 def one_value(value: float, count: int = 20) -> Summary:
@@ -44,6 +41,5 @@ def imagine(study: Study, effort: Effort, rule: Rule = lambda _: {}, otherwise: 
     for scenario, parameters in dict.fromkeys((job.scenario, job.parameters) for job in study.jobs(effort)):
         given = json.loads(parameters)
         found = rule({"scenario": scenario, **defaults[scenario], **given})
-        metrics = {name: one_value(float(found.get(name, otherwise))) for name in (*METRICS, *found)}
-        points.append(Point(scenario, given, metrics))
+        points.append(Point(scenario, given, AnyMetric(found, otherwise)))
     return Results(points, defaults)

@@ -143,28 +143,27 @@ def shorter_than_sites(results: Results) -> Finding:
     )
 
 
+SHOWN: Final = {
+    "nodes": ".0f",
+    "trees": ".0f",
+    "depth": ".1f",
+    "depth_median": ".0f",
+    "depth_max": ".0f",
+    "shallow_share": ".0%",
+    "hops": ".1f",
+    "extra": ".1f",
+}
+"""The metrics of the table, each with how it is written."""
+
+
 def rows(results: Results) -> list[list[str]]:
     made = []
     for kind in KINDS:
         for sites in SIZES:
             for tree, words in TREES.items():
                 for point in results.matching(where(tree, kind, sites=sites)):
-                    values = {name: summary.mean for name, summary in point.metrics.items()}
-                    made.append(
-                        [
-                            kind,
-                            str(sites),
-                            words,
-                            f"{values['nodes']:.0f}",
-                            f"{values['trees']:.0f}",
-                            f"{values['depth']:.1f}",
-                            f"{values['depth_median']:.0f}",
-                            f"{values['depth_max']:.0f}",
-                            f"{values['shallow_share']:.0%}",
-                            f"{values['hops']:.1f}",
-                            f"{values['extra']:.1f}",
-                        ]
-                    )
+                    cells = [f"{point.metrics[name].mean:{form}}" for name, form in SHOWN.items()]
+                    made.append([kind, str(sites), words, *cells])
     return made
 
 
