@@ -38,6 +38,7 @@ from antiphon.live.history import USUAL_BYTES
 from antiphon.live.joining import join
 from antiphon.live.limits import Limits
 from antiphon.live.messages import Message, Presence
+from antiphon.live.orders import find_order
 
 LONGEST_LINE: Final = 1 << 20
 LAST_WORDS_S: Final = 2.0
@@ -81,6 +82,11 @@ def node(
     """
     if queue < 1:
         raise UsageError("The queue holds at least one megabyte.")
+    if find_order(order).several:
+        raise UsageError(
+            f"A node of the shell is in one group, and the order '{order}' is for several.",
+            hint="Use antiphon.node in Python (docs/total-across.md), or another order.",
+        )
     member = join(
         group, name=name, order=order, sequencer=sequencer, service=service, repair=repair,
         stability=stability,

@@ -91,6 +91,13 @@ def test_lines_go_in_and_deliveries_come_out(tmp_path: Path) -> None:
         assert a.end()[0] == 0
 
 
+def test_an_order_for_several_groups_is_refused_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["node", a_group(), "--order", "total-across"]) == 2
+    told = capsys.readouterr().err
+    assert "is in one group" in told
+    assert "antiphon.node" in told
+
+
 def test_a_line_can_be_addressed() -> None:
     group = a_group()
     with nodes([group, "--name", "a", "--addressed", "--json"], [group, "--name", "b", "--json"]) as (a, b):
