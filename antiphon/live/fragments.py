@@ -300,6 +300,9 @@ class Reassembly:
             if len(self._done) > MOST_REMEMBERED:
                 self._done.popitem(last=False)
 
+    def has_partials(self) -> bool:
+        return bool(self.members.shelves or self.strangers.shelves)
+
     def tick(self, now: Nanoseconds) -> Iterator[Partial]:
         """Forget what will not be finished, and answer with what to ask for again."""
         for partial in self.strangers.partials():

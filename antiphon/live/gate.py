@@ -122,7 +122,7 @@ class Gate:
         self._retired: OrderedDict[int, Site] = OrderedDict()
         self._answers_left = ANSWERS_PER_TICK
         self.now: Nanoseconds = 0
-        """As of the last tick."""
+        """As of the last tick, or of when something was last received."""
         self.accepted = 0
         """How many boots have been let in so far."""
 
@@ -149,6 +149,10 @@ class Gate:
     def tick(self, now: Nanoseconds) -> None:
         self.now = now
         self._answers_left = ANSWERS_PER_TICK
+
+    def has_answered(self) -> bool:
+        """Whether some of what may be answered between two ticks is used up."""
+        return self._answers_left < ANSWERS_PER_TICK
 
     # What has come
 

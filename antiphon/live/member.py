@@ -37,8 +37,12 @@ from antiphon.trace.segments import SegmentRecorder
 
 PDUS_AT_ONCE: Final = 64
 """PDUs taken in before the trace is written and answers go out. Raising it costs latency under load."""
+PAUSE_NS: Final = MILLISECOND_NS // 2
+"""When nothing has come for so long, datagrams are taken to come one by one."""
 TICK_NS: Final = 5 * MILLISECOND_NS
-"""How often the transport may look after what is unfinished."""
+"""How often the transport looks after what is unfinished."""
+IDLE_TICK_NS: Final = 20 * TICK_NS
+"""The same where nothing is. Raising it costs nothing but how soon names of peers are looked up again."""
 
 
 class Listener(Interface):
@@ -102,6 +106,7 @@ class Member:
         self._wake: asyncio.TimerHandle | None = None
         self._wake_ns: Nanoseconds = NEVER_NS
         self._tick_ns: Nanoseconds = 0
+        self._read_ns: Nanoseconds = 0
         self._outgoing: list[fx.Send | fx.Multicast] = []
         self._rejected = False
         self._handed_in: Packed | None = None
@@ -118,8 +123,8 @@ class Member:
     def listen(self) -> None:
         """Open the ears, so that members get to know one another's addresses before anything is said."""
         self._running = True
-        for number in self._transport.filenos():
-            self._loop.add_reader(number, self._receive)
+        for place, number in enumerate(self._transport.filenos()):
+            self._loop.add_reader(number, self._receive, place)
         self._transport.tick(time.monotonic_ns())
         self._schedule()
 
@@ -170,10 +175,17 @@ class Member:
 
     # Steps
 
-    def _receive(self) -> None:
-        """Take in what has come."""
+    def _receive(self, place: int) -> None:
+        """Take in what has come to one socket.
+
+        After a pause it is one datagram most of the time, and to find no second one would take as long as to
+        read it; if there is more, the event loop calls again at once.
+        """
         try:
-            arrivals = self._transport.receive(PDUS_AT_ONCE)
+            read_ns = time.monotonic_ns()
+            is_quiet = read_ns - self._read_ns > PAUSE_NS
+            self._read_ns = read_ns
+            arrivals = self._transport.receive(1 if is_quiet else PDUS_AT_ONCE, place=place, now=read_ns)
             if self._away:
                 arrivals = []
             elif self._listener.pressed or self._refused:
@@ -264,7 +276,8 @@ class Member:
     def _schedule(self) -> None:
         """One wake-up for the earliest timer or the transport's next look."""
         now = time.monotonic_ns()
-        next_ns = min(self._timers.next_ns(), max(self._tick_ns, now + TICK_NS))
+        is_idle = not (self._wants_room or self._transport.is_unfinished)
+        next_ns = min(self._timers.next_ns(), now + (IDLE_TICK_NS if is_idle else TICK_NS))
         if not self._running or (self._wake is not None and self._wake_ns <= next_ns):
             return
         if self._wake is not None:

@@ -247,17 +247,23 @@ class Transport:
 
     # Receiving
 
-    def receive(self, limit: int) -> list[Arrival]:
-        """What can be read now without waiting. Reading ends when there are `limit` PDUs.
+    def receive(
+        self, limit: int, *, place: int | None = None, now: Nanoseconds | None = None
+    ) -> list[Arrival]:
+        """What can be read now without waiting, from the socket at this place in `filenos` or from all.
 
-        So many datagrams are read at most from each socket, whatever they hold, so that a flood of garbage
-        does not keep us here; and the sockets take turns to be the first.
+        Reading ends when there are `limit` PDUs. So many datagrams are read at most from each socket,
+        whatever they hold, so that a flood of garbage does not keep us here; and the sockets take turns to be
+        the first.
         """
+        if now is not None:
+            self._now = self._gate.now = now
         arrived: list[Arrival] = []
         receiving, read = self._sockets.receiving, self._sockets.read
         self._turn += 1
-        for place in range(len(receiving)):
-            sock = receiving[(self._turn + place) % len(receiving)]
+        turns = range(self._turn, self._turn + len(receiving)) if place is None else (place,)
+        for turn in turns:
+            sock = receiving[turn % len(receiving)]
             for _ in range(limit):
                 if len(arrived) >= limit:
                     return arrived
@@ -349,6 +355,16 @@ class Transport:
         self._sockets.send_fragments(wanted, known.address)
 
     # As time passes
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether something waits for the next tick: fragments, greetings, or a budget that is used up."""
+        return bool(
+            self._reassembly.has_partials()
+            or self._greetings_left
+            or self._repair_bytes_left < REPAIR_BYTES_PER_TICK
+            or self._gate.has_answered()
+        )
 
     def tick(self, now: Nanoseconds) -> None:
         """Ask for fragments again, forget what is stale, greet, and look who the peers are."""

@@ -9,7 +9,7 @@
  *
  * Prints one JSON object: deliveries a second, own included; how often a sender's numbers jumped; a hash of
  * the first deliveries in their order, which must be the same at every member; and, when a RATE was given, the
- * latency of each delivery in microseconds.
+ * latency of each delivery of others' messages in microseconds.
  */
 #define _GNU_SOURCE
 #include <corosync/cpg.h>
@@ -54,7 +54,7 @@ static void delivered(cpg_handle_t handle, const struct cpg_name *group, uint32_
         return;
     if (now >= window_begin_ns && now < window_end_ns) {
         counted++;
-        if (latencies_us && latency_count < MOST_LATENCIES)
+        if (latencies_us && message->sender != own_index && latency_count < MOST_LATENCIES)
             latencies_us[latency_count++] = (uint32_t)((now - message->sent_ns) / 1000);
     }
     if (message->sender == own_index)

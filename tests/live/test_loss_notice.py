@@ -263,7 +263,9 @@ class Scripted:
     def __init__(self) -> None:
         self.waiting: list[list[Arrival]] = []
 
-    def receive(self, limit: int) -> list[Arrival]:
+    is_unfinished = False
+
+    def receive(self, limit: int, *, place: int, now: Nanoseconds) -> list[Arrival]:
         return self.waiting.pop(0)
 
     def filenos(self) -> Iterator[int]:
@@ -309,14 +311,14 @@ def test_a_member_passes_losses_on_and_what_a_slow_reader_refuses_is_one() -> No
             [("a", note(3), False)],
             [("a", note(4), False), ("a", note(5), False)],
         ]
-        member._receive()
+        member._receive(0)
         reader.pressed = True
-        member._receive()
+        member._receive(0)
         reader.pressed = False
-        member._receive()
+        member._receive(0)
         transport.waiting = [[("a", note(6), False), ("a", Empty(), False), ("a", Empty(), False)]]  # type: ignore[list-item]
         reader.pressed = True
-        member._receive()
+        member._receive(0)
         member.stop()
         assert member.refused_bodies == 2
         return protocol.told

@@ -9,6 +9,7 @@ import pytest
 
 from antiphon.core.errors import UsageError
 from antiphon.live import networks, sockets
+from antiphon.live.fragments import MISSING, cut
 from antiphon.live.keys import KeyRing
 from antiphon.live.networks import (
     Address,
@@ -252,6 +253,20 @@ def test_only_so_much_is_sent_again_between_two_ticks() -> None:
         assert a.counters.datagrams_sent - before == a.counters.fragments_resent > 42
         assert a.drops[TOO_MUCH_REPAIR] > 0
         assert b.transport.receive(1000) == []
+
+
+def test_what_waits_for_the_next_tick_is_told() -> None:
+    group, places = group_name(), peers_on("127.0.0.1", 2, datagram_bytes=1472)
+    with ears(*(Ear("ab"[n], group, None, places[n]) for n in range(2))) as (a, b):
+        assert a.transport.is_unfinished, "it has not greeted yet"
+        acquaint(a, b)
+        drive([a, b], lambda: not (a.transport.is_unfinished or b.transport.is_unfinished))
+        begun, *_ = cut(bytes(10_000), 1472, a.transport._group, a.transport.boot, 10**6)
+        a.transport._sockets.send_two(*begun, a.transport.addresses["b"])
+        b.take(64)
+        assert b.transport.is_unfinished, "one fragment of several has come"
+        drive([a, b], lambda: not b.transport.is_unfinished)
+        assert b.drops == {MISSING: 1}
 
 
 def test_a_kernel_that_refuses_offload_costs_calls_and_no_data(monkeypatch: pytest.MonkeyPatch) -> None:

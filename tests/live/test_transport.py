@@ -22,6 +22,7 @@ from tests.live.pairs import (
     OTHER_RING,
     RING,
     Ear,
+    Note,
     acquaint,
     drive,
     ears,
@@ -151,6 +152,16 @@ def test_reading_ends_at_the_limit_and_goes_on_where_it_ended() -> None:
         assert [len(part) for part in heard] == [4, 4, 2]
         assert [pdu.number for part in heard for _, pdu, _ in part] == list(range(10))  # type: ignore[attr-defined]
         assert b.transport.receive(4) == []
+
+
+def test_one_socket_can_be_read_and_the_other_keeps_what_it_has() -> None:
+    with ears(*(Ear(site, g, None) for g in [group_name()] for site in "ab")) as (a, b):
+        acquaint(a, b)
+        drive([a, b], lambda: not (a.transport.is_unfinished or b.transport.is_unfinished))
+        a.transport.send("b", note(1))
+        a.transport.multicast(note(2))
+        heard = [b.transport.receive(4, place=place) for place in range(2)]
+        assert [[pdu.number for _, pdu, _ in part if isinstance(pdu, Note)] for part in heard] == [[1], [2]]
 
 
 def test_groups_that_share_an_address_do_not_meet() -> None:
