@@ -38,7 +38,7 @@ from antiphon.trace.segments import SegmentRecorder
 PDUS_AT_ONCE: Final = 64
 """PDUs taken in before the trace is written and answers go out. Raising it costs latency under load."""
 PAUSE_NS: Final = MILLISECOND_NS // 2
-"""When nothing has come for so long, datagrams are taken to come one by one."""
+"""Datagrams further apart than this are taken to come one by one."""
 TICK_NS: Final = 5 * MILLISECOND_NS
 """How often the transport looks after what is unfinished."""
 IDLE_TICK_NS: Final = 20 * TICK_NS
@@ -107,6 +107,7 @@ class Member:
         self._wake_ns: Nanoseconds = NEVER_NS
         self._tick_ns: Nanoseconds = 0
         self._read_ns: Nanoseconds = 0
+        self._arrived_last = 0
         self._outgoing: list[fx.Send | fx.Multicast] = []
         self._rejected = False
         self._handed_in: Packed | None = None
@@ -178,14 +179,15 @@ class Member:
     def _receive(self, place: int) -> None:
         """Take in what has come to one socket.
 
-        After a pause it is one datagram most of the time, and to find no second one would take as long as to
-        read it; if there is more, the event loop calls again at once.
+        When datagrams come one by one, to find no second one would take as long as to read it; if there is
+        one after all, the event loop calls again at once.
         """
         try:
             read_ns = time.monotonic_ns()
-            is_quiet = read_ns - self._read_ns > PAUSE_NS
+            one_by_one = self._arrived_last <= 1 and read_ns - self._read_ns > PAUSE_NS
             self._read_ns = read_ns
-            arrivals = self._transport.receive(1 if is_quiet else PDUS_AT_ONCE, place=place, now=read_ns)
+            arrivals = self._transport.receive(1 if one_by_one else PDUS_AT_ONCE, place=place, now=read_ns)
+            self._arrived_last = len(arrivals)
             if self._away:
                 arrivals = []
             elif self._listener.pressed or self._refused:
