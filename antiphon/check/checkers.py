@@ -12,6 +12,7 @@ from antiphon.check.atomicity import check_atomicity
 from antiphon.check.causal import check_causal
 from antiphon.check.deliveries import check_duplicate, check_fifo, check_integrity
 from antiphon.check.history import History
+from antiphon.check.pairwise import check_pairwise
 from antiphon.check.stability import check_stability
 from antiphon.check.total import check_total
 from antiphon.check.verdict import Violation
@@ -28,13 +29,14 @@ CHECKERS: Final[Mapping[Property, Callable[[History], list[Violation]]]] = {
     "causal": check_causal,
     "total": check_total,
     "stability": check_stability,
+    "pairwise": check_pairwise,
 }
 
 
 def check_trace(
     events: Iterable[Event], run: Run, properties: Iterable[Property] = PROPERTIES
 ) -> list[Violation]:
-    """All violations in one run, of every property unless some are chosen.
+    """All violations in one run, of every property that is always judged unless some are chosen.
 
     Events of other runs are not looked at. InputError if the rows cannot be judged.
     """

@@ -107,6 +107,16 @@ def total(arcs: Sequence[Arc], component_size: int) -> str:
     )
 
 
+def pairwise(arc: Arc, against: Arc) -> str:
+    """Two sites deliver the same two messages, the second site the other way round."""
+    return (
+        f"Let {arc.site} deliver {arc.first} (step {arc.first_step}) before {arc.second} (step "
+        f"{arc.second_step}). Because any two sites deliver what they share in one order, {against.site} "
+        f"does so too. But {against.site} delivers {against.first} (step {against.first_step}) before "
+        f"{against.second} (step {against.second_step}): a contradiction."
+    )
+
+
 def missing(site: Site, message: MessageId, elsewhere: Site, elsewhere_step: int) -> str:
     return (
         f"Let {elsewhere} deliver {message} (step {elsewhere_step}). Because {message} is addressed to "

@@ -45,8 +45,8 @@ class Verdict(Enum):
 
 
 def count_by_property(violations: Iterable[Violation]) -> dict[Property, int]:
-    """How often each property is violated, all of them listed."""
+    """How often each property is violated, all that are always judged listed."""
     counts: dict[Property, int] = dict.fromkeys(PROPERTIES, 0)
     for violation in violations:
-        counts[violation.property] += 1
+        counts[violation.property] = counts.get(violation.property, 0) + 1
     return counts

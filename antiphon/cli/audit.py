@@ -12,7 +12,7 @@ from antiphon.cli.console import data, print_json, starting_spark, status, talk
 from antiphon.cli.pages import diagram_of
 from antiphon.cli.sweep import Master
 from antiphon.core.errors import UsageError
-from antiphon.core.recording import PROPERTIES, Property
+from antiphon.core.recording import PROMISABLE, Property
 from antiphon.report.text import to_text
 from antiphon.spark.audit import AuditResult
 from antiphon.spark.audit import audit as spark_audit
@@ -38,8 +38,8 @@ def audit(
 ) -> int:
     """Judge traces on Spark: integrity, duplicate, atomicity, fifo, causal, total and stability.
 
-    All seven are counted, promised or not. Exit code 0: what was promised holds. 1: a promise is broken.
-    2: the trace cannot be judged.
+    All seven are counted, promised or not; pairwise order is where it is promised or expected. Exit code 0:
+    what was promised holds. 1: a promise is broken. 2: the trace cannot be judged.
 
     Example: antiphon audit out/trace --expect total,fifo
     """
@@ -74,10 +74,10 @@ def parse_properties(text: str | None) -> tuple[Property, ...] | None:
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
-    known: dict[str, Property] = {name: name for name in PROPERTIES}
+    known: dict[str, Property] = {name: name for name in PROMISABLE}
     for name in names:
         if name not in known:
-            raise UsageError(f"There is no property '{name}'.", hint=f"There are: {', '.join(PROPERTIES)}.")
+            raise UsageError(f"There is no property '{name}'.", hint=f"There are: {', '.join(PROMISABLE)}.")
     return tuple(known[name] for name in names)
 
 

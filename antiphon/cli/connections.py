@@ -56,6 +56,7 @@ def print_result(result: CampaignResult) -> None:
         "runs": result.runs,
         "deliveries": result.deliveries,
         "broken": result.broken_runs,
+        "reported": result.reported,
         "unfinished": result.unfinished,
         "failed": result.failed,
     }

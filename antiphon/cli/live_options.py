@@ -9,7 +9,11 @@ Name: TypeAlias = Annotated[
     str | None, Parameter(help="this member's name; the host's name and process id by default")
 ]
 Order: TypeAlias = Annotated[
-    str, Parameter(help="fifo, total (one order, whoever comes and goes), or sequencer (one member orders)")
+    str,
+    Parameter(
+        help="fifo, causal (nothing overtakes what it answers), total (one order, whoever comes and goes), "
+        "sequencer (one member orders) or total-across (one order over several groups)"
+    ),
 ]
 Service: TypeAlias = Annotated[
     str | None,
@@ -41,6 +45,15 @@ Detector: TypeAlias = Annotated[
         help="how fifo finds out who is gone: heartbeat (the default), polling or gossip "
         "(docs/failure-detection.md)"
     ),
+]
+Causal: TypeAlias = Annotated[
+    bool, Parameter(help="with total-across: causal order across groups, too", negative="")
+]
+Bodies: TypeAlias = Annotated[
+    str | None, Parameter(help="with total-across: how bodies travel, tree (the default) or direct")
+]
+Bypass: TypeAlias = Annotated[
+    bool, Parameter(help="with total-across: shorter ways, any two groups in one order", negative="")
 ]
 History: TypeAlias = Annotated[
     Path | None, Parameter(help="with fifo: folder in which to log deliveries for members that join later")

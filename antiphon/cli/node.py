@@ -7,7 +7,7 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,7 +15,10 @@ from cyclopts import Parameter
 
 from antiphon.cli.console import talk
 from antiphon.cli.live_options import (
+    Bodies,
+    Bypass,
     CatchUp,
+    Causal,
     Detector,
     Errors,
     History,
@@ -46,11 +49,18 @@ LAST_WORDS_S: Final = 2.0
 
 
 def node(
-    group: Annotated[str, Parameter(help="the group to join")],
+    group: Annotated[str, Parameter(help="the group to join; with --groups the cluster that they are of")],
     /,
     *,
     name: Name = None,
     order: Order = "fifo",
+    groups: Annotated[
+        str | None,
+        Parameter(help="with total-across: groups to be in, such as A,B; '@B text' goes to B, others to A"),
+    ] = None,
+    causal: Causal = False,
+    bodies: Bodies = None,
+    bypass: Bypass = False,
     sequencer: Sequencer = None,
     service: Service = None,
     repair: Repair = "hybrid",
@@ -75,35 +85,51 @@ def node(
     json: Annotated[bool, Parameter(help="print JSON objects, one a line", negative="")] = False,
 ) -> int:
     """Join a group. Each line of the input is multicast; each delivery is a line of output: its sender, its
-    number and its body. Who comes and goes is told on stderr, or with --json among the output. Ends with the
-    input, or on SIGTERM or SIGINT, by a clean leave.
+    number and its body, after its group where there are several. Who comes and goes is told on stderr, or
+    with --json among the output. Ends with the input, or on SIGTERM or SIGINT, by a clean leave.
 
     Example: antiphon node chat --name alice
     """
     if queue < 1:
         raise UsageError("The queue holds at least one megabyte.")
-    if find_order(order).several:
-        raise UsageError(
-            f"A node of the shell is in one group, and the order '{order}' is for several.",
-            hint="Use antiphon.node in Python (docs/total-across.md), or another order.",
-        )
+    chosen = parse_groups(order, groups, addressed=addressed)
     member = join(
         group, name=name, order=order, sequencer=sequencer, service=service, repair=repair,
         stability=stability,
         errors=errors,
-        trigger=trigger, piggyback=piggyback, detector=detector, network=network, key=key,
+        trigger=trigger, piggyback=piggyback, detector=detector, causal=causal, bodies=bodies, bypass=bypass,
+        network=network, key=key,
         insecure=insecure, trace=trace, run=run, history=history, history_bytes=history_bytes,
         catch_up=catch_up, limits=Limits(queue_bytes=queue << 20),
     )  # fmt: skip
-    asyncio.run(Node(member, addressed=addressed, json=json).serve(metrics))
+    asyncio.run(Node(member, groups=chosen, addressed=addressed, json=json).serve(metrics))
     return 0
+
+
+def parse_groups(order: str, groups: str | None, *, addressed: bool) -> list[str]:
+    """The groups that a node is to be in; none where the order knows one group only."""
+    found = [] if groups is None else groups.split(",")
+    if find_order(order).several != bool(found):
+        raise UsageError(
+            f"The order '{order}' " + ("knows one group." if found else "is for several groups."),
+            hint="Leave --groups out, or choose --order total-across."
+            if found
+            else "Name some: --groups A,B",
+        )
+    if found and addressed:
+        raise UsageError("A line goes to a group or to some members.", hint="Leave --addressed out.")
+    for group in found:
+        if not group or " " in group:
+            raise UsageError(f"{group!r} is no name for a group here.", hint="Write --groups A,B")
+    return found
 
 
 class Node:
     """A member whose application is a pair of streams."""
 
-    def __init__(self, group: Group, *, addressed: bool, json: bool) -> None:
+    def __init__(self, group: Group, *, groups: Sequence[str] = (), addressed: bool, json: bool) -> None:
         self._group = group
+        self._groups = groups
         self._addressed = addressed
         self._json = json
         self._output: Output | None = None
@@ -119,6 +145,8 @@ class Node:
                 from antiphon.live.metrics import serve_metrics
 
                 serve_metrics(group, metrics)
+            for each in self._groups:
+                await group.enter(each)
             delivering = asyncio.create_task(self._deliver())
             telling = asyncio.create_task(self._tell())
             sending = asyncio.create_task(self._send())
@@ -139,14 +167,18 @@ class Node:
 
     async def _send(self) -> None:
         async for line in input_lines():
-            body, to = line.rstrip(b"\r\n"), None
-            if self._addressed and body.startswith(b"@"):
-                names, _, body = body[1:].partition(b" ")
-                to = names.decode(errors="replace").split(",")
+            body = line.rstrip(b"\r\n")
+            address: str | None = None
+            if (self._addressed or self._groups) and body.startswith(b"@"):
+                named, _, body = body[1:].partition(b" ")
+                address = named.decode(errors="replace")
             try:
-                await self._group.send(body, to=to)
+                if self._groups:
+                    await self._group.send(body, group=address or self._groups[0])
+                else:
+                    await self._group.send(body, to=address if address is None else address.split(","))
             except UsageError as error:
-                if to is None:
+                if address is None:
                     raise
                 talk.print(error.sentence, error.hint or "", markup=False)
 
@@ -159,6 +191,8 @@ class Node:
     def _json_line(self, message: Message) -> bytes:
         body = message.body.decode(errors="replace")
         words = {"sender": message.sender, "number": message.number, "body": body}
+        if message.group is not None:
+            return _json({"group": message.group, **words})
         return _json(words if message.to is None else {**words, "to": sorted(message.to)})
 
     async def _tell(self) -> None:
@@ -176,7 +210,8 @@ def _json(value: object) -> bytes:
 
 
 def _text_line(message: Message) -> bytes:
-    return f"{message.sender} {message.number} ".encode() + message.body + b"\n"
+    group = "" if message.group is None else f"{message.group} "
+    return f"{group}{message.sender} {message.number} ".encode() + message.body + b"\n"
 
 
 def _sentence(event: Presence) -> str:

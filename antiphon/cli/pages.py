@@ -69,7 +69,7 @@ def _panel(figure: Figure, panel: Panel, results: Results) -> FigureData:
         x_label=panel.x_label,
         y_label=panel.y_label,
         series=[
-            Series(line.name, line.x, line.y, line.low, line.high, line.dots, line.hue)
+            Series(line.name, line.x, line.y, line.low, line.high, line.dots, line.hue, line.is_calculated)
             for line in panel.lines(results)
         ],
         log_x=panel.log_x,

@@ -10,6 +10,9 @@ from cyclopts import Parameter
 from antiphon.cli.console import data, print_json, status
 from antiphon.cli.group_files import read_membership
 from antiphon.cli.live_options import (
+    Bodies,
+    Bypass,
+    Causal,
     Detector,
     Errors,
     Insecure,
@@ -24,7 +27,14 @@ from antiphon.cli.live_options import (
 )
 from antiphon.core.errors import UsageError
 from antiphon.live.crew import ChurnBy, Crew, Plan, summarise
-from antiphon.live.orders import StabilityOptions, check_service, check_stability, find_order
+from antiphon.live.orders import (
+    AcrossOptions,
+    StabilityOptions,
+    check_across,
+    check_service,
+    check_stability,
+    find_order,
+)
 from antiphon.spark.audit import audit_here
 
 
@@ -42,6 +52,9 @@ def perf(
         Path | None,
         Parameter(help="a file with several groups (see antiphon groups); its sites are the members"),
     ] = None,
+    causal: Causal = False,
+    bodies: Bodies = None,
+    bypass: Bypass = False,
     repair: Repair = "hybrid",
     stability: Stability = None,
     errors: Errors = None,
@@ -72,9 +85,11 @@ def perf(
         stability=stability, errors=errors, trigger=trigger, piggyback=piggyback, detector=detector
     )
     check_stability(order, repair, told)
+    check_across(order, AcrossOptions(causal=causal, bodies=bodies, bypass=bypass))
     plan = Plan(
         members=members, size=size, seconds=seconds, order=order, service=service, senders=senders, rate=rate,
         destinations=destinations, groups={} if groups is None else read_membership(groups),
+        causal=causal, bodies=bodies, bypass=bypass,
         repair=repair,
         stability=stability, errors=errors, trigger=trigger, piggyback=piggyback,
         detector=detector,
@@ -83,13 +98,11 @@ def perf(
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="antiphon-perf-") as temporary:
         folder = Path(temporary) / "trace" if trace is None else trace
-        with status(f"{members} members send for {seconds:g} s ..."):
+        with status(f"{plan.members} members send for {seconds:g} s ..."):
             reports = asyncio.run(Crew(plan, folder).run())
         with status("Judging the trace ..."):
             result = audit_here([folder], limit=0)
-    promised = find_order(order).promises(repair)
-    broken = sum(result.violations[name] for name in promised)
-    figures = {**summarise(plan, reports), "violations": broken}
+    figures = {**summarise(plan, reports), "violations": sum(result.broken.values())}
     if json:
         print_json(figures)
     else:

@@ -127,9 +127,10 @@ class Vanished(msgspec.Struct, frozen=True, gc=False):
 
 
 class Disagreed(msgspec.Struct, frozen=True, gc=False):
-    """Another member's order is not ours: the promise of one order is broken, and `reason` says how.
+    """Another member's order is not ours, and `reason` says how.
 
-    The first message that differs is named where it is known.
+    Either the promise of one order is broken; the first message that differs is named where it is known. Or
+    the other keeps rules that would break it, and therefore is not let in.
     """
 
     other: Site

@@ -10,7 +10,7 @@ from antiphon.core.time import Nanoseconds
 Kind = Literal["present", "absent", "send", "receive", "deliver", "stable", "discard"]
 KINDS: Final[tuple[Kind, ...]] = ("present", "absent", "send", "receive", "deliver", "stable", "discard")
 
-Property = Literal["integrity", "duplicate", "atomicity", "fifo", "causal", "total", "stability"]
+Property = Literal["integrity", "duplicate", "atomicity", "fifo", "causal", "total", "stability", "pairwise"]
 PROPERTIES: Final[tuple[Property, ...]] = (
     "integrity",
     "duplicate",
@@ -20,7 +20,9 @@ PROPERTIES: Final[tuple[Property, ...]] = (
     "total",
     "stability",
 )
-"""What a protocol can promise and the audit judges, in the order in which they are reported."""
+"""What the audit judges in every run, promised or not, in the order in which they are reported."""
+PROMISABLE: Final[tuple[Property, ...]] = (*PROPERTIES, "pairwise")
+"""What a protocol can promise. Pairwise order, a weaker form of total order, is judged only where it is."""
 
 
 class Recorder(Interface):

@@ -53,6 +53,9 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     trigger: str | None = None
     piggyback: bool = False
     detector: str | None = None
+    causal: bool = False
+    bodies: str | None = None
+    bypass: bool = False
     network: str = "loopback"
     key: str | None = None
     insecure: bool = False
@@ -103,12 +106,12 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
         senders = self.members if self.senders is None else self.senders
         return Task(
             group=group, name=self.name(index), members=1 if again else self.members, size=self.size,
-            sends=index < senders, rate=self.rate / senders,
+            sends=index < senders, rate=self.rate / senders, turn=index / senders,
             destinations=self.destinations, groups=self.groups, order=self.order,
             sequencer=self.name(0) if self.order == "sequencer" else None, service=self.service,
             repair=self.repair,
             stability=self.stability, errors=self.errors, trigger=self.trigger, piggyback=self.piggyback,
-            detector=self.detector,
+            detector=self.detector, causal=self.causal, bodies=self.bodies, bypass=self.bypass,
             network=self.network, key=self.key, insecure=self.insecure, trace=str(trace), tells=tells,
             uvloop=self.uvloop,
         )  # fmt: skip

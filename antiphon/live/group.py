@@ -40,7 +40,14 @@ from antiphon.live.limits import LONGEST_NAME_BYTES, Limits
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch, Message, Presence
 from antiphon.live.networks import Network
-from antiphon.live.orders import DEFAULT_SERVICE, Order, Settings, StabilityOptions, find_order
+from antiphon.live.orders import (
+    DEFAULT_SERVICE,
+    AcrossOptions,
+    Order,
+    Settings,
+    StabilityOptions,
+    find_order,
+)
 from antiphon.live.pieces import LARGEST_MESSAGE_BYTES, LARGEST_PIECE_BYTES, Incoming, Outgoing
 from antiphon.live.transport import Transport
 from antiphon.protocols.fifo import HistoryRole
@@ -70,6 +77,7 @@ class Group:
         *,
         options: dict[str, Any],
         stability: StabilityOptions,
+        across: AcrossOptions,
         role: HistoryRole,
         archive: tuple[Path, int] | None,
         network: Network,
@@ -85,6 +93,7 @@ class Group:
         """Whether the application reads so slowly that bodies are not taken in."""
         self._options = options
         self._stability_options = stability
+        self._across = across
         self._role = role
         self._archive = archive
         self._history: HistoryLog | None = None
@@ -104,6 +113,8 @@ class Group:
         self._transport: Transport | None = None
         self._recorder: SegmentRecorder | None = None
         self._error: BaseException | None = None
+        self._objection = ""
+        """What stands between this member and another one, as it was found last."""
         self._left = False
         self._taking_part = asyncio.Event()
         self._order = find_order(self.order)
@@ -148,10 +159,9 @@ class Group:
             await asyncio.wait_for(self._taking_part.wait(), self._limits.join_s)
             self._require_in()
         except TimeoutError:
-            self._close(LeftError(self._no_answer()))
-            raise LeftError(
-                self._no_answer(), "Is that member up, on the same network, with the same key?"
-            ) from None
+            error = self._no_answer()
+            self._close(error)
+            raise error from None
         except BaseException as error:
             self._close(error)
             raise
@@ -207,7 +217,7 @@ class Group:
         settings = Settings(
             site=self.name, sequencer=self._options["sequencer"], repair=self._options["repair"],
             receive_buffer_bytes=transport.receive_buffer_bytes, random=SystemRandom(),
-            stability=self._stability_options, history=self._role,
+            stability=self._stability_options, across=self._across, history=self._role,
             service=self._options.get("service", DEFAULT_SERVICE), secret=self.group.encode(),
             hears_itself=echoes and transport.notices_losses,
         )  # fmt: skip
@@ -215,10 +225,9 @@ class Group:
             protocol = order.build(settings)
             if self._trace is not None:
                 self._recorder = SegmentRecorder(self._trace, self._run, self.name)
+                promises = order.promises(settings.repair, self._across)
                 parameters = json.dumps(self._options)
-                note_run(
-                    self._trace, Run(self._run, order.name, order.promises(settings.repair), None, parameters)
-                )
+                note_run(self._trace, Run(self._run, order.name, promises, None, parameters))
         except BaseException:
             transport.close()
             if self._recorder is not None:
@@ -230,10 +239,13 @@ class Group:
             recorder=self._recorder, listener=self, history=self._history,
         )  # fmt: skip
 
-    def _no_answer(self) -> str:
+    def _no_answer(self) -> LeftError:
         orderer = self._options["sequencer"]
         who = f"its sequencer '{orderer}' did not answer" if orderer else "nobody let it in"
-        return f"'{self.name}' could not join '{self.group}': {who} for {self._limits.join_s:g} s."
+        told = f"'{self.name}' could not join '{self.group}': {who} for {self._limits.join_s:g} s."
+        if self._objection:
+            return LeftError(f"{told} {self._objection}", "Tell all of them the same.")
+        return LeftError(told, "Is that member up, on the same network, with the same key?")
 
     def _close(self, why: BaseException) -> None:
         """The end; whoever waits for something that cannot come any more is told why."""
@@ -294,6 +306,7 @@ class Group:
             "" if effect.sender is None else f" The first message concerned: {effect.sender}:{effect.number}."
         )
         if isinstance(effect, fx.Disagreed):
+            self._objection = f"'{effect.other}' was heard. {effect.reason}"
             self._presence.post(Presence("disagreed", effect.other, effect.reason + named))
         else:
             self._presence.post(Presence("unavailable", self.name, effect.reason + named))
@@ -342,9 +355,7 @@ class Group:
         self._require_in()
         if not self._order.several:
             raise UsageError(f"The order '{self.order}' knows one group.", hint="Choose 'total-across'.")
-        if not event.group or len(event.group.encode()) > LONGEST_NAME_BYTES:
-            hint = f"Use 1 to {LONGEST_NAME_BYTES} bytes."
-            raise UsageError(f"{event.group!r} is no name for a group.", hint=hint)
+        _require_group_name(event.group)
         assert self._member is not None
         with self._groups.expect(event.group) as changed:
             self._member.change(event)
@@ -425,6 +436,8 @@ class Group:
                 f"The order '{self.order}' knows " + ("several groups." if group is None else "one group."),
                 hint="Say which with group=." if group is None else "Leave group= out.",
             )
+        if group is not None:
+            _require_group_name(group)
         if to is not None and group is not None:
             raise UsageError("A message to a group goes to all of its members.", hint="Leave to= out.")
         if to is None:
@@ -659,3 +672,9 @@ class Group:
             "unfinished_dropped": self._incoming.dropped,
             "members": len(self._presence.others) + 1,
         }
+
+
+def _require_group_name(group: GroupName) -> None:
+    if not group or len(group.encode()) > LONGEST_NAME_BYTES:
+        hint = f"Use 1 to {LONGEST_NAME_BYTES} bytes."
+        raise UsageError(f"{group!r} is no name for a group.", hint=hint)

@@ -14,7 +14,9 @@ from antiphon.live.limits import Limits, require_name
 from antiphon.live.networks import Network, parse_network, require_key
 from antiphon.live.orders import (
     REPAIRS,
+    AcrossOptions,
     StabilityOptions,
+    check_across,
     check_history,
     check_service,
     check_stability,
@@ -36,6 +38,9 @@ def join(
     trigger: str | None = None,
     piggyback: bool = False,
     detector: str | None = None,
+    causal: bool = False,
+    bodies: str | None = None,
+    bypass: bool = False,
     network: str | Network = "loopback",
     key: str | Path | KeyRing | None = None,
     insecure: bool = False,
@@ -63,6 +68,10 @@ def join(
         are.
     piggyback: let what members hold ride on their messages, instead of rounds.
     detector: how 'fifo' finds out who is gone: heartbeat (the default), polling or gossip; all use the same.
+    causal: with 'total-across': causal order across groups, too; all nodes say the same, as with the next
+        two.
+    bodies: with 'total-across': how bodies travel, 'tree' (the default) or 'direct'.
+    bypass: with 'total-across': shorter ways, for which only any two groups are in one order.
     network: 'loopback', 'multicast:INTERFACE', 'peers:HOST:PORT,...', or a Network.
     key: a key file made by `antiphon keygen`, or a KeyRing; required beyond loopback unless `insecure`.
     trace: a folder to which this member appends what it does; `antiphon audit` reads it.
@@ -84,6 +93,8 @@ def join(
         stability=stability, errors=errors, trigger=trigger, piggyback=piggyback, detector=detector
     )
     check_stability(order, repair, told)
+    across = AcrossOptions(causal=causal, bodies=bodies, bypass=bypass)
+    check_across(order, across)
     chosen = check_service(order, service)
     role = HistoryRole(history is not None, catch_up)
     check_history(order, role)
@@ -93,11 +104,13 @@ def join(
         "sequencer": sequencer,
         "repair": repair,
         "network": str(network),
-    } | told.given()
+        **told.given(),
+        **across.given(),
+    }
     if order == "total":
         options["service"] = chosen
     archive = None if history is None else (Path(history), history_bytes)
     return Group(
-        group, site, options=options, stability=told, role=role, archive=archive, network=place, keys=ring,
-        trace=folder, run=run or group, limits=limits or Limits(),
+        group, site, options=options, stability=told, across=across, role=role, archive=archive,
+        network=place, keys=ring, trace=folder, run=run or group, limits=limits or Limits(),
     )  # fmt: skip

@@ -58,6 +58,8 @@ class Task(msgspec.Struct, kw_only=True, frozen=True):
     sends: bool
     rate: float = 0.0
     """Messages a second of this member; 0 means as many as the group takes."""
+    turn: float = 0.0
+    """Where in the pause between its messages this member sends, so that all together send evenly."""
     destinations: int = 0
     """Members that each message goes to, drawn at random from the others; 0 means all."""
     groups: dict[str, tuple[Site, ...]] = {}
@@ -71,6 +73,9 @@ class Task(msgspec.Struct, kw_only=True, frozen=True):
     trigger: str | None = None
     piggyback: bool = False
     detector: str | None = None
+    causal: bool = False
+    bodies: str | None = None
+    bypass: bool = False
     network: str = "loopback"
     key: str | None = None
     insecure: bool = False
@@ -155,7 +160,7 @@ class Load:
             await self._group.send_records(records, self._task.size)
 
     async def _until_due(self, rate: float) -> None:
-        due_ns = self._begin_ns + int(self._sent * SECOND_NS / rate)
+        due_ns = self._begin_ns + int((self._sent + self._task.turn) * SECOND_NS / rate)
         await asyncio.sleep(max(0.0, (due_ns - time.monotonic_ns()) / SECOND_NS))
 
     async def _send_to_groups(self) -> None:
@@ -177,7 +182,7 @@ class Load:
             if several:
                 await group.send_records(records, task.size, group=name)
             else:
-                await group.send_records(records, task.size, to=members)
+                await group.send_records(records, task.size, to=group.members & frozenset(members))
 
     async def _send_to_some(self) -> None:
         """Each message by itself, to members drawn anew."""
@@ -221,9 +226,10 @@ class Load:
             begin = len(data) - batch.size
             whole = batch.size == count * size
             if whole:
-                counts: NDArray[np.uint64] = np.ndarray(count, "<u8", data, begin, (size,))
-                first = int(counts[0])
-                whole = (counts - counts[0]).tobytes() == steps[: COUNT_BYTES * count]
+                first, _ = STAMP.unpack_from(data, begin)
+                if count > 1:
+                    counts: NDArray[np.uint64] = np.ndarray(count, "<u8", data, begin, (size,))
+                    whole = (counts - counts[0]).tobytes() == steps[: COUNT_BYTES * count]
                 # A process that starts again counts from zero; what a restart may skip the audit judges.
                 following = self._expected.get(sender, first)
                 whole = whole and (first in (0, following) or (bool(self._task.groups) and first > following))
@@ -311,7 +317,7 @@ async def work(task: Task) -> None:
         task.group, name=task.name, order=task.order, sequencer=task.sequencer, service=task.service,
         repair=task.repair,
         stability=task.stability, errors=task.errors, trigger=task.trigger, piggyback=task.piggyback,
-        detector=task.detector,
+        detector=task.detector, causal=task.causal, bodies=task.bodies, bypass=task.bypass,
         network=task.network, key=task.key, insecure=task.insecure, trace=task.trace,
     )  # fmt: skip
     async with group:

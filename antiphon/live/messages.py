@@ -111,7 +111,8 @@ class Presence(msgspec.Struct, frozen=True):
     """A member has appeared or vanished; or this one has missed messages while it was away.
 
     `history` tells that the history asked for is over, or that it cannot be kept any more. `disagreed` tells
-    that another member's order is not ours, `unavailable` that a message of the order is not delivered here.
+    that another member's order is not ours, or would not be if it were let in; `unavailable` that a message
+    of the order is not delivered here.
     """
 
     kind: PresenceKind

@@ -23,6 +23,7 @@ GAUGES: Final = frozenset(
     | {"history_log_bytes", "history_log_messages", "held_back_bytes"}
     | {"vertices", "ordering_buffers", "lost_bodies", "message_cycle_ns", "epoch", "is_sequencer", "lease_ns"}
     | {"bound_ns", "clock_adjustment_ns", "waiting_messages"}
+    | {"sites", "trees", "kept", "waiting"}
 )
 """Figures that may go down; all others only grow."""
 HELP: Final = {

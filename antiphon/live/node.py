@@ -26,7 +26,8 @@ ACROSS: Final = "total-across"
 def node(cluster: GroupName, *, name: Site | None = None, **options: Any) -> "Node":
     """A node of a cluster: `async with antiphon.node("shop", name="alice") as node`.
 
-    The options are those of `antiphon.join`: network, key, insecure, trace, run and limits.
+    The options are those of `antiphon.join`: causal (causal order across groups, too), bodies and bypass,
+    which all nodes of a cluster must be told alike; network, key, insecure, trace, run and limits.
     """
     return Node(join(cluster, name=name, order=ACROSS, **options))
 

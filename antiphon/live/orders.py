@@ -29,7 +29,16 @@ DEFAULT_SERVICE: Final = "sequencer"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StabilityOptions:
+class Options:
+    """What a user may tell or leave to the order."""
+
+    def given(self) -> dict[str, Any]:
+        """Those that are not left to the order."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StabilityOptions(Options):
     """How a group is to find out what all hold and who is gone; None leaves it to the order."""
 
     stability: str | None = None
@@ -43,10 +52,6 @@ class StabilityOptions:
     detector: str | None = None
     """How it is found out who is gone: one of `antiphon.protocols.detection.DETECTORS`."""
 
-    def given(self) -> dict[str, Any]:
-        """Those that are not left to the order."""
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
-
     def configure(self, **knobs: Any) -> fifo.FifoConfiguration:
         """The knobs of reliable FIFO multicast; what makes no sense is said at once."""
         given = self.given()
@@ -54,6 +59,30 @@ class StabilityOptions:
             knobs["rows"] = "riding"
             given.setdefault("stability", "fulldist")
         return fifo.FifoConfiguration(**given, **knobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcrossOptions(Options):
+    """How one order across several groups is kept; all nodes of a cluster must be told the same."""
+
+    causal: bool = False
+    """Whether causal order holds across groups, too."""
+    bodies: str | None = None
+    """How bodies travel: along the trees (`tree`) or from their senders to all members (`direct`)."""
+
+    bypass: bool = False
+    """Whether any two groups in one order are enough, for shorter ways."""
+
+    def configure(self, **knobs: Any) -> metagroups.MetaGroupsConfiguration:
+        """The knobs of meta-groups; what makes no sense is said at once."""
+        return metagroups.MetaGroupsConfiguration(**self.given(), **knobs)
+
+    @property
+    def promises(self) -> tuple[Property, ...]:
+        return metagroups.promises(self.configure())
+
+
+USUAL_ACROSS: Final = AcrossOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +95,7 @@ class Settings:
     receive_buffer_bytes: int
     random: Random
     stability: StabilityOptions = StabilityOptions()
+    across: AcrossOptions = USUAL_ACROSS
     history: fifo.HistoryRole = NO_HISTORY
     service: str = DEFAULT_SERVICE
     secret: bytes = b""
@@ -86,8 +116,7 @@ class Order:
     name: str
     summary: str
     pdus: tuple[type[Pdu], ...]
-    promises: Callable[[str], tuple[Property, ...]]
-    """What it promises with a way of repair."""
+    promised: Callable[[str, AcrossOptions], tuple[Property, ...]]
     build: Callable[[Settings], Protocol]
     echoed: tuple[type[Pdu], ...] = ()
     """PDUs whose own multicasts are worth hearing, where a channel lets us."""
@@ -95,6 +124,10 @@ class Order:
     """Whether it sends a message to its destinations only; the others multicast it and deliver it there."""
     several: bool = False
     """Whether its members can be in several groups."""
+
+    def promises(self, repair: str, across: AcrossOptions = USUAL_ACROSS) -> tuple[Property, ...]:
+        """What it promises with a way of repair, and a way to keep one order across groups."""
+        return self.promised(repair, across)
 
 
 def _build_fifo(settings: Settings) -> Protocol:
@@ -136,9 +169,7 @@ def _build_causal(settings: Settings) -> Protocol:
 
 def _build_across(settings: Settings) -> Protocol:
     windows = settings.window_batches
-    configuration = metagroups.MetaGroupsConfiguration(
-        admission=windows, window=2 * windows, says_goodbye=True
-    )
+    configuration = settings.across.configure(admission=windows, window=2 * windows, says_goodbye=True)
     return metagroups.MetaGroups(settings.site, {}, configuration, settings.random)
 
 
@@ -149,14 +180,14 @@ ORDERS: Final = {
             name="fifo",
             summary="each sender's messages in the order in which it sent them",
             pdus=fifo.PDUS,
-            promises=fifo.promises,
+            promised=lambda repair, _: fifo.promises(repair),
             build=_build_fifo,
         ),
         Order(
             name="causal",
             summary="no message overtakes one that it may have come of, and each goes to whom it concerns",
             pdus=sco.PDUS,
-            promises=lambda _: sco.PROMISES,
+            promised=lambda *_: sco.PROMISES,
             build=_build_causal,
             selective=True,
         ),
@@ -164,14 +195,14 @@ ORDERS: Final = {
             name="sequencer",
             summary="one order for all messages, given by one member",
             pdus=sequencer.PDUS,
-            promises=lambda _: sequencer.PROMISES,
+            promised=lambda *_: sequencer.PROMISES,
             build=_build_sequencer,
         ),
         Order(
             name="total",
             summary="one order for all messages, whoever comes and goes",
             pdus=(*dpg.PDUS, *SERVICE_PDUS),
-            promises=lambda _: dpg.PROMISES,
+            promised=lambda *_: dpg.PROMISES,
             build=_build_total,
             echoed=(dpg.pdus.Message,),
         ),
@@ -179,7 +210,7 @@ ORDERS: Final = {
             name="total-across",
             summary="one order over several groups that overlap, for nodes that are in some of them",
             pdus=metagroups.PDUS,
-            promises=lambda _: metagroups.PROMISES,
+            promised=lambda _, across: across.promises,
             build=_build_across,
             several=True,
         ),
@@ -197,6 +228,18 @@ def check_stability(order: str, repair: str, options: StabilityOptions) -> None:
         raise UsageError(
             f"The order '{order}' finds out in its own way what all hold and who is gone: no {name}=.",
             hint=f"Leave {name}= out, or choose order='fifo'.",
+        )
+
+
+def check_across(order: str, options: AcrossOptions) -> None:
+    """Whether an order can be kept in that way."""
+    if find_order(order).several:
+        options.configure()
+        return
+    for name in options.given():
+        raise UsageError(
+            f"The order '{order}' knows one group: no {name}=.",
+            hint="For causal order in one group say order='causal'." if name == "causal" else None,
         )
 
 

@@ -35,6 +35,7 @@ PROPERTY_TITLES: Final[dict[Property, str]] = {
     "causal": "Causal order",
     "total": "Total order",
     "stability": "Stability",
+    "pairwise": "Pairwise order",
 }
 
 ItemKind = Kind | Literal["gap", "missing"]

@@ -23,7 +23,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 from antiphon.core.errors import OutputError, UsageError
-from antiphon.core.recording import PROPERTIES
+from antiphon.core.recording import PROMISABLE, PROPERTIES
 from antiphon.report.diagram import PROPERTY_TITLES
 from antiphon.report.escape import argument_lines, clean_lines, escape
 from antiphon.report.figures import draw
@@ -382,7 +382,9 @@ def _audit(audit: AuditReport) -> str:
 
 def _properties(audit: AuditReport) -> str:
     rows = []
-    for name in PROPERTIES:
+    for name in PROMISABLE:
+        if name not in PROPERTIES and name not in audit.counts:
+            continue
         count = audit.counts.get(name, 0)
         promised = name in audit.promised
         style = "number broken" if promised and count else "number"

@@ -7,7 +7,7 @@ that make no sense. What `run` returns are plain numbers, booleans, strings or N
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, get_type_hints
 
 from antiphon.core.errors import UsageError
@@ -29,12 +29,25 @@ class Scenario:
     run: Callable[[Any, int, Recorder | None], Metrics]
     """Simulate one run: configuration, seed, and where to write the trace, if anywhere."""
     promises: tuple[Property, ...]
+    """What is promised unless its knobs change that."""
     cost_s: Callable[[Any], float]
     """Roughly how long a run takes, so that sweeps can group short runs and start long ones first."""
     audited: bool = False
     """Whether a run is judged by the checkers, for the metric `violations`."""
+    promised: Callable[[Any], tuple[Property, ...]] | None = None
+    """What is promised with a configuration, where that depends on it."""
     groups: Callable[[Any], Mapping[Group, tuple[Site, ...]] | None] = lambda _: None
     """Who is in which group, for the trace; None when every site is in every group."""
+    almost: tuple[Property, ...] = ()
+    """Promises that hold almost always, and whose breach members report: `disagreements`, `unavailable`."""
+
+    def promises_for(self, configuration: Any) -> tuple[Property, ...]:
+        return self.promises if self.promised is None else self.promised(configuration)
+
+    def is_reported(self, broken: Collection[Property], metrics: Metrics) -> bool:
+        """Whether something is broken, but nothing that may not be, and members themselves found out."""
+        found = bool(metrics.get("disagreements") or metrics.get("unavailable"))
+        return bool(broken) and found and set(broken) <= set(self.almost)
 
     def configure(self, parameters: Mapping[str, Any]) -> Any:
         """A configuration from named values; unknown names are the caller's mistake."""

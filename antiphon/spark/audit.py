@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from antiphon.check.verdict import Verdict, Violation
 from antiphon.core.errors import InputError, OutputError, UsageError
 from antiphon.core.ids import Site
-from antiphon.core.recording import PROPERTIES, Property
+from antiphon.core.recording import PROMISABLE, PROPERTIES, Property
 from antiphon.spark.judging import Judgement, judge
 from antiphon.spark.log import Log, build_log
 from antiphon.spark.packing import Segment, pack, read_row_groups
@@ -99,6 +99,7 @@ class AuditResult(msgspec.Struct, frozen=True):
     sends: int
     deliveries: int
     violations: dict[Property, int]
+    """Of the properties that are always judged, and of those that were promised or expected."""
     examples: list[Violation]
     """The first violations of each property, broken promises before others."""
     broken: dict[Property, int]
@@ -120,7 +121,7 @@ class AuditResult(msgspec.Struct, frozen=True):
             "sites": self.sites,
             "sends": self.sends,
             "deliveries": self.deliveries,
-            "violations": {name: self.violations[name] for name in PROPERTIES},
+            "violations": dict(self.violations),
         }
 
 
@@ -132,7 +133,7 @@ class Sums(msgspec.Struct):
     sends: int = 0
     deliveries: int = 0
     counts: dict[Property, int] = msgspec.field(default_factory=lambda: dict.fromkeys(PROPERTIES, 0))
-    broken: dict[Property, int] = msgspec.field(default_factory=lambda: dict.fromkeys(PROPERTIES, 0))
+    broken: dict[Property, int] = msgspec.field(default_factory=lambda: dict.fromkeys(PROMISABLE, 0))
     broken_runs: list[str] = msgspec.field(default_factory=list)
     broken_run_count: int = 0
     unpromised: int = 0
@@ -141,7 +142,7 @@ class Sums(msgspec.Struct):
     file_trouble: tuple[str, str | None] | None = None
     output_trouble: str | None = None
     examples: dict[Property, list[tuple[bool, Violation]]] = msgspec.field(
-        default_factory=lambda: {name: [] for name in PROPERTIES}
+        default_factory=lambda: {name: [] for name in PROMISABLE}
     )
     """Violations to be shown, each with whether it breaks a promise; those that do come first."""
 
@@ -223,9 +224,9 @@ def audit_here(
 
 
 def _open(paths: Sequence[Path | str], expect: Sequence[Property] | None, limit: int) -> list[TraceFiles]:
-    unknown = sorted(set(expect or ()) - set(PROPERTIES))
+    unknown = sorted(set(expect or ()) - set(PROMISABLE))
     if unknown:
-        raise UsageError(f"{unknown[0]!r} is no property.", f"The properties are {', '.join(PROPERTIES)}.")
+        raise UsageError(f"{unknown[0]!r} is no property.", f"The properties are {', '.join(PROMISABLE)}.")
     if not paths or limit < 0:
         raise UsageError("An audit needs at least one trace and a limit that is not negative.")
     return [open_trace(path) for path in paths]
@@ -439,7 +440,7 @@ def _add(sums: Sums, log: Log, judgement: Judgement, promises: Sequence[Property
     sums.sends += log.sends
     sums.deliveries += log.deliveries
     for name, count in judgement.counts.items():
-        sums.counts[name] += count
+        sums.counts[name] = sums.counts.get(name, 0) + count
     broken = [name for name in promises if judgement.counts[name]]
     for name in broken:
         sums.broken[name] += judgement.counts[name]
@@ -457,9 +458,10 @@ def _worth_telling(
     sums: Sums, promises: Sequence[Property], question: _Question
 ) -> dict[Property, int | None]:
     """How many violations of each property to put into words: all, if they are to be written."""
+    judged = [name for name in PROMISABLE if name in PROPERTIES or name in promises]
     if question.violations_to is not None:
-        return dict.fromkeys(PROPERTIES)
-    return {name: sums.room(name, question.limit, name in promises) for name in PROPERTIES}
+        return dict.fromkeys(judged)
+    return {name: sums.room(name, question.limit, name in promises) for name in judged}
 
 
 class _ViolationFile:
@@ -531,14 +533,17 @@ def _result(answers: Sequence[Sums], question: _Question) -> AuditResult:
             raise OutputError(
                 f"The violations cannot be written to {question.violations_to}: {answer.output_trouble}."
             )
-    broken = {name: sum(answer.broken[name] for answer in answers) for name in PROPERTIES}
+    judged = [
+        name for name in PROMISABLE if name in PROPERTIES or any(name in sums.counts for sums in answers)
+    ]
+    broken = {name: sum(answer.broken[name] for answer in answers) for name in judged}
     unpromised = sum(answer.unpromised for answer in answers)
     troubles = sum(answer.trouble_count for answer in answers)
     every = Sums()
-    for name in PROPERTIES:
+    for name in judged:
         for promised, violation in (example for answer in answers for example in answer.examples[name]):
             every.show(violation, question.limit, promised)
-    examples = [example for name in PROPERTIES for example in every.examples[name]]
+    examples = [example for name in judged for example in every.examples[name]]
     examples.sort(key=lambda example: not example[0])
     return AuditResult(
         verdict=_verdict(any(broken.values()), troubles + unpromised),
@@ -546,7 +551,7 @@ def _result(answers: Sequence[Sums], question: _Question) -> AuditResult:
         sites=len(set().union(*(answer.sites for answer in answers))),
         sends=sum(answer.sends for answer in answers),
         deliveries=sum(answer.deliveries for answer in answers),
-        violations={name: sum(answer.counts[name] for answer in answers) for name in PROPERTIES},
+        violations={name: sum(answer.counts.get(name, 0) for answer in answers) for name in judged},
         examples=[violation for _, violation in examples],
         broken=broken,
         broken_runs=sorted(run for answer in answers for run in answer.broken_runs)[: question.limit],

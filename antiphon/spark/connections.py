@@ -6,7 +6,8 @@ and without a file. What stays of a run is one row: what was drawn, how often ea
 whether it finished, and the command that replays it.
 
 All properties are counted, promised or not. The campaign fails if a run breaks a promise of its protocol, if
-one does not finish although its faults are over, or if one raises.
+one does not finish although its faults are over, or if one raises. Where a promise holds only almost always,
+a run that breaks it is counted as reported if its members found that out themselves: it does not fail.
 
 Where one order is not promised, what a member lacks within a spell of presence is told by its sender's
 numbers: a short run is often in one order by accident, and nobody promised to keep to it.
@@ -56,6 +57,7 @@ CONNECTIONS: Final = pa.schema(
         pa.field("deliveries", pa.int64()),
         *(pa.field(name, pa.int64()) for name in PROPERTIES),
         pa.field("broken", pa.list_(pa.string())),
+        pa.field("reported", pa.bool_()),
         pa.field("explanation", pa.string()),
         pa.field("metrics", pa.map_(pa.string(), pa.float64())),
         pa.field("error", pa.string()),
@@ -63,8 +65,8 @@ CONNECTIONS: Final = pa.schema(
     ]
 )
 """One row a run: what was drawn and what came of it. A property's column counts its violations; `broken`
-lists those that break a promise, and `explanation` tells the first of them. A run that raised has an error
-and no counts."""
+lists those that break a promise, `reported` is true if its members told so and it may happen, and
+`explanation` tells the first of them. A run that raised has an error and no counts."""
 
 
 # One run
@@ -77,8 +79,9 @@ def judge_connection(scenario: Scenario, configuration: Any, seed: int) -> tuple
     groups = scenario.groups(configuration)
     run = Run(f"{scenario.name}-{seed}", groups=None if groups is None else dict(groups))
     log = build_log(run, [recorder.segment()])
-    limits = {name: int(name in scenario.promises) for name in PROPERTIES}
-    return metrics, judge(log, limits, in_order="total" in scenario.promises)
+    promises = scenario.promises_for(configuration)
+    limits = {name: int(name in promises) for name in dict.fromkeys((*PROPERTIES, *promises))}
+    return metrics, judge(log, limits, in_order="total" in promises)
 
 
 def connection_row(protocol: str, draw: Draw, seed: int) -> dict[str, Any]:
@@ -91,12 +94,13 @@ def connection_row(protocol: str, draw: Draw, seed: int) -> dict[str, Any]:
     except Exception as error:
         return row | {"error": f"{type(error).__name__}: {error}"}
     told = {violation.property: violation.explanation for violation in judgement.violations}
-    broken = [name for name in scenario.promises if judgement.counts[name]]
+    broken = [name for name in scenario.promises_for(configuration) if judgement.counts[name]]
     return row | {
         "finished": bool(metrics.get("finished", True)),
         "deliveries": metrics.get("deliveries"),
-        **{str(name): count for name, count in judgement.counts.items()},
+        **{str(name): judgement.counts[name] for name in PROPERTIES},
         "broken": broken,
+        "reported": scenario.is_reported(broken, metrics),
         "explanation": told[broken[0]] if broken else None,
         "metrics": numbers(metrics),
     }
@@ -174,8 +178,11 @@ class CampaignResult:
     deliveries: int
     violations: dict[Property, int]
     broken: dict[Property, int]
-    """How many runs break a promise, by the property promised."""
+    """How many runs break a promise, by the property promised; of pairwise order only if any do."""
     broken_runs: int
+    reported: int
+    """Runs that broke a promise which holds only almost always, and said so. They are counted nowhere else,
+    but for the properties."""
     unfinished: int
     failed: int
     troubles: list[Trouble]
@@ -200,6 +207,7 @@ class CampaignResult:
             "violations": self.violations,
             "broken": self.broken,
             "broken_runs": self.broken_runs,
+            "reported": self.reported,
             "unfinished": self.unfinished,
             "failed": self.failed,
             "runs_per_s": round(self.runs_per_s, 1),
@@ -274,7 +282,9 @@ def _done(folder: Path, protocol: str) -> set[int]:
 def _summary(folder: Path, protocol: str, seeds: range, resumed: int, seconds: float) -> CampaignResult:
     rows, own = _open(folder, protocol)
     wanted = own & (pc.field("seed") >= seeds.start) & (pc.field("seed") < seeds.stop)
-    table = rows.to_table(columns=["finished", "deliveries", *PROPERTIES, "broken", "error"], filter=wanted)
+    columns = ["finished", "deliveries", *PROPERTIES, "broken", "reported", "error"]
+    table = rows.to_table(columns=columns, filter=wanted)
+    told = pc.fill_null(table["reported"], False)
     broken = table["broken"].combine_chunks().flatten().to_pylist()
     return CampaignResult(
         protocol=protocol,
@@ -284,9 +294,10 @@ def _summary(folder: Path, protocol: str, seeds: range, resumed: int, seconds: f
         seconds=seconds,
         deliveries=_sum(table["deliveries"]),
         violations={name: _sum(table[name]) for name in PROPERTIES},
-        broken={name: broken.count(name) for name in PROPERTIES},
-        broken_runs=_sum(pc.greater(pc.list_value_length(table["broken"]), 0)),
-        unfinished=_sum(pc.invert(table["finished"])),
+        broken={name: broken.count(name) for name in dict.fromkeys((*PROPERTIES, *broken))},
+        broken_runs=_sum(pc.and_not(pc.greater(pc.list_value_length(table["broken"]), 0), told)),
+        reported=_sum(told),
+        unfinished=_sum(pc.and_not(pc.invert(table["finished"]), told)),
         failed=_sum(pc.is_valid(table["error"])),
         troubles=_troubles(rows, wanted),
     )
@@ -299,9 +310,13 @@ def _sum(column: pa.ChunkedArray) -> int:
 def _troubles(rows: ds.Dataset, wanted: pc.Expression) -> list[Trouble]:
     """The first runs of each kind of trouble, as many as are worth reading."""
     kinds = (
-        (pc.is_valid(pc.field("explanation")), "explanation", ""),
+        (pc.is_valid(pc.field("explanation")) & ~pc.field("reported"), "explanation", ""),
         (pc.is_valid(pc.field("error")), "error", ""),
-        (pc.invert(pc.field("finished")), None, "The faults are over and the run does not finish."),
+        (
+            ~pc.field("finished") & ~pc.field("reported"),
+            None,
+            "The faults are over and the run does not finish.",
+        ),
     )
     found: list[Trouble] = []
     for which, told, sentence in kinds:

@@ -15,6 +15,7 @@ import numpy as np
 
 from antiphon.check import explain
 from antiphon.check.graphs import shortest_cycle
+from antiphon.check.pairwise import differing
 from antiphon.check.verdict import Violation, Witness
 from antiphon.core.ids import Site
 from antiphon.core.recording import KINDS, PROPERTIES, Property
@@ -107,7 +108,8 @@ class _Order:
 
 
 class Judge:
-    """Judges one log. `limits` bounds how many violations of each property are told; None tells all."""
+    """Judges one log by the properties in `limits`, which bounds how many violations of each are told; None
+    tells all."""
 
     def __init__(self, log: Log, limits: Mapping[Property, int | None], in_order: bool) -> None:
         self.log = log
@@ -122,7 +124,7 @@ class Judge:
     def judgement(self) -> Judgement:
         counts: dict[Property, int] = {}
         told: list[Violation] = []
-        for name in PROPERTIES:
+        for name in self.limits:
             counts[name], violations = _JUDGES[name](self)
             told += violations
         return Judgement(
@@ -221,6 +223,42 @@ class Judge:
         site, first_step = self._delivered_at(end - 1)
         first, second = (self.log.message_id(int(self.log.delivered[place])) for place in (end - 1, end))
         return explain.Arc(site, first, first_step, second, self._delivered_at(end)[1])
+
+    def pairwise(self) -> tuple[int, list[Violation]]:
+        """By arrays, two sites at a time: few runs are judged by it, and those are of few sites."""
+        log, count = self.log, 0
+        told: list[Violation] = []
+        limit = self.limits["pairwise"]
+        firsts = [self._firsts(site) for site in range(log.logged)]
+        at = np.full(log.message_count, -1, np.int64)
+        for site in range(log.logged):
+            for other in range(site + 1, log.logged):
+                at[log.delivered[firsts[other]]] = firsts[other]
+                shared = firsts[site][at[log.delivered[firsts[site]]] >= 0]
+                elsewhere = at[log.delivered[shared]]
+                wrong = np.flatnonzero(np.diff(elsewhere) < 0)
+                count += len(wrong) > 0
+                if len(wrong) and (limit is None or len(told) < limit):
+                    own = slice(wrong[0], wrong[0] + 2)
+                    told.append(self._differing(shared[own].tolist(), elsewhere[own].tolist()))
+                at[log.delivered[firsts[other]]] = -1
+        return count, told
+
+    def _firsts(self, site: int) -> Array:
+        """The places at which a site delivers messages for the first time."""
+        begin, end = self.log.delivery_starts[site : site + 2]
+        return begin + np.sort(np.unique(self.log.delivered[begin:end], return_index=True)[1])
+
+    def _differing(self, own: list[int], others: list[int]) -> Violation:
+        """Two deliveries of one site, and those of the same messages at another that has them reversed."""
+        first, second = (self.log.message_id(int(self.log.delivered[place])) for place in own)
+        (site, first_step), (_, second_step) = map(self._delivered_at, own)
+        (other, other_first), (_, other_second) = map(self._delivered_at, others)
+        return differing(
+            self.log.run.run,
+            explain.Arc(site, first, first_step, second, second_step),
+            explain.Arc(other, second, other_second, first, other_first),
+        )
 
     def causal(self) -> tuple[int, list[Violation]]:
         log = self.log
@@ -464,6 +502,7 @@ _JUDGES: Final[Mapping[Property, Callable[[Judge], tuple[int, list[Violation]]]]
     "causal": Judge.causal,
     "total": Judge.total,
     "stability": Judge.stability,
+    "pairwise": Judge.pairwise,
 }
 
 
@@ -489,7 +528,7 @@ def _pasts(log: Log) -> tuple[Any, bool]:
 def judge(
     log: Log, limits: Mapping[Property, int | None] | None = None, *, in_order: bool = True
 ) -> Judgement:
-    """Judge a run; `limits` bounds how many violations of each property are put into words.
+    """Judge a run; `limits` names the properties and bounds how many violations of each are put into words.
 
     Without `in_order`, what lies within a spell of presence is told by its sender's numbers even if the run
     happens to be in one order, as short ones often are: for runs that nobody promised one of.

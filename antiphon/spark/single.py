@@ -57,7 +57,7 @@ def run_row(scenario: Scenario, configuration: Any, seed: int) -> Run:
     return Run(
         run=f"{scenario.name}-{seed}",
         protocol=scenario.name,
-        promises=scenario.promises,
+        promises=scenario.promises_for(configuration),
         groups=None if groups is None else dict(groups),
         parameters=json.dumps(dataclasses.asdict(configuration), sort_keys=True),
         seed=seed,

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from antiphon.core.errors import InputError, OutputError
 from antiphon.core.ids import Group, Site
-from antiphon.core.recording import PROPERTIES, Property
+from antiphon.core.recording import PROMISABLE, Property
 from antiphon.trace.frames import SUFFIX, safe_name
 from antiphon.trace.recorder import MemoryRecorder, events_table, runs_table
 from antiphon.trace.sanity import require_sane
@@ -319,11 +319,11 @@ def read_runs(file: Path) -> list[tuple[Run, bool]]:
 
 def _promises(file: Path, run: str, names: Iterable[object]) -> tuple[Property, ...]:
     found = set(names)
-    unknown = sorted(map(str, found - set(PROPERTIES)))
+    unknown = sorted(map(str, found - set(PROMISABLE)))
     if unknown:
-        hint = f"The properties are {', '.join(PROPERTIES)}."
+        hint = f"The properties are {', '.join(PROMISABLE)}."
         raise InputError(f"The run {run} in {file} promises {unknown[0]!r}, which is no property.", hint)
-    return tuple(name for name in PROPERTIES if name in found)
+    return tuple(name for name in PROMISABLE if name in found)
 
 
 def _groups(

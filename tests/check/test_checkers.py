@@ -5,7 +5,7 @@ import pytest
 from antiphon.check.checkers import CHECKERS, check_all, check_trace
 from antiphon.check.verdict import Violation, Witness, count_by_property
 from antiphon.core.errors import InputError
-from antiphon.core.recording import PROPERTIES
+from antiphon.core.recording import PROMISABLE, PROPERTIES
 from antiphon.trace.files import Trace
 from antiphon.trace.schema import Event, Run
 from tests.histories import history
@@ -334,7 +334,7 @@ def test_chosen_properties_only() -> None:
 
 
 def test_a_checker_for_every_property() -> None:
-    assert tuple(CHECKERS) == PROPERTIES
+    assert tuple(CHECKERS) == PROMISABLE
 
 
 def test_runs_are_judged_apart() -> None:

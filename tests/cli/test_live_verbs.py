@@ -18,6 +18,7 @@ import pytest
 from antiphon.cli.console import Sparkline
 from antiphon.cli.main import run
 from antiphon.live.crew import Plan, buckets, summarise
+from antiphon.trace.files import read_trace
 
 DEADLINE_S = 60.0
 _groups = count()
@@ -91,11 +92,28 @@ def test_lines_go_in_and_deliveries_come_out(tmp_path: Path) -> None:
         assert a.end()[0] == 0
 
 
-def test_an_order_for_several_groups_is_refused_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["node", a_group(), "--order", "total-across"]) == 2
-    told = capsys.readouterr().err
-    assert "is in one group" in told
-    assert "antiphon.node" in told
+def test_a_node_can_be_in_several_groups() -> None:
+    cluster, across = a_group(), ["--order", "total-across", "--causal"]
+    first = [cluster, "--name", "a", *across, "--groups", "A,B", "--json"]
+    second = [cluster, "--name", "b", *across, "--groups", "B"]
+    with nodes(first) as (a,):
+        a.say("to the first of its groups")
+        words = {"group": "A", "sender": "a", "number": 0, "body": "to the first of its groups"}
+        assert json.loads(a.hear()) == words
+        with nodes(second) as (b,):
+            assert json.loads(a.hear())["presence"] == "appeared"
+            b.say("to B")
+            assert json.loads(a.hear()) == {"group": "B", "sender": "b", "number": 0, "body": "to B"}
+            b.say("@A groups are open")
+            assert json.loads(a.hear())["group"] == "A"
+            a.say("@B an answer")
+            assert [b.hear(), b.hear()] == ["B b 0 to B", "B a 1 an answer"]
+            b.say("@" + "x" * 65 + " no name")
+            b.say("more")
+            assert b.hear() == "B b 2 more"
+            code, told = b.end()
+            assert code == 0
+            assert "no name for a group" in told
 
 
 def test_a_line_can_be_addressed() -> None:
@@ -143,6 +161,13 @@ def test_a_signal_ends_a_node_with_a_clean_leave() -> None:
         (["node", "g", "--trigger", "adaptive", "--repair", "request"], "hybrid and any"),
         (["perf", "--piggyback", "--stability", "gossip"], "Choose fulldist"),
         (["perf", "--order", "sequencer", "--stability", "train"], "Leave stability= out"),
+        (["node", "g", "--order", "total-across"], "Name some: --groups A,B"),
+        (["node", "g", "--groups", "A"], "knows one group"),
+        (["node", "g", "--order", "total-across", "--groups", "A,,B"], "no name for a group"),
+        (["node", "g", "--order", "total-across", "--groups", "A", "--addressed"], "Leave --addressed out"),
+        (["node", "g", "--causal"], "order='causal'"),
+        (["perf", "--bodies", "direct"], "knows one group"),
+        (["perf", "--order", "total-across"], "--groups FILE"),
         (["node"], "GROUP"),
         (["perf", "--members", "1"], "at least two members"),
         (["perf", "--size", "3"], "at least 16 bytes"),
@@ -201,6 +226,24 @@ def test_perf_lets_members_vanish_and_return(
     assert run(arguments) == 0
     assert "0  violations" in capfd.readouterr().out
     assert list((trace / "events").glob("m2*.segment"))
+
+
+def test_perf_lets_members_of_several_groups_vanish_and_return(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    groups = tmp_path / "groups.csv"
+    groups.write_text("A,m0\nA,m1\nB,m1\nB,m2\n")
+    arguments = [
+        "perf", "--order", "total-across", "--causal", "--groups", str(groups), "--seconds", "2.5",
+        "--rate", "60", "--churn", "1", "--away", "0.8", "--back", "0.5", "--json",
+        "--trace", str(tmp_path / "trace"),
+    ]  # fmt: skip
+    assert run(arguments) == 0
+    figures = json.loads(capfd.readouterr().out)
+    assert figures["deliveries_per_s"] > 0
+    assert (figures["lost"], figures["violations"]) == (0, 0)
+    (told,) = read_trace(tmp_path / "trace").runs
+    assert "causal" in told.promises
 
 
 def a_report(sent: int, delivered: dict[str, int], per_bucket: list[int]) -> dict[str, Any]:

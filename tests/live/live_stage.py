@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Self
 
 from antiphon.core.ids import Site
 from antiphon.live.orders import StabilityOptions
@@ -106,7 +106,7 @@ class LiveStage(Stage):
         self._nodes: dict[Site, Node] = {}
         self._met: dict[Site, set[Site]] = {site: set() for site in self.sites}
 
-    def __enter__(self) -> "LiveStage":
+    def __enter__(self) -> Self:
         try:
             (self._folder / "events").mkdir(parents=True)
             self._stack.enter_context(self._hosts)
@@ -205,6 +205,7 @@ class LiveStage(Stage):
             command += [f"--{option}"] if value is True else [f"--{option}", value]
         if self.order == "sequencer":
             command += ["--sequencer", self.sites[0]]
+        command += self._arguments(site)
         if site in self._disks:
             command = ["nsenter", f"--mount=/proc/{self._disks[site]}/ns/mnt", "--", *command]
         with self._talk(site).open("ab") as talk:
@@ -216,6 +217,10 @@ class LiveStage(Stage):
                 stderr=talk,
             )
         return Node(process, lambda told: self._hear(site, told))
+
+    def _arguments(self, site: Site) -> list[str]:
+        """What else a site's nodes are told."""
+        return []
 
     def _hear(self, site: Site, told: dict[str, Any]) -> None:
         if "body" in told:

@@ -80,17 +80,17 @@ TROUBLES = {
 
 
 @every_arm
-@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=[name.replace(" ", "-") for name in TROUBLES])
-def test_a_bad_network(
-    open_stage: OpenStage, kind: str, order: str, seed: int, trouble: dict[str, float]
-) -> None:
+def test_a_bad_network(open_stage: OpenStage, kind: str, order: str, seed: int) -> None:
+    """One trouble after another: to start real members takes longer than any of them."""
     stage = open_stage(kind, order, seed)
     before = stage.memory()
-    stage.trouble(**trouble)
-    for _ in range(4):
-        labels = stage.send_all(10)
-        stage.until_delivered(labels)
-    assert stage.weather.meddled
+    for name, trouble in TROUBLES.items():
+        print(name)
+        meddled = stage.weather.meddled
+        stage.trouble(**trouble)
+        for _ in range(4):
+            stage.until_delivered(stage.send_all(10))
+        assert stage.weather.meddled > meddled
     conclude(stage, before)
 
 
@@ -149,19 +149,18 @@ def test_a_partition_that_heals(open_stage: OpenStage, kind: str, order: str, se
 
 
 @every_arm
-@pytest.mark.parametrize("victim", [0, 2], ids=["first", "last"])
-def test_a_member_is_killed_and_restarted(
-    open_stage: OpenStage, kind: str, order: str, seed: int, victim: int
-) -> None:
+def test_members_are_killed_and_restarted(open_stage: OpenStage, kind: str, order: str, seed: int) -> None:
+    """The first, and once all are together again the last."""
     stage = open_stage(kind, order, seed)
     before = stage.memory()
-    site = stage.sites[victim]
-    stage.until_delivered(stage.send_all(10))
-    stage.send_all(10)
-    stage.kill(site)
-    stage.send_all(10)
-    stage.restart(site)
-    stage.send_all(10)
+    for site in (stage.sites[0], stage.sites[-1]):
+        stage.until_delivered(stage.send_all(10))
+        stage.send_all(10)
+        stage.kill(site)
+        stage.send_all(10)
+        stage.restart(site)
+        stage.send_all(10)
+        stage.close()
     conclude(stage, before)
 
 

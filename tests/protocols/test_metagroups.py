@@ -26,7 +26,8 @@ from antiphon.protocols.metagroups.pdus import (
     Want,
 )
 from antiphon.protocols.metagroups.tree import build_forest
-from tests.protocols.metagroups_group import KNOBS, Cluster, pdus
+from tests.protocols.metagroups_group import KNOBS, Cluster
+from tests.protocols.staging import pdus
 
 AGREED = MetaGroupsConfiguration(delivery="agreed", acknowledge_ns=0)
 DIRECT = MetaGroupsConfiguration(bodies="direct", acknowledge_ns=0)
@@ -353,7 +354,7 @@ def test_a_group_without_members_is_refused() -> None:
 def test_misuse_is_told_and_changes_nothing(event: Admit | Start, sentence: str) -> None:
     cluster = Cluster({"A": "ab"})
     with pytest.raises(UsageError, match=sentence):
-        cluster.sites["a"].handle(0, event)
+        cluster.members["a"].handle(0, event)
     cluster.admit("a", "A")
     cluster.settle()
     assert cluster.delivered("b") == ["a0A"]
@@ -432,10 +433,10 @@ def test_garbage_of_the_right_kind_raises_nothing(knobs: MetaGroupsConfiguration
             continue
         if isinstance(found, Packet):
             source, target = random.sample(["a", "b", "c", "d", "e", "x"], 2)
-            if target in cluster.sites:
+            if target in cluster.members:
                 cluster.travelling.append((source, target, found.pdu))
         for _ in range(min(3, len(cluster.travelling))):
-            if cluster.travelling[0][1] in cluster.sites:
+            if cluster.travelling[0][1] in cluster.members:
                 cluster.step()
             else:
                 cluster.travelling.popleft()
@@ -470,5 +471,5 @@ def test_what_is_not_a_pdu_of_ours_is_counted() -> None:
     for pdu in wrong:
         cluster.travelling.append(("b", "a", pdu))
         cluster.step()
-    assert cluster.sites["a"].ignored >= 5
+    assert cluster.members["a"].ignored >= 5
     assert cluster.delivered("a") == []

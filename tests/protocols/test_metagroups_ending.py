@@ -7,7 +7,7 @@ import pytest
 
 from antiphon.protocols.metagroups.attempt import Attempt, Outcome
 from antiphon.protocols.metagroups.ending import Name, end_tree, merge
-from antiphon.protocols.metagroups.pdus import Decision, Holding, Item, Report, Seat, Vote
+from antiphon.protocols.metagroups.pdus import MOST_RETIRING, Decision, Holding, Item, Report, Seat, Vote
 from antiphon.protocols.metagroups.table import (
     NO_FOUNDER,
     Layout,
@@ -192,12 +192,14 @@ def moved(table: Layout, **groups: str | None) -> list[Seat]:
         ({"b": "AB"}, 1, 1, 0),
         ({"b": ""}, 1, 1, 0),
         ({"z": "A"}, 1, 1, 0),
-        ({"a": ""}, 1, 0, 1),
+        ({"a": ""}, 1, 1, 0),
         ({"b": None}, 1, 0, 1),
         ({"b": "A!"}, 1, 0, 1),
-        ({"b": "AX"}, 0, 0, 2),
+        ({"b": "AX"}, 0, 2, 0),
+        ({"b": "AX", "y": None}, 0, 1, 1),
         ({"d": "A"}, 1, 1, 0),
-        ({"c": "A", "d": "A"}, 1, 0, 1),
+        ({"c": "A", "d": "A"}, 1, 1, 0),
+        ({"x": "", "y": ""}, 1, 1, 0),
     ],
     ids=str,
 )
@@ -216,9 +218,24 @@ def test_trees_that_share_a_site_while_one_hands_over_end_together() -> None:
     seats = moved(table, c="X")
     plan = plan_trees(table, seats, (), "shallow")
     assert len(plan.handed_over) == 2
-    retiring = retire(table, 2, plan, ())
+    retiring = retire(table, plan, ())
     following = layout_of(decide(NO_FOUNDER, 2, (1, "a"), seats, plan, retiring), "shallow")
     assert len(following.all_trees()) == 4
     gone = plan_trees(following, moved(following, y=None), (), "shallow")
     assert gone.ended == following.all_trees()
-    assert not retire(following, 3, gone, ())
+    assert not retire(following, gone, ())
+
+
+def test_no_more_trees_hand_over_than_may() -> None:
+    """One after another, and none comes to its end: then the next is stopped, and all that wait for it."""
+    table, sites = layout(a="A", b="A", c="B"), "AB"
+    for version in range(2, MOST_RETIRING + 2):
+        seats = moved(table, b=sites[version % 2])
+        plan = plan_trees(table, seats, (), "shallow")
+        if plan.ended:
+            break
+        retiring = retire(table, plan, ())
+        assert len(retiring) <= MOST_RETIRING
+        table = layout_of(decide(NO_FOUNDER, version, (1, "a"), seats, plan, retiring), "shallow")
+    assert len(table.retiring) == MOST_RETIRING
+    assert plan.ended == table.all_trees()

@@ -67,8 +67,7 @@ class Attempt:
         if not self.invited - set(gone) <= self.reports.keys():
             return Outcome.WAIT
         voters = [site for site, report in self.reports.items() if self._remembers(site, report)]
-        broken = not self._layout.is_quorum(voters)
-        if broken and not self._all_accounted_for():
+        if not self._layout.is_quorum(voters):
             return Outcome.WAIT
         stopped: Set[TreeId] = {
             holding.tree for report in self.reports.values() for holding in report.holdings
@@ -81,14 +80,10 @@ class Attempt:
         if vote is not None:
             self.decision, self.adopted = vote.decision, True
             return Outcome.DECIDED
-        return self._decide(wishes, over, shape, broken=broken)
+        return self._decide(wishes, over, shape)
 
     def _remembers(self, site: Site, report: Report) -> bool:
         return self._layout.lives.get(site) == report.life
-
-    def _all_accounted_for(self) -> bool:
-        """Whether each site of the version in force has reported, if need be without its memory."""
-        return self._layout.lives.keys() <= self.reports.keys()
 
     def _vote_to_adopt(self) -> Vote | None:
         votes = [report.vote for report in self.reports.values() if report.vote is not None]
@@ -101,9 +96,7 @@ class Attempt:
                 return None
         return last
 
-    def _decide(
-        self, wishes: Mapping[Site, Seat], over: Collection[TreeId], shape: Shape, *, broken: bool
-    ) -> Outcome:
+    def _decide(self, wishes: Mapping[Site, Seat], over: Collection[TreeId], shape: Shape) -> Outcome:
         layout = self._layout
         seats = sorted((self._seat(site, wishes) for site in self.reports), key=lambda seat: seat.site)
         plan = plan_trees(layout, seats, self.stop, shape)
@@ -115,10 +108,8 @@ class Attempt:
         endings = [
             end_tree(tree, layout.members_on(tree), self._holdings(tree)) for tree in sorted(self.stop)
         ]
-        origin, retiring = layout.decision.origin, retire(layout, self.version, plan, over)
-        self.decision = decide(
-            origin, self.version, self.ballot, seats, plan, retiring, endings, broken=broken
-        )
+        origin, retiring = layout.decision.origin, retire(layout, plan, over)
+        self.decision = decide(origin, self.version, self.ballot, seats, plan, retiring, endings)
         return Outcome.DECIDED
 
     def _seat(self, site: Site, wishes: Mapping[Site, Seat]) -> Seat:

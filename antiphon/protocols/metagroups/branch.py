@@ -1,5 +1,6 @@
 """One site's part in one tree: its stream, and its work as a primary site if it is one."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from antiphon.core.effects import Arrived, Effect, Send
@@ -7,6 +8,7 @@ from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch, Inlet, to_members
+from antiphon.protocols.metagroups.ending import order_at
 from antiphon.protocols.metagroups.pdus import (
     MOST_MISSING,
     NO_GROUP,
@@ -54,14 +56,14 @@ class Branch:
         self._groups: Final = frozenset((*passing, NO_GROUP))
         primary = tree.nodes[node].primary
         self.server: Server | None = None
-        self._inlet: Inlet | None = None
         if primary == site:
             self.server = Server(
                 site, tree, node, self._reader, self._bodies, configuration, effects,
                 lambda seq: outbox.settle(node, seq),
             )  # fmt: skip
+            self._inlets: Mapping[Site, Inlet] = self.server.inlets
         else:
-            self._inlet = Inlet(to_members(node), primary, 8 * configuration.window)
+            self._inlets = {primary: Inlet(to_members(node), primary, 8 * configuration.window)}
         self._dirty = False
         self._copies: dict[tuple[Site, int], Batch] = {}
         self._lacked: frozenset[tuple[Site, int]] = frozenset()
@@ -133,13 +135,12 @@ class Branch:
         return True
 
     def _inlet_of(self, sender: Site, channel: int) -> Inlet | None:
-        inlet = self._inlet if self.server is None else self.server.inlet
-        fits = inlet is not None and inlet.channel == channel and inlet.source == sender
-        return inlet if fits else None
+        inlet = self._inlets.get(sender)
+        return inlet if inlet is not None and inlet.channel == channel else None
 
     def _take(self, now: Nanoseconds, inlet: Inlet, batches: list[Batch]) -> None:
         if self.server is not None:
-            self.server.feed(now, batches)
+            self.server.feed(now, inlet.source, batches)
             self._dirty = self._dirty or inlet.known >= inlet.next_seq
             return
         for batch in batches:
@@ -152,20 +153,18 @@ class Branch:
     def flush(self, now: Nanoseconds) -> None:
         """Tell what is new, and ask for what is lacking."""
         self._dirty = False
-        inlet = self._inlet if self.server is None else self.server.inlet
-        if self.server is not None:
-            self.server.flush()
-        if inlet is None:
-            return
-        missing = self._missing(now, inlet)
-        if self.server is not None:
-            if missing:
-                self.server.report(missing)
-            return
-        reader = self._reader
-        behind = 4 * (reader.delivered - inlet.told_done) >= self._knobs.window
-        if missing or behind or reader.held > inlet.told_held:
-            self._report(inlet, missing)
+        server, reader = self.server, self._reader
+        if server is not None:
+            server.flush()
+        for inlet in self._inlets.values():
+            missing = self._missing(now, inlet)
+            if server is not None:
+                if missing:
+                    server.report(inlet, missing)
+                continue
+            behind = 4 * (reader.delivered - inlet.told_done) >= self._knobs.window
+            if missing or behind or reader.held > inlet.told_held:
+                self._report(inlet, missing)
 
     def _missing(self, now: Nanoseconds, inlet: Inlet) -> tuple[int, ...]:
         """What to ask for, unless it was asked for just now."""
@@ -185,12 +184,10 @@ class Branch:
         self._fetch_bodies()
         if self.server is not None:
             return self.server.repair(now)
-        inlet = self._inlet
-        assert inlet is not None
-        if inlet.known <= inlet.settled:
-            return False
-        self._report(inlet, inlet.missing())
-        return True
+        unsettled = [inlet for inlet in self._inlets.values() if inlet.known > inlet.settled]
+        for inlet in unsettled:
+            self._report(inlet, inlet.missing())
+        return bool(unsettled)
 
     def _fetch_bodies(self) -> None:
         """Ask for bodies that were lacking a while ago too: senders for those that have no place yet, the
@@ -250,7 +247,7 @@ class Branch:
     def finish(self, ending: Ending) -> None:
         """Deliver the last of it."""
         have = self._copies | self._reader.kept()
-        for item in ending.items:
+        for item in order_at(ending, self._reader.names()):
             if self._is_due(item):
                 self._ledger.deliver(have[item.sender, item.number])
 

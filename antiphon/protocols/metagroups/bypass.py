@@ -7,7 +7,9 @@ chain, C goes past <ABD> and A does not, so that A and C can be ordered differen
 What holds instead. Two groups' messages are ordered at the merge point of their ways: the top of the longest
 common end of the two ways to a meta-group. The order of *two* groups is one everywhere exactly if all the
 meta-groups that are part of both have the same merge point; `Shortcuts.conflicts` finds those that have not.
-The plain tree never has any. `bypassed` takes only shortcuts without conflicts.
+The plain tree never has any. `bypassed` takes only shortcuts without conflicts. Two groups with one primary
+meta-group are both for it and so merge there, and without conflicts nowhere else: what a sender requests of
+one primary site comes to all in that order, as in the plain tree.
 
 Not promised with shortcuts: an order without cycles over *three* groups. <AB> - <BC> - <AC>, where A goes
 past <BC>, has no conflict, yet b before a, a before c and c before b can all be seen. So shortcuts are for
@@ -57,6 +59,15 @@ class Shortcuts:
         while nodes[-1] in self._ways[group]:
             nodes.append(self._ways[group][nodes[-1]])
         return tuple(reversed(nodes))
+
+    def depth(self, group: Group) -> int:
+        """Nodes on a group's longest way: `Route.depth` with the shortcuts."""
+        return max(len(self.way(group, label)) for label in self.forest.meta_groups_of[group])
+
+    def extra(self, group: Group) -> tuple[Label, ...]:
+        """Nodes that a group's messages pass through without being for them: `Route.extra` likewise."""
+        past = self.past.get(group, frozenset())
+        return tuple(label for label in self.forest.route(group).extra if label not in past)
 
     def leads(self, label: Label) -> Mapping[Group, tuple[Label, ...]]:
         """To which nodes a node hands a group's messages: `Forest.leads` with the shortcuts."""

@@ -1,14 +1,18 @@
 """Whether what a peer says can be meant: numbers in bounds, lists that fit one another."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from antiphon.core.wire import Pdu
+from antiphon.core.ids import Group
+from antiphon.core.wire import MAXIMUM_NAME_BYTES, Pdu
+from antiphon.protocols.metagroups.parts import is_part
 from antiphon.protocols.metagroups.pdus import (
     BUSY,
     FINISHED,
     LARGEST,
     LARGEST_BATCH_BYTES,
+    LONGEST_RULES,
     MOST_GROUPS,
+    MOST_LETTERS,
     MOST_MISSING,
     NO_GROUP,
     Accept,
@@ -22,6 +26,7 @@ from antiphon.protocols.metagroups.pdus import (
     Install,
     Life,
     Mark,
+    Part,
     Prepare,
     Progress,
     Query,
@@ -70,11 +75,16 @@ def makes_sense(pdu: Pdu) -> bool:
 
 
 def _is_word_of_council(pdu: Pdu) -> bool:
+    rules: str = getattr(pdu, "rules", "")
+    if len(rules) > LONGEST_RULES or not rules.isprintable():
+        return False
     match pdu:
         case Word():
-            groups = len(pdu.groups) <= MOST_GROUPS
+            groups = are_few_enough(pdu.groups)
             numbers = (pdu.version, pdu.serial, *pdu.life)
             return groups and _in_bounds(numbers) and _is_origin(pdu.origin) and _are_stages(pdu.stages)
+        case Part():
+            return is_part(pdu)
         case Progress():
             return _are_stages(pdu.stages)
         case Goodbye():
@@ -90,6 +100,13 @@ def _is_word_of_council(pdu: Pdu) -> bool:
             return _is_decision(pdu.decision)
         case _:
             return all(_in_bounds((value,)) for value in _numbers(pdu))
+
+
+def are_few_enough(groups: Collection[Group]) -> bool:
+    """Whether one site can be in all these groups."""
+    letters = sum(map(len, groups))
+    longest = max(map(len, groups), default=0)
+    return len(groups) <= MOST_GROUPS and letters <= MOST_LETTERS and longest <= MAXIMUM_NAME_BYTES
 
 
 def _numbers(pdu: Pdu) -> Iterable[int]:
@@ -132,5 +149,5 @@ def _is_decision(decision: Decision, version: int | None = None) -> bool:
     in_order = bool(names) and names == sorted(set(names))
     seats = in_order and all(_in_bounds(life) for life in lives)
     groups = all(list(seat.groups) == sorted(set(seat.groups)) for seat in decision.seats)
-    endings = all(len(ending.items) == len(ending.sources) for ending in decision.endings)
+    endings = all(0 <= ending.sure <= len(ending.items) == len(ending.sources) for ending in decision.endings)
     return _in_bounds((decision.version, decision.ballot[0])) and seats and groups and endings

@@ -29,12 +29,15 @@ class Company:
         self._chief: Site = site
         self._gone: set[Site] = set()
         self._wishes: dict[Site, Seat] = {}
+        self._reborn: set[Site] = set()
+        """Sites of the version in force that have lost their memory since, as was heard."""
         self._stages: dict[Site, dict[TreeId, int]] = {}
         """How far each site is with the trees that hand over in the version in force."""
 
     def settle(self, now: Nanoseconds, layout: Layout) -> None:
         """A version of the table is in force: what it has brought about is no wish any more."""
         self._gone &= layout.lives.keys()
+        self._reborn.clear()
         self._stages.clear()
         self._wishes = {
             site: wish for site, wish in self._wishes.items() if _is_news(wish, layout.seats.get(site))
@@ -49,6 +52,7 @@ class Company:
     def forget(self, now: Nanoseconds) -> None:
         self._heard_ns.clear()
         self._gone.clear()
+        self._reborn.clear()
         self._stages.clear()
         self._wishes.clear()
         self.listen_anew(now)
@@ -66,10 +70,14 @@ class Company:
     def wish(self, sender: Site, pdu: Word, layout: Layout) -> bool:
         """A site tells where it wants to sit; whether that is something to be done."""
         wish = Seat(sender, pdu.life, pdu.serial, tuple(sorted(set(pdu.groups))))
+        if sender in layout.lives and layout.lives[sender] < pdu.life:
+            self._reborn.add(sender)
         known = self._wishes.get(sender)
         if known is not None and (known.life, known.serial) >= (wish.life, wish.serial):
             return True
         if not _is_news(wish, layout.seats.get(sender)) or len(self._wishes) >= MOST_STRANGERS:
+            return False
+        if not layout.has_room(wish, self._wishes.values()):
             return False
         self._wishes[sender] = wish
         return True
@@ -108,8 +116,8 @@ class Company:
         for site in sorted(layout.lives):
             if site == self._site:
                 break
-            if site in self._gone or self._is_reborn(site, layout):
-                continue
+            if site in self._gone or site in self._reborn:
+                continue  # one that has lost its memory is heard, but coordinates nothing
             if site == self._chief and self.is_silent(now, site, self._since_ns):
                 self._gone.add(site)
                 continue
@@ -118,15 +126,14 @@ class Company:
         self._turn_to(now, self._site)
         return self._site
 
-    def _is_reborn(self, site: Site, layout: Layout) -> bool:
-        """Whether a site of the cluster has lost its memory and is heard again: it coordinates nothing."""
-        wish = self._wishes.get(site)
-        return wish is not None and layout.lives[site] < wish.life
-
     def _turn_to(self, now: Nanoseconds, site: Site) -> None:
         if site != self._chief:
             self._chief = site
             self._since_ns = now
+
+    def remembering(self, layout: Layout) -> frozenset[Site]:
+        """Who may still know the version in force, for all that was heard."""
+        return frozenset(layout.lives) - self._reborn
 
     def is_silent(self, now: Nanoseconds, site: Site, since_ns: Nanoseconds) -> bool:
         return now - max(since_ns, self._heard_ns.get(site, since_ns)) > self._suspect_ns

@@ -11,12 +11,13 @@ from random import Random
 from typing import Any, ClassVar, Final
 from typing import Protocol as Interface
 
-from antiphon.core.effects import Effect, Multicast, Send, SetTimer
+from antiphon.core.effects import Disagreed, Effect, Multicast, Send, SetTimer
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.metagroups.attempt import Attempt, Outcome, is_vote_for
-from antiphon.protocols.metagroups.company import Company
+from antiphon.protocols.metagroups.company import MOST_STRANGERS, Company
+from antiphon.protocols.metagroups.parts import cut
 from antiphon.protocols.metagroups.pdus import (
     BUSY,
     FINISHED,
@@ -90,6 +91,7 @@ class Council:
         self._site: Final = site
         self._floor: Final = floor
         self._knobs: Final = configuration
+        self._rules: Final = configuration.rules
         self._random: Final = random
         self._effects: Final = effects
         self.company: Final = Company(site, configuration.suspect_ns)
@@ -106,8 +108,11 @@ class Council:
         """When others without a cluster were last heard."""
         self._cluster_ns: Nanoseconds = 0
         """When anybody with a cluster was last heard, or this site began, while it has none."""
-        self._bound: tuple[Origin, Nanoseconds] | None = None
-        """Into which cluster this site is being let in, while it has none, and when it last heard of that."""
+        self._bound: tuple[Origin, int, Nanoseconds] | None = None
+        """Into which cluster, by which version, this site is being let in while it has none, and when it last
+        heard of that."""
+        self._strangers: dict[Site, str] = {}
+        """Sites that keep other rules, as was said."""
         self._told: dict[TreeId, int] = {}
         """How far all sites were with trees that hand over, when that was told last."""
         self.attempts = 0
@@ -128,6 +133,7 @@ class Council:
         self._vote = self._pending = self._attempt = None
         self._promised = (0, NO_BALLOT)
         self._rivals_ns.clear()
+        self._strangers.clear()
         self._cluster_ns = now
         self._bound = None
         self._rounds = 0
@@ -243,6 +249,9 @@ class Council:
     # From others
 
     def receive(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
+        if isinstance(pdu, Word | Prepare | Install) and pdu.rules != self._rules:
+            self._keep_apart(now, sender, pdu)
+            return
         self.company.hear(now, sender)
         self._words[type(pdu)](self, now, sender, pdu)
 
@@ -256,13 +265,13 @@ class Council:
             return
         if pdu.origin is None:
             if layout.lives.get(sender) == pdu.life:
-                self._effects.append(Send(sender, Install(layout.decision)))
+                self._say(Install(self._rules, layout.decision), sender)
             elif self.company.wish(sender, pdu, layout):
-                self.look(now)
+                self._take_stock(now, layout)
         elif self._is_rival(now, sender, pdu.origin, layout):
             return
         elif pdu.version < layout.version:
-            self._effects.append(Send(sender, Install(layout.decision)))
+            self._say(Install(self._rules, layout.decision), sender)
         elif pdu.version > layout.version:
             self._effects.append(Send(sender, self._floor.word()))
         elif layout.lives.get(sender) == pdu.life:
@@ -271,6 +280,30 @@ class Council:
                 self._note_stages(now)
             if self.company.wish(sender, pdu, layout):
                 self.look(now)
+
+    def _take_stock(self, now: Nanoseconds, layout: Layout) -> None:
+        """Somebody wants to come in, and may have lost its memory: see whether this cluster can go on.
+
+        If those who have not are too few, no version can ever follow by a vote, whoever comes back. So this
+        site gives up what it knows, as others will who find the same, and they found another cluster.
+        """
+        if layout.is_quorum(self.company.remembering(layout)):
+            self.look(now)
+        else:
+            self._floor.begin_anew(now)
+
+    def _keep_apart(self, now: Nanoseconds, sender: Site, pdu: Word | Prepare | Install) -> None:
+        """Have nothing to do with a site that keeps other rules, but say so; and found nothing beside it."""
+        if not isinstance(pdu, Word):
+            return
+        if pdu.origin is not None:
+            self._cluster_ns = now
+        if self._strangers.get(sender) != pdu.rules and len(self._strangers) < MOST_STRANGERS:
+            self._strangers[sender] = pdu.rules
+            own, others = self._rules.split(), pdu.rules.split()
+            here = " ".join(word for word in own if word not in others)
+            there = " ".join(word for word in others if word not in own)
+            self._effects.append(Disagreed(sender, f"It keeps other rules: {there}, and here {here}."))
 
     def _is_rival(self, now: Nanoseconds, sender: Site, origin: Origin, layout: Layout) -> bool:
         """Whether this comes from another cluster; the one that was founded later gives way."""
@@ -305,21 +338,21 @@ class Council:
         ballot = (self._rounds, self._site)
         invited = {*layout.lives, *(site for site, _ in self.company.lives_wanted(layout))}
         attempt = self._attempt = Attempt(layout, ballot, invited, stop, now)
-        prepare = Prepare(layout.decision.origin, attempt.version, ballot[0], tuple(sorted(stop)))
-        self._hear_prepare(now, self._site, prepare)
+        self._hear_prepare(now, self._site, self._prepare(layout, attempt))
         self._set_timer(self._knobs.repair_ns)
         if self._attempt is attempt and attempt.decision is None:
             self._ask(attempt, attempt.invited)
+
+    def _prepare(self, layout: Layout, attempt: Attempt) -> Prepare:
+        stop, origin = tuple(sorted(attempt.stop)), layout.decision.origin
+        return Prepare(self._rules, origin, attempt.version, attempt.ballot[0], stop)
 
     def _ask(self, attempt: Attempt, sites: Iterable[Site]) -> None:
         layout = self._floor.layout
         assert layout is not None, "only a site in a cluster makes attempts"
         others = tuple(sorted(site for site in sites if site != self._site))
         if others:
-            prepare = Prepare(
-                layout.decision.origin, attempt.version, attempt.ballot[0], tuple(sorted(attempt.stop))
-            )
-            self._effects.append(Multicast(prepare, others))
+            self._effects.append(Multicast(self._prepare(layout, attempt), others))
 
     def _pursue(self, now: Nanoseconds, attempt: Attempt) -> None:
         """Ask again whoever has not answered; go on without those who are silent for too long."""
@@ -369,7 +402,7 @@ class Council:
         others = tuple(sorted(site for site in sites if site != self._site))
         if others:
             accept = Accept(attempt.version, attempt.ballot[0], attempt.adopted, attempt.decision)
-            self._effects.append(Multicast(accept, others))
+            self._say(accept, others)
 
     def _hear_report(self, now: Nanoseconds, sender: Site, pdu: Report) -> None:
         attempt = self._attempt_meant(pdu.version, pdu.round)
@@ -385,7 +418,7 @@ class Council:
             attempt.accepted.add(sender)
         if not attempt.open():
             decision = attempt.decision
-            self._effects.append(Multicast(Install(decision)))
+            self._say(Install(self._rules, decision), None)
             self._put_in_force(now, decision)
 
     def _hear_refuse(self, now: Nanoseconds, sender: Site, pdu: Refuse) -> None:  # noqa: ARG002
@@ -425,8 +458,10 @@ class Council:
             return vote is None or version <= vote.decision.version
         if version == layout.version + 1:
             return True
-        is_late = version <= layout.version
-        self._effects.append(Send(sender, Install(layout.decision) if is_late else self._floor.word()))
+        if version <= layout.version:
+            self._say(Install(self._rules, layout.decision), sender)
+        else:
+            self._effects.append(Send(sender, self._floor.word()))
         return False
 
     def _hear_prepare(self, now: Nanoseconds, sender: Site, pdu: Prepare) -> None:
@@ -446,21 +481,30 @@ class Council:
         if sender == self._site:
             self._hear_report(now, sender, report)
         else:
-            self._effects.append(Send(sender, report))
+            self._say(report, sender)
+
+    def _say(self, pdu: Report | Accept | Install, to: Site | tuple[Site, ...] | None) -> None:
+        """Send one of the PDUs that can be large; to everybody if nobody is named."""
+        for part in cut(pdu):
+            self._effects.append(Send(to, part) if isinstance(to, str) else Multicast(part, to))
 
     def _binds(self, now: Nanoseconds, pdu: Prepare) -> bool:
-        """Whether a site without a cluster takes part in this attempt: not while an older cluster calls."""
+        """Whether a site without a cluster takes part in this attempt.
+
+        Not while an older cluster calls it, or the same one to a later version. Otherwise it begins anew, if
+        it is bound elsewhere: what it has promised, or accepted and may be in force with a seat for it, then
+        concerns a life that is over.
+        """
         self._cluster_ns = now
-        vote, bound = self._vote, self._bound
-        is_elsewhere = bound is not None and bound[0] != pdu.origin
-        if bound is not None and bound[0] < pdu.origin and now - bound[1] < self._knobs.suspect_ns:
-            return False
-        if vote is not None and (is_elsewhere or pdu.version > vote.decision.version):
-            # What this site accepted may be in force, with a seat for it that it never took.
-            self._floor.begin_anew(now)
-        elif is_elsewhere:
-            self._promised = (0, NO_BALLOT)
-        self._bound = (pdu.origin, now)
+        if self._bound is not None:
+            origin, version, called_ns = self._bound
+            is_worse = (origin, -version) < (pdu.origin, -pdu.version)
+            if is_worse and now - called_ns < self._knobs.suspect_ns:
+                return False
+            is_later = origin == pdu.origin and version < pdu.version and self._vote is None
+            if (origin, version) != (pdu.origin, pdu.version) and not is_later:
+                self._floor.begin_anew(now)
+        self._bound = (pdu.origin, pdu.version, now)
         return True
 
     def _hear_accept(self, now: Nanoseconds, sender: Site, pdu: Accept) -> None:
@@ -515,7 +559,7 @@ class Council:
         layout = self._floor.layout
         is_next = layout is None or decision.version == layout.version + 1
         is_accepted = is_vote_for(self._vote, decision)
-        seat = layout_of(decision, self._knobs.shape).seats.get(self._site)
+        seat = layout_of(decision, self._knobs.shape, bypass=self._knobs.bypass).seats.get(self._site)
         is_in = seat is not None and seat.life == self._floor.life
         if is_next and is_accepted and is_in:
             self._floor.install(now, decision)

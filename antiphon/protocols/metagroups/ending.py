@@ -9,14 +9,16 @@ message is delivered only when all for whom it is hold it, and whoever has stopp
 So a message that anybody delivered is held by all for whom it is and who are there; call those messages sure.
 A site's stream has them all in the order in which the trees put them. So any order of the sure ones that
 agrees with all streams agrees, at each site, with the trees; and all sites' orders together, those of the
-gone included, have no cycle, as the trees have none. The rest nobody has delivered: it comes last, in
+gone included, have no cycle, as the trees have none. (Where messages go past nodes, streams may be in a
+circle. Then there is no such order, and each site delivers the sure ones as they stand in its own stream: any
+two of them stand in it as in all others.) The rest nobody has delivered: it comes last, in
 whatever order keeps senders' numbers. For that nothing may be sure that stands in some stream after something
 of the same sender that is not. Nobody can have delivered such a message: either the same primary site put
 both in its order, where readiness is a prefix, or the sender waited until the first was stable. A batch that
 only its sender names has either no place yet, or was delivered by all, who then know it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
@@ -84,17 +86,41 @@ def end_tree(
     rest = sorted(inventory.items.keys() - sure, key=lambda name: (name[1], name[0]))
     wanted = [name for name in (*merge(streams), *rest) if inventory.present(inventory.items[name])]
     items = tuple(inventory.items[name] for name in wanted)
-    return Ending(tree, items, tuple(inventory.sources[name] for name in wanted))
+    sources = tuple(inventory.sources[name] for name in wanted)
+    return Ending(tree, items, sources, sum(name in sure for name in wanted))
+
+
+def order_at(ending: Ending, stream: Iterable[Item]) -> tuple[Item, ...]:
+    """In which order a site with this stream delivers an ending.
+
+    It is the ending's own. Only where messages go past nodes can streams be in a circle that no one order
+    agrees with; then a site keeps to its own stream, as everyone has who delivered any of it.
+    """
+    sure = ending.items[: ending.sure]
+    known = set(sure)
+    own = [item for item in stream if item in known]
+    mine = set(own)
+    if [item for item in sure if item in mine] == own:
+        return ending.items
+    return (*own, *(item for item in ending.items if item not in mine))
 
 
 def merge(streams: list[list[Name]]) -> list[Name]:
-    """One order that agrees with all streams; should they disagree, which honest ones do not, some order."""
+    """One order that agrees with all streams; should they disagree, some order.
+
+    Even then it keeps each sender's numbers as the streams do.
+    """
     following: dict[Name, list[Name]] = {}
     before: dict[Name, int] = {}
     for stream in streams:
+        last: dict[Site, Name] = {}
         for name in stream:
             before.setdefault(name, 0)
             following.setdefault(name, [])
+            if name[0] in last:
+                following[last[name[0]]].append(name)
+                before[name] += 1
+            last[name[0]] = name
         for first, second in pairwise(stream):
             following[first].append(second)
             before[second] += 1

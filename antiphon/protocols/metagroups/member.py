@@ -27,10 +27,12 @@ from antiphon.protocols.metagroups.branch import Branch
 from antiphon.protocols.metagroups.channels import Batch
 from antiphon.protocols.metagroups.checks import makes_sense
 from antiphon.protocols.metagroups.council import Council
+from antiphon.protocols.metagroups.parts import Parts, put_together
 from antiphon.protocols.metagroups.pdus import (
     BUSY,
     DRAINED,
     FINISHED,
+    MOST_WANTED,
     Accept,
     Accepted,
     Body,
@@ -44,6 +46,7 @@ from antiphon.protocols.metagroups.pdus import (
     Life,
     Mark,
     MetaGroupsConfiguration,
+    Part,
     Prepare,
     Progress,
     Query,
@@ -60,7 +63,7 @@ from antiphon.protocols.metagroups.pdus import (
 )
 from antiphon.protocols.metagroups.reading import Ledger
 from antiphon.protocols.metagroups.sending import Outbox
-from antiphon.protocols.metagroups.table import NO_FOUNDER, Layout, first_decision, layout_of
+from antiphon.protocols.metagroups.table import NO_FOUNDER, Layout, check_room, first_decision, layout_of
 
 CHANGING = "The members of the group are being agreed on anew; try again."
 
@@ -81,6 +84,7 @@ class Member:
         self._knobs = configuration
         self._effects: list[Effect] = []
         self._wanted = {group for seat in seats if seat.site == site for group in seat.groups}
+        check_room(None, site, self._wanted)
         self._serial = 1
         self._groups: frozenset[Group] = frozenset()
         """The groups that this site is in, as it has told the application."""
@@ -97,6 +101,7 @@ class Member:
         """How far this site is with trees that hand over, as it was told last."""
         self._present = False
         self._flushing = self._repairing = False
+        self._parts = Parts()
         self._council = Council(site, self, configuration, random, self._effects)
         self._changes = self._stops = self._lost = self._spells = self._repeated = 0
 
@@ -163,14 +168,15 @@ class Member:
             if group in self._groups:
                 self._effects.append(Joined(group))
             return
-        self._wish(now, self._wanted | {group})
+        wanted = self._wanted | {group}
+        check_room(self._layout, self._site, wanted)
+        self._wish(now, wanted)
 
     def leave(self, now: Nanoseconds, group: Group) -> None:
-        if group not in self._wanted:
-            if group not in self._groups:
-                self._effects.append(Left(group))
-            return
-        self._wish(now, self._wanted - {group})
+        if group not in self._groups:
+            self._effects.append(Left(group))
+        if group in self._wanted:
+            self._wish(now, self._wanted - {group})
 
     def _wish(self, now: Nanoseconds, wanted: set[Group]) -> None:
         self._wanted = wanted
@@ -382,10 +388,11 @@ class Member:
         return frozenset(self._stopped)
 
     def word(self) -> Word:
-        layout, groups = self._layout, tuple(sorted(self._wanted))
+        layout = self._layout
+        wish = (self._life, self._serial, tuple(sorted(self._wanted)), self._knobs.rules)
         if layout is None:
-            return Word(None, 0, self._life, self._serial, groups)
-        return Word(layout.decision.origin, layout.version, self._life, self._serial, groups, self._stages())
+            return Word(None, 0, *wish)
+        return Word(layout.decision.origin, layout.version, *wish, self._stages())
 
     @property
     def over(self) -> frozenset[TreeId]:
@@ -460,7 +467,7 @@ class Member:
                 else:
                     wanted.setdefault((source, ending.tree), []).append((sender, number))
         for (source, tree), items in wanted.items():
-            self._effects.append(Send(source, Want(tree, tuple(items))))
+            self._effects.append(Send(source, Want(tree, tuple(items[:MOST_WANTED]))))
         return not wanted
 
     def install(self, now: Nanoseconds, decision: Decision) -> None:
@@ -473,14 +480,11 @@ class Member:
                     if item.sender == self._site:
                         outbox.forget(item.number)
                 self._repeated += outbox.repeated
-        if decision.broken:
-            self._be_absent()
         self._adopt(now, decision)
 
     def begin_anew(self, now: Nanoseconds) -> None:
         """The others have gone on without this site: forget everything, and ask to be let in."""
-        self._present = False
-        self._effects.append(Absent())
+        self._be_absent()
         self._spells += 1
         self._lost += self._waiting()
         self._life = (self._life[0], self._life[1] + 1)
@@ -507,7 +511,7 @@ class Member:
     def _adopt(self, now: Nanoseconds, decision: Decision) -> None:
         """A version of the table is in force here."""
         before = self._layout
-        layout = self._layout = layout_of(decision, self._knobs.shape)
+        layout = self._layout = layout_of(decision, self._knobs.shape, bypass=self._knobs.bypass)
         self._changes += before is not None
         self._stopped.clear()
         going_on = layout.all_trees()
@@ -578,6 +582,15 @@ class Member:
             if ending.tree in self._branches
         )
 
+    def _take_part(self, now: Nanoseconds, sender: Site, pdu: Part) -> None:
+        pieces = self._parts.take(sender, pdu)
+        if pieces is not None:
+            whole = put_together(pdu.kind, pdu.name, pieces)
+            if whole is None or not makes_sense(whole):
+                self.ignored += 1
+            else:
+                self._hear(now, sender, whole)
+
     def _hear(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
         self._council.receive(now, sender, pdu)
 
@@ -602,4 +615,5 @@ class Member:
         Accepted: _hear,
         Refuse: _hear,
         Install: _hear,
+        Part: _take_part,
     }

@@ -33,6 +33,17 @@ NO_GROUP: Final[Group] = ""
 """The group of an entry that ends a stream."""
 MOST_GROUPS: Final = 1024
 """Groups that one site can be in."""
+MOST_LETTERS: Final = 16 << 10
+"""Letters in the names of all groups that one site is in."""
+LARGEST_TABLE: Final = 4 << 20
+"""Letters in a table, a name counted wherever it stands."""
+MOST_RETIRING: Final = 16
+"""Trees that may hand over at once; each keeps what is under way on it. Others are stopped if altered."""
+MOST_WANTED: Final = 256
+"""Batches that are asked for at once when a tree ends."""
+SHARED_KNOBS: Final = ("delivery", "bodies", "causal", "shape", "bypass")
+LONGEST_RULES: Final = 256
+"""Characters in which a site says how it turns them."""
 
 TreeId: TypeAlias = tuple[int, int]
 """A tree as long as it stands unchanged: the version of the table that planted it, and its place there."""
@@ -170,6 +181,8 @@ class Word(Pdu, frozen=True, gc=False):
     life: Life
     serial: int
     groups: tuple[Group, ...]
+    rules: str
+    """What all sites of a cluster must do alike, as this one does it."""
     stages: tuple[tuple[TreeId, int], ...] = ()
     """How far this site is with trees that hand over to others; those that it is done with are left out."""
 
@@ -207,29 +220,31 @@ class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Ending(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is delivered last in a tree that ends, in this order; `sources` are sites that have each of it."""
+    """What is delivered last in a tree that ends, in this order; `sources` are sites that have each of it.
+
+    The first `sure` of it may have been delivered somewhere.
+    """
 
     tree: TreeId
     items: tuple[Item, ...]
     sources: tuple[Site, ...]
+    sure: int
 
 
 class Retiring(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A tree that hands over to another of the same shape: what is under way on it goes on, nothing new does.
+    """A tree that hands over to others: what is under way on it goes on, nothing new does.
 
     `members` tells who is in which group there.
     """
 
     tree: TreeId
-    heir: TreeId
     members: tuple[tuple[Group, tuple[Site, ...]], ...]
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A version of the table: who is there, in which groups, on which trees; and how earlier trees end.
 
-    `ballot` is the attempt that made it, and so its name. `broken` says that nobody can vouch for all of the
-    past, since too many have lost their memory.
+    `ballot` is the attempt that made it, and so its name.
     """
 
     origin: Origin
@@ -240,7 +255,6 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     trees: tuple[tuple[Label, TreeId], ...]
     retiring: tuple[Retiring, ...]
     endings: tuple[Ending, ...]
-    broken: bool = False
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -270,6 +284,7 @@ class Prepare(Pdu, frozen=True, gc=False):
     """I want to make the next version of the table: stop these trees, and tell me what you hold of them."""
 
     code: ClassVar[int] = 126
+    rules: str
     origin: Origin
     version: int
     round: int
@@ -315,9 +330,10 @@ class Refuse(Pdu, frozen=True, gc=False):
 
 
 class Install(Pdu, frozen=True, gc=False):
-    """This version of the table is in force."""
+    """This version of the table is in force, in a cluster with these rules."""
 
     code: ClassVar[int] = 131
+    rules: str
     decision: Decision
 
 
@@ -341,6 +357,17 @@ class Copy(Pdu, frozen=True, gc=False):
     bodies: Packed
 
 
+class Part(Pdu, frozen=True, gc=False):
+    """Part number `place` of `count` of a PDU that is too large; `kind` is that one's code."""
+
+    code: ClassVar[int] = 143
+    kind: int
+    name: int
+    place: int
+    count: int
+    data: bytes
+
+
 PDUS: Final[tuple[type[Pdu], ...]] = (
     Request,
     TokenRequest,
@@ -362,6 +389,7 @@ PDUS: Final[tuple[type[Pdu], ...]] = (
     Install,
     Want,
     Copy,
+    Part,
 )
 DATA_PDUS: Final[tuple[type[Pdu], ...]] = (Request, TokenRequest, Entry, Token, Body)
 """Those that carry bodies or their order where nobody has crashed: what the paper counts."""
@@ -376,13 +404,15 @@ class MetaGroupsConfiguration:
     somebody has delivered. Agreed is the paper's: at once."""
     bodies: Literal["tree", "direct"] = "tree"
     """Whether bodies travel down the tree, or from their sender to all members at once and only small tokens
-    down the tree. Direct spares primary sites the most bytes and costs one PDU more a batch; all sites of a
-    cluster must choose alike."""
+    down the tree. Direct spares primary sites the most bytes and costs one PDU more a batch."""
     causal: bool = False
     """Whether safe delivery keeps causal order across groups. That costs a sender the time until its earlier
     messages are stable whenever it turns to another primary site."""
     shape: Shape = "shallow"
     """How trees are grown; `printed` follows the paper to the letter and grows chains."""
+    bypass: bool = False
+    """Whether messages go past nodes that only pass them on, where any two groups stay in one order. That
+    costs the one order of all groups: three messages to three groups can be in a circle."""
     admission: int = 64
     """Own batches that are not stable. Raising it costs memory, here and at primary sites."""
     window: int = 64
@@ -402,6 +432,11 @@ class MetaGroupsConfiguration:
     """Who has heard of no cluster for so long founds one. Lowering it makes clusters that have to merge."""
     says_goodbye: bool = False
     """Whether a site that goes absent says so: then nobody waits for it, and it begins anew if it returns."""
+
+    @property
+    def rules(self) -> str:
+        """The knobs that all sites of a cluster must turn alike; those who turn them otherwise stay out."""
+        return " ".join(f"{name}={getattr(self, name)}" for name in SHARED_KNOBS)
 
     def __post_init__(self) -> None:
         if self.delivery not in ("safe", "agreed"):

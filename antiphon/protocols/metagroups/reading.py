@@ -1,7 +1,7 @@
 """A site's own stream in one tree: what comes to its meta-group, delivered in that order."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
@@ -158,7 +158,13 @@ class Reader:
         names = tuple(item for item in held if item.group != NO_GROUP)
         return Holding(tree, names, min(len(names), self.delivered + 1 - self._first), waiting)
 
+    def names(self) -> Iterable[Item]:
+        """The stream as far as it is known and not settled."""
+        return self._names
+
     def kept(self) -> dict[tuple[Site, int], Batch]:
         """What is held and others may lack, by sender and number."""
         held = islice(self._waiting, self.held - self.delivered)
-        return self._delivered | {(batch.sender, batch.number): batch for batch in held}
+        return self._delivered | {
+            (batch.sender, batch.number): batch for batch in held if batch.group != NO_GROUP
+        }

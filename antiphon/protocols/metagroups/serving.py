@@ -1,18 +1,21 @@
 """The primary site of a meta-group: orders what comes to it and hands it on.
 
-Source: Jia and So, section 5, the multicast server's three rules. What comes from the parent and what senders
+Source: Jia and So, section 5, the multicast server's three rules. What comes from above and what senders
 request for the groups whose primary meta-group this is get the next place here; from there each entry goes to
-the meta-group's own sites if it is for them, and to each child that leads to more of its group.
+the meta-group's own sites if it is for them, and to each node below that leads to more of its group. The node
+above is the parent, and those below are the children; where messages go past nodes, there may be several
+above, each with a channel of its own.
 
 Beyond the paper. A place is *held* when everyone below holds what stands there and before, and a request is
-*ready* when it is held; what came from the parent is ready when the parent says so. Readiness is a prefix of
-the order: nothing is ready before all that stands before it. So whoever delivers a message knows that all
+*ready* when it is held; what came from above is ready when its source says so. Readiness is a prefix of the
+order: nothing is ready before all that stands before it. It waits for nothing but what is held below and
+ready above, so that it comes about also where several are above. So whoever delivers a message knows that all
 that its own primary put before it is held by all for whom it is, which is what recovery after a crash rests
 on (`ending`). The same one step later tells what was delivered by all: *settled*.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from antiphon.core.effects import Effect, Multicast, Send
@@ -42,13 +45,14 @@ NO_LIFE: Final[Life] = (0, 0)
 
 
 class Placed(NamedTuple):
-    """What stands at a place: a batch, and which request it was; None if it came from the parent.
+    """What stands at a place: a batch, and which request it was or from whom above it came.
 
     The end of the streams is a request without a number.
     """
 
     batch: Batch
     request: tuple[Site, Life, int] | None
+    source: Site
 
 
 class Client:
@@ -65,20 +69,20 @@ class Client:
 
 
 class Frontier:
-    """How far the order is known to have got below, and with the parent's word: held and ready, or the same
-    of delivery."""
+    """How far the order is known to have got below, and with the word of those above: held and ready, or the
+    same of delivery."""
 
-    __slots__ = ("below", "from_parent", "passed", "whole")
+    __slots__ = ("below", "from_above", "passed", "whole")
 
-    def __init__(self) -> None:
+    def __init__(self, sources: Iterable[Site]) -> None:
         self.below = 0
         """The place up to which everyone below has."""
-        self.from_parent = 0
-        """How many of those places came from the parent: what it is told."""
+        self.from_above = dict.fromkeys(sources, 0)
+        """How many of those places came from each source above: what it is told."""
         self.whole = 0
         """The place up to which everyone has, also those that are not below."""
-        self.passed = 0
-        """How many of those came from the parent."""
+        self.passed = dict(self.from_above)
+        """How many of those came from each source."""
 
 
 class Server:
@@ -110,8 +114,9 @@ class Server:
         self._log: dict[int, Placed] = {}
         self._end = 0
         self._released = 0
-        self._holding = Frontier()
-        self._finishing = Frontier()
+        sources = [tree.nodes[above].primary for above in tree.above[node]]
+        self._holding = Frontier(sources)
+        self._finishing = Frontier(sources)
         self._clients: dict[Site, Client] = {}
         self._queue: deque[Placed] = deque()
         """Requests that wait for room in the window."""
@@ -120,24 +125,20 @@ class Server:
         others = [member for member in tree.nodes[node].sites if member != site]
         self.members: Final = Outlet(to_members(node), others)
         self._children: Final = {
-            child: Outlet(to_primary(child), (tree.nodes[child].primary,))
-            for child in tree.nodes[node].children
+            child: Outlet(to_primary(child), (tree.nodes[child].primary,)) for child in tree.below[node]
         }
         self.outlets: Final = {outlet.channel: outlet for outlet in (self.members, *self._children.values())}
-        parent = tree.nodes[node].parent
-        self.inlet: Final = (
-            None
-            if parent is None
-            else Inlet(to_primary(node), tree.nodes[parent].primary, 8 * configuration.window)
-        )
+        self.inlets: Final = {
+            source: Inlet(to_primary(node), source, 8 * configuration.window) for source in sources
+        }
         self._on_stable: Final = on_stable
         """Told how far this site's own requests are stable."""
         self.dirty = False
         self.copies = 0
         self._is_closed = False
         """Whether no more requests come."""
-        self._is_fed = parent is not None
-        """Whether more may come from the parent."""
+        self._feeding = set(sources)
+        """From whom above more may come."""
         self._has_ended = False
 
     # What comes in
@@ -171,7 +172,7 @@ class Server:
                 break
             client.accepted += 1
             del client.early[client.accepted]
-            self._queue.append(Placed(batch, (sender, client.life, client.accepted)))
+            self._queue.append(Placed(batch, (sender, client.life, client.accepted), self._site))
         self._place_requests(now)
         self.dirty = True
 
@@ -193,15 +194,15 @@ class Server:
 
     def request_here(self, now: Nanoseconds, life: Life, seq: int, batch: Batch) -> None:
         """One of this site's own."""
-        self._queue.append(Placed(batch, (self._site, life, seq)))
+        self._queue.append(Placed(batch, (self._site, life, seq), self._site))
         self._place_requests(now)
 
-    def feed(self, now: Nanoseconds, batches: list[Batch]) -> None:
-        """Entries have come from the parent, or its marks."""
+    def feed(self, now: Nanoseconds, source: Site, batches: list[Batch]) -> None:
+        """Entries have come from above, or marks."""
         for batch in batches:
-            self._append(now, Placed(batch, None))
+            self._append(now, Placed(batch, None, source))
             if batch.group == NO_GROUP:
-                self._is_fed = False
+                self._feeding.discard(source)
         self.advance(now)
         self._end_streams(now)
 
@@ -228,12 +229,12 @@ class Server:
 
     def _end_streams(self, now: Nanoseconds) -> None:
         """Say that nothing follows, once it is so: here, and on everything that comes from above."""
-        if self._has_ended or not self._is_closed or self._is_fed or self._queue:
+        if self._has_ended or not self._is_closed or self._feeding or self._queue:
             return
         self._has_ended = True
         self._end += 1
         batch = Batch(self._site, 0, 0, 1, NO_GROUP, NOTHING)
-        self._log[self._end] = Placed(batch, (self._site, NO_LIFE, 0))
+        self._log[self._end] = Placed(batch, (self._site, NO_LIFE, 0), self._site)
         self._own += 1
         self._reader.put(batch)
         for outlet in self.outlets.values():
@@ -285,14 +286,14 @@ class Server:
         held = self.members.place_before(min(self.members.held, self._reader.held), self._end)
         for outlet in self._children.values():
             held = min(held, outlet.place_before(outlet.held, self._end))
-        self._move(self._holding, held, 0 if self.inlet is None else self.inlet.ready, self._note_stable)
+        self._move(self._holding, held, lambda inlet: inlet.ready, self._note_stable)
         for outlet in outlets:
             outlet.ready = outlet.count_up_to(outlet.ready, self._holding.whole)
         self._reader.mark(self.members.ready, 0)
         done = self.members.place_before(min(self.members.done, self._reader.delivered), self._end)
         for outlet in self._children.values():
             done = min(done, outlet.place_before(outlet.done, self._end))
-        self._move(self._finishing, done, 0 if self.inlet is None else self.inlet.settled, self._note_settled)
+        self._move(self._finishing, done, lambda inlet: inlet.settled, self._note_settled)
         for outlet in outlets:
             outlet.settled = outlet.count_up_to(outlet.settled, self._finishing.whole)
             outlet.release(outlet.settled)
@@ -306,17 +307,25 @@ class Server:
             self._place_requests(now)
             self._end_streams(now)
 
-    def _move(self, frontier: Frontier, below: int, word: int, passed: Callable[[Placed], None]) -> None:
-        """Take in how far those below have got and how far the parent's word goes."""
+    def _move(
+        self,
+        frontier: Frontier,
+        below: int,
+        word: Callable[[Inlet], int],
+        passed: Callable[[Placed], None],
+    ) -> None:
+        """Take in how far those below have got and how far the words of those above go."""
         while frontier.below < below:
             frontier.below += 1
-            frontier.from_parent += self._log[frontier.below].request is None
+            placed = self._log[frontier.below]
+            if placed.request is None:
+                frontier.from_above[placed.source] += 1
         while frontier.whole < frontier.below:
             placed = self._log[frontier.whole + 1]
             if placed.request is None:
-                if frontier.passed >= word:
+                if frontier.passed[placed.source] >= word(self.inlets[placed.source]):
                     return
-                frontier.passed += 1
+                frontier.passed[placed.source] += 1
             frontier.whole += 1
             passed(placed)
 
@@ -347,20 +356,23 @@ class Server:
             if now_known != client.told:
                 client.told = now_known
                 self._effects.append(Send(site, Taken(self._tree.id, self.node, client.life, *now_known)))
-        if self.inlet is not None and self._acknowledgement_due(self.inlet):
-            self.report(())
+        for inlet in self.inlets.values():
+            if self._acknowledgement_due(inlet):
+                self.report(inlet, ())
 
     def _acknowledgement_due(self, inlet: Inlet) -> bool:
-        unsaid = self._finishing.from_parent - inlet.told_done
-        return self._holding.from_parent > inlet.told_held or 4 * unsaid >= self._knobs.window
+        unsaid = self._finishing.from_above[inlet.source] - inlet.told_done
+        return self._holding.from_above[inlet.source] > inlet.told_held or 4 * unsaid >= self._knobs.window
 
-    def report(self, missing: tuple[int, ...]) -> None:
-        """Acknowledge to the parent."""
-        assert self.inlet is not None
-        held = self.inlet.acknowledgement(
-            self._tree.id, self._holding.from_parent, self._finishing.from_parent, missing
+    def report(self, inlet: Inlet, missing: tuple[int, ...]) -> None:
+        """Acknowledge to a source above."""
+        held = inlet.acknowledgement(
+            self._tree.id,
+            self._holding.from_above[inlet.source],
+            self._finishing.from_above[inlet.source],
+            missing,
         )
-        self._effects.append(Send(self.inlet.source, held))
+        self._effects.append(Send(inlet.source, held))
 
     def _tell(self, outlet: Outlet, receivers: tuple[Site, ...]) -> None:
         if receivers == outlet.receivers:
@@ -376,11 +388,9 @@ class Server:
                 self._tell(outlet, outlet.receivers)
             elif now - outlet.moved_ns >= self._knobs.repair_ns:
                 self._tell(outlet, outlet.lagging())
-        inlet = self.inlet
-        if inlet is not None and (
-            inlet.known > inlet.settled or self._finishing.from_parent > inlet.told_done
-        ):
-            self.report(inlet.missing())
+        for source, inlet in self.inlets.items():
+            if inlet.known > inlet.settled or self._finishing.from_above[source] > inlet.told_done:
+                self.report(inlet, inlet.missing())
         return self._released < self._end or bool(self._queue)
 
     def kept(self) -> int:

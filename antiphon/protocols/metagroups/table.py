@@ -3,13 +3,29 @@
 Everything here is a pure function of a decision, so that all sites that know a version know the same trees.
 """
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
+from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
+from antiphon.protocols.metagroups.bypass import Shortcuts, bypassed
+from antiphon.protocols.metagroups.checks import are_few_enough
 from antiphon.protocols.metagroups.formation import Label
-from antiphon.protocols.metagroups.pdus import Decision, Ending, Life, Origin, Retiring, Seat, TreeId
+from antiphon.protocols.metagroups.pdus import (
+    LARGEST_TABLE,
+    MOST_GROUPS,
+    MOST_LETTERS,
+    MOST_RETIRING,
+    Decision,
+    Ending,
+    Life,
+    Origin,
+    Retiring,
+    Seat,
+    TreeId,
+)
 from antiphon.protocols.metagroups.shapes import Shape
 from antiphon.protocols.metagroups.tree import Forest, build_forest
 
@@ -30,7 +46,9 @@ class TreeNode(NamedTuple):
 class Tree:
     """One tree, with everything that is looked up while messages flow; immutable."""
 
-    def __init__(self, tree: TreeId, nodes: tuple[TreeNode, ...], forest: Forest) -> None:
+    def __init__(
+        self, tree: TreeId, nodes: tuple[TreeNode, ...], forest: Forest, shortcuts: Shortcuts | None
+    ) -> None:
         self.id: Final = tree
         self.nodes: Final = nodes
         place = {node.label: index for index, node in enumerate(nodes)}
@@ -41,10 +59,21 @@ class Tree:
         self.leads: Final[tuple[Mapping[Group, tuple[int, ...]], ...]] = tuple(
             {
                 group: tuple(place[child] for child in children)
-                for group, children in forest.leads(node.label).items()
+                for group, children in (shortcuts or forest).leads(node.label).items()
             }
             for node in nodes
         )
+        self.below: Final = tuple(
+            tuple(sorted({child for children in leads.values() for child in children}))
+            for leads in self.leads
+        )
+        """To which nodes each node hands anything."""
+        above: list[list[int]] = [[] for _ in nodes]
+        for index, below in enumerate(self.below):
+            for child in below:
+                above[child].append(index)
+        self.above: Final = tuple(map(tuple, above))
+        """From which nodes anything comes to each node: from its parent alone, unless it is gone past."""
 
     def overlap(self, one: Group, other: Group) -> bool:
         """Whether two groups have a common member."""
@@ -54,15 +83,18 @@ class Tree:
 class Layout:
     """A version of the table with its trees; immutable."""
 
-    def __init__(self, decision: Decision, shape: Shape) -> None:
+    def __init__(self, decision: Decision, shape: Shape, bypass: bool) -> None:
         self.decision: Final = decision
         self.version: Final = decision.version
         self.seats: Final = {seat.site: seat for seat in decision.seats}
         self.lives: Final[dict[Site, Life]] = {seat.site: seat.life for seat in decision.seats}
         forest = build_forest(membership_of(decision.seats), primaries=dict(decision.primaries), shape=shape)
+        shortcuts = bypassed(forest) if bypass else None
         ids = dict(decision.trees)
         self.trees: Final = {
-            ids[root]: Tree(ids[root], nodes, forest) for root, nodes in _trees(forest).items() if root in ids
+            ids[root]: Tree(ids[root], nodes, forest, shortcuts)
+            for root, nodes in _trees(forest).items()
+            if root in ids
         }
         self.retiring: Final = {
             retiring.tree: {group: frozenset(sites) for group, sites in retiring.members}
@@ -99,7 +131,6 @@ class Layout:
             for retiring in self.decision.retiring:
                 sites = self._sites[retiring.tree]
                 related = {tree for tree in everything if not sites.isdisjoint(self._sites[tree])}
-                related |= {retiring.heir} & everything
                 if not found.isdisjoint(related):
                     found |= related
         return frozenset(found)
@@ -108,6 +139,16 @@ class Layout:
     def _sites(self) -> dict[TreeId, frozenset[Site]]:
         """Who is on each tree."""
         return {tree: frozenset(_sites(self.members_on(tree))) for tree in self.all_trees()}
+
+    @cached_property
+    def _letters(self) -> int:
+        return sum(map(_letters, self.decision.seats))
+
+    def has_room(self, wish: Seat, wishes: Iterable[Seat] = ()) -> bool:
+        """Whether the table stays small enough if a site gets what it wants, after others who want more."""
+        seat = self.seats.get(wish.site)
+        more = _letters(wish) - (0 if seat is None else _letters(seat))
+        return more <= 0 or self._letters + sum(map(_letters, wishes)) + more <= LARGEST_TABLE
 
     def is_quorum(self, sites: Collection[Site]) -> bool:
         """Whether these can decide what follows: more than half of all, or half with the first of them.
@@ -120,10 +161,28 @@ class Layout:
         return 2 * present > len(self.lives)
 
 
+def _letters(seat: Seat) -> int:
+    return len(seat.site) + sum(map(len, seat.groups))
+
+
+def check_room(layout: Layout | None, site: Site, groups: Collection[Group]) -> None:
+    """Refuse groups that a site cannot be in, since they or the table would be too many."""
+    if not are_few_enough(groups):
+        raise UsageError(
+            "A site cannot be in so many groups, or in one with so long a name.",
+            hint=f"It can be in {MOST_GROUPS} groups, whose names have {MOST_LETTERS} letters in all.",
+        )
+    if layout is not None and not layout.has_room(Seat(site, (0, 0), 0, tuple(groups))):
+        raise UsageError(
+            "So many sites are in so many groups that the cluster has no room for more.",
+            hint="Leave some groups, or give them and the sites shorter names.",
+        )
+
+
 @lru_cache(maxsize=64)
-def layout_of(decision: Decision, shape: Shape) -> Layout:
+def layout_of(decision: Decision, shape: Shape, *, bypass: bool = False) -> Layout:
     """The layout of a decision; sites in one process share it."""
-    return Layout(decision, shape)
+    return Layout(decision, shape, bypass)
 
 
 def membership_of(seats: Iterable[Seat]) -> dict[Group, list[Site]]:
@@ -159,8 +218,8 @@ class Plan(NamedTuple):
 
     primaries: tuple[tuple[Label, Site], ...]
     kept: Mapping[Label, TreeId]
-    handed_over: Mapping[Label, TreeId]
-    """Old trees that only lose and gain sites: each goes on until it is empty, while a new one begins."""
+    handed_over: frozenset[TreeId]
+    """Old trees that go on until they are empty, while new ones begin."""
     planted: tuple[Label, ...]
     """Roots of new trees, sorted, those included to which old ones hand over."""
     ended: frozenset[TreeId]
@@ -170,9 +229,10 @@ class Plan(NamedTuple):
 def plan_trees(layout: Layout, seats: Iterable[Seat], stopped: Collection[TreeId], shape: Shape) -> Plan:
     """What new seats do to the trees.
 
-    A tree stays if it has the same nodes, with the same sites. If only the sites differ, it hands over to a
-    new one. It ends if it has other nodes or primary sites, if one of its sites is gone or has lost its
-    memory, or if it was stopped.
+    A tree stays if it has the same nodes, with the same sites. It ends if one of its sites is gone or has
+    lost its memory, or if it was stopped. Otherwise it hands over, unless too many do so already. Whatever
+    has become of its groups, its sites are done with it before they deliver anything on trees planted later:
+    so at all sites the trees follow one another by their versions, and no two can disagree.
     """
     seats = list(seats)
     same = {seat.site for seat in seats if layout.lives.get(seat.site) == seat.life}
@@ -180,33 +240,19 @@ def plan_trees(layout: Layout, seats: Iterable[Seat], stopped: Collection[TreeId
     forest = build_forest(membership_of(seats), primaries=before, shape=shape)
     old = {tree.nodes[0].label: tree for tree in layout.trees.values()}
     lost = [tree for tree in layout.all_trees() if not _sites(layout.members_on(tree)) <= same]
-    ended = layout.with_relatives([*stopped, *lost])
-    kept: dict[Label, TreeId] = {}
-    handed_over: dict[Label, TreeId] = {}
     found = _trees(forest)
-    for root, nodes in found.items():
-        tree = old.get(root)
-        if tree is None or tree.id in ended:
-            continue
-        if tree.nodes == nodes:
-            kept[root] = tree.id
-        elif list(map(_without_sites, tree.nodes)) == list(map(_without_sites, nodes)):
-            handed_over[root] = tree.id
-    ended = layout.with_relatives(
-        [*ended, *(layout.trees.keys() - set(kept.values()) - set(handed_over.values()))]
-    )
-    kept = {root: tree for root, tree in kept.items() if tree not in ended}
-    handed_over = {root: tree for root, tree in handed_over.items() if tree not in ended}
+    standing = {root for root, nodes in found.items() if root in old and old[root].nodes == nodes}
+    altered = layout.trees.keys() - {old[root].id for root in standing}
+    if len(layout.retiring) + len(altered) > MOST_RETIRING:
+        lost += altered
+    ended = layout.with_relatives([*stopped, *lost])
+    kept = {root: old[root].id for root in standing if old[root].id not in ended}
     primaries = tuple(sorted((label, node.primary) for label, node in forest.nodes.items()))
-    return Plan(primaries, kept, handed_over, tuple(sorted(found.keys() - kept.keys())), ended)
+    return Plan(primaries, kept, frozenset(altered - ended), tuple(sorted(found.keys() - kept.keys())), ended)
 
 
 def _sites(members: Mapping[Group, frozenset[Site]]) -> set[Site]:
     return {site for sites in members.values() for site in sites}
-
-
-def _without_sites(node: TreeNode) -> TreeNode:
-    return node._replace(sites=())
 
 
 def decide(
@@ -217,11 +263,9 @@ def decide(
     plan: Plan,
     retiring: Iterable[Retiring] = (),
     endings: Iterable[Ending] = (),
-    *,
-    broken: bool = False,
 ) -> Decision:
     """The decision that carries out a plan."""
-    planted = planted_trees(version, plan)
+    planted = planted_trees(origin, version, plan)
     trees = tuple(sorted({**plan.kept, **planted}.items()))
     return Decision(
         origin,
@@ -232,27 +276,32 @@ def decide(
         trees,
         tuple(retiring),
         tuple(endings),
-        broken,
     )
 
 
-def planted_trees(version: int, plan: Plan) -> dict[Label, TreeId]:
-    """The names of the trees that a plan plants, by their roots."""
-    return {root: (version, place) for place, root in enumerate(plan.planted)}
+def planted_trees(origin: Origin, version: int, plan: Plan) -> dict[Label, TreeId]:
+    """The names of the trees that a plan plants, by their roots.
+
+    Clusters count their versions from 1, each for itself. So that nothing that comes late from one that was
+    given up is taken for a message of another, each counts its trees from elsewhere.
+    """
+    ground = 0
+    if origin != NO_FOUNDER:
+        ground = int.from_bytes(hashlib.blake2b(repr(origin).encode(), digest_size=2).digest(), "big") << 16
+    return {root: (version, ground + place) for place, root in enumerate(plan.planted)}
 
 
-def retire(layout: Layout, version: int, plan: Plan, over: Collection[TreeId]) -> list[Retiring]:
+def retire(layout: Layout, plan: Plan, over: Collection[TreeId]) -> list[Retiring]:
     """The trees that hand over: those that still do, and those that begin to."""
     going_on = [
         retiring
         for retiring in layout.decision.retiring
         if retiring.tree not in plan.ended and retiring.tree not in over
     ]
-    planted = planted_trees(version, plan)
-    for root, tree in sorted(plan.handed_over.items()):
+    for tree in sorted(plan.handed_over):
         members = layout.trees[tree].members
         listed = tuple((group, tuple(sorted(members[group]))) for group in sorted(members))
-        going_on.append(Retiring(tree, planted[root], listed))
+        going_on.append(Retiring(tree, listed))
     return going_on
 
 
@@ -260,5 +309,5 @@ def retire(layout: Layout, version: int, plan: Plan, over: Collection[TreeId]) -
 def first_decision(origin: Origin, seats: tuple[Seat, ...], shape: Shape) -> Decision:
     """The table that a cluster begins with."""
     nothing = Decision(origin, 0, (0, ""), (), (), (), (), ())
-    plan = plan_trees(Layout(nothing, shape), seats, (), shape)
+    plan = plan_trees(layout_of(nothing, shape), seats, (), shape)
     return decide(origin, 1, (0, ""), seats, plan)

@@ -11,7 +11,8 @@ from antiphon.core.inputs import JoinGroup, LeaveGroup
 from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import Nanoseconds, from_seconds
-from antiphon.protocols.metagroups import DATA_PDUS, PROMISES, MetaGroups, MetaGroupsConfiguration
+from antiphon.protocols.metagroups import DATA_PDUS, PROMISES, MetaGroups, MetaGroupsConfiguration, promises
+from antiphon.protocols.metagroups.bypass import Shortcuts, bypassed
 from antiphon.protocols.metagroups.shapes import Shape
 from antiphon.protocols.metagroups.tree import build_forest
 from antiphon.sim.churn import Fault
@@ -33,6 +34,7 @@ class Configuration(OverlappingConfiguration):
     bodies: Annotated[str, "tree (down the trees) or direct (only tokens go down the trees)"] = "tree"
     causal: Annotated[bool, "causal order across groups too: senders wait when they turn elsewhere"] = False
     shape: Annotated[str, "how trees are grown: shallow, or printed as in the paper"] = "shallow"
+    bypass: Annotated[bool, "go past nodes where any two groups stay in order; pairwise order only"] = False
     window: Annotated[int, "batches that a primary site has under way"] = 64
     acknowledge_ms: Annotated[float, "how long receivers collect what they acknowledge"] = 1.0
     repair_ms: Annotated[float, "how long a sender waits for news before it asks or repeats"] = 20.0
@@ -53,6 +55,7 @@ class Configuration(OverlappingConfiguration):
             bodies=cast(Literal["tree", "direct"], self.bodies),
             causal=self.causal,
             shape=cast(Shape, self.shape),
+            bypass=self.bypass,
             window=self.window,
             acknowledge_ns=from_seconds(self.acknowledge_ms / 1000),
             repair_ns=from_seconds(self.repair_ms / 1000),
@@ -143,7 +146,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
 
     subject = GroupsSubject(build=build, data_kinds=DATA_PDUS, settle_ns=4 * knobs.suspect_ns, forgets=True)
     metrics = simulate_groups(configuration, subject, seed, recorder, ChangingWorkload)
-    return metrics | _figures(built) | _shape(configuration.membership(seed), knobs.shape)
+    return metrics | _figures(built) | _shape(configuration.membership(seed), knobs)
 
 
 def _figures(built: list[MetaGroups]) -> Metrics:
@@ -158,14 +161,15 @@ def _figures(built: list[MetaGroups]) -> Metrics:
     }
 
 
-def _shape(membership: Mapping[Group, tuple[Site, ...]], shape: Shape) -> Metrics:
+def _shape(membership: Mapping[Group, tuple[Site, ...]], knobs: MetaGroupsConfiguration) -> Metrics:
     """The trees of the memberships that a run begins with: means over groups."""
-    forest = build_forest(membership, shape=shape)
-    routes = [forest.route(group) for group in forest.primary_of]
+    forest = build_forest(membership, shape=knobs.shape)
+    ways = bypassed(forest) if knobs.bypass else Shortcuts(forest, {})
+    groups = list(forest.primary_of)
     return {
         "trees": len(forest.roots),
-        "depth": sum(route.depth for route in routes) / len(routes),
-        "extra_nodes": sum(len(route.extra) for route in routes) / len(routes),
+        "depth": sum(map(ways.depth, groups)) / len(groups),
+        "extra_nodes": sum(len(ways.extra(group)) for group in groups) / len(groups),
     }
 
 
@@ -176,6 +180,7 @@ SCENARIO: Final = Scenario(
     configuration=Configuration,
     run=run,
     promises=PROMISES,
+    promised=lambda knobs: promises(knobs.protocol_configuration()),
     audited=True,
     cost_s=lambda knobs: 0.1 + SECONDS_PER_DELIVERY * knobs.members * knobs.messages / knobs.batch,
 )

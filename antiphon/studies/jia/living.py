@@ -1,8 +1,8 @@
 """Beyond the paper, our protocol on these trees: what safe delivery costs, and what changes cost.
 
 The paper delivers what arrives and leaves crashes and changes of membership open. `antiphon simulate
-metagroups` delivers what all destinations hold, and changes the table of members by an agreement during which
-only the trees that are altered stand still.
+metagroups` delivers what all destinations hold, and changes the table of members by an agreement, while trees
+that are altered hand over to others.
 """
 
 from collections.abc import Mapping
@@ -129,6 +129,7 @@ SCENARIO: Final = Scenario(
     configuration=Configuration,
     run=run,
     promises=METAGROUPS.promises,
+    promised=METAGROUPS.promised,
     audited=True,
     cost_s=METAGROUPS.cost_s,
 )
@@ -229,7 +230,7 @@ SECTION: Final = Section(
     title="Beyond the paper: our protocol on these trees",
     text="Delivered at once, as in the paper, a message may be lost with a crash after somebody has "
     "delivered it. Safe delivery waits until all who are to deliver it hold it: up the tree and down again. "
-    "Joins and leaves are agreed on by all sites; only trees that end with a change stand still meanwhile.",
+    "Joins and leaves are agreed on by all sites; trees that they alter hand over, and none stands still.",
     tables=(
         Table(
             title="What safe delivery costs (run)",
@@ -242,7 +243,7 @@ SECTION: Final = Section(
         Table(
             title="Joins and leaves while messages flow (run)",
             caption="Eight of each in a second, over delays of 1 ms; those that come within 10 ms are one "
-            "change. Messages: all that a change took. Standing still: sites of altered trees, as a share of "
+            "change. Messages: all that a change took. Standing still: sites of stopped trees, as a share of "
             "all, and for how long. Wait: from a wish to join or leave until it is fulfilled.",
             columns=(
                 "sites",

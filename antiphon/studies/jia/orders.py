@@ -62,7 +62,9 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
 
 def judged(scenario: Scenario, configuration: Any, seed: int) -> Metrics:
     """A run's metrics, and what is wrong with its order."""
-    done = simulate_and_judge(dataclasses.replace(scenario, promises=JUDGED), configuration, seed)
+    done = simulate_and_judge(
+        dataclasses.replace(scenario, promises=JUDGED, promised=None), configuration, seed
+    )
     disagreeing = sum(
         not agree(first, second) for first, second in combinations(deliveries(done).values(), 2)
     )

@@ -2,7 +2,8 @@
 
 No crash, no change of membership, nothing waits for anything: sections 3 to 5 and no more, over links that
 keep the order. So both trees can be measured as the text counts, and the ways of section 4.2 can be tried,
-which our own protocol does not take (see `antiphon.protocols.metagroups`).
+of which our own protocol takes only those that are sound for two groups, if asked to (see
+`antiphon.protocols.metagroups`).
 """
 
 from collections.abc import Collection, Mapping
