@@ -1,5 +1,6 @@
 """What all tests share: hypothesis draws the same examples every time, and Spark tests share a worker."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,11 @@ settings.register_profile(
     "antiphon", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 settings.load_profile("antiphon")
+
+# Programs are started by the hundred here: without it each would compile this package for itself.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Spark lives for minutes here: the time of Java's second compiler, half of all it takes, would never pay.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

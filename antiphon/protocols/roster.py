@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
-from antiphon.core.inputs import Admit, Start
+from antiphon.core.inputs import Admit
 from antiphon.core.packing import Packed, pack
 from antiphon.core.wire import MAXIMUM_BODY_BYTES
 
@@ -103,17 +103,6 @@ class Roster:
 
 def are_numbers(numbers: Iterable[int]) -> bool:
     return all(0 <= number < LARGEST for number in numbers)
-
-
-def check_start(event: Start, order: str, *, started: bool) -> None:
-    """A group that never changes begins once, together."""
-    if started:
-        raise UsageError("This member has started already.")
-    if event.incarnation or event.next_number:
-        raise UsageError(
-            f"{order} takes its members to be reliable: none begins anew.",
-            hint="Where members may crash, use sco.",
-        )
 
 
 def raise_to(vector: list[int], other: Sequence[int]) -> bool:

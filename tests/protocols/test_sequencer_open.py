@@ -32,7 +32,7 @@ from tests.protocols import sequencer_swarm
 from tests.protocols.sequencer_group import BOOT, KNOBS, OpenGroup
 from tests.protocols.staging import pdus
 
-SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "240"))
+SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "80"))
 SEEDS_PER_TEST = 20
 BATCH = pack([b"x"])
 

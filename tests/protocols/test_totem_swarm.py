@@ -20,7 +20,7 @@ from antiphon.trace.recorder import MemoryRecorder
 from tests.sim.swarming import judge
 from tests.sim.test_swarm import draw
 
-SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "240"))
+SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "80"))
 SEEDS_PER_TEST = 20
 CALM = {"churn": 0, "crashes": 0, "partitions": 0}
 

@@ -22,7 +22,7 @@ from antiphon.protocols.stability import PROTOCOLS
 from antiphon.sim.scenarios import fifo, sequencer, template
 from tests.sim.swarming import judge
 
-SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "240"))
+SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "80"))
 SEEDS_PER_TEST = 20
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-RUNS = 3000
+RUNS = 800
 Key = tuple[str, str, str | None, str, int]
 
 
@@ -73,7 +73,7 @@ def write_files(folder: Path, tables: list[pa.Table], runs: list[Run], rows: int
     return folder
 
 
-def test_thousands_of_random_runs_in_one_job(spark: "SparkSession", tmp_path: Path) -> None:
+def test_many_random_runs_in_one_job(spark: "SparkSession", tmp_path: Path) -> None:
     many = Many(RUNS)
     shuffled = many.events[:]
     Random(0).shuffle(shuffled)
@@ -83,7 +83,7 @@ def test_thousands_of_random_runs_in_one_job(spark: "SparkSession", tmp_path: Pa
     result = audit(spark, [tmp_path / "trace"], violations_to=tmp_path / "violations")
     assert keys_written(tmp_path / "violations") == sorted(map(key, many.expected), key=repr)
     assert result.violations == count_by_property(many.expected)
-    assert min(result.violations.values()) > 500
+    assert min(result.violations.values()) > 100
     assert result.verdict is Verdict.FAIL
     assert (result.runs, result.deliveries) == (RUNS, many.deliveries)
     told = {key(violation): violation for violation in many.expected}

@@ -32,7 +32,9 @@ def parents(batches):
     list(batches)
     yield pa.RecordBatch.from_pydict({"parent": [os.getppid()], "package": [antiphon.__file__]})
 
-with spark_session(sys.argv[1], settings={"spark.executor.memory": "512m"}) as spark:
+java = os.environ["SPARK_SUBMIT_OPTS"]
+settings = {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": java}
+with spark_session(sys.argv[1], settings=settings) as spark:
     result = audit(spark, [sys.argv[2]])
     rows = map_in_arrow(spark.range(0, 8, 1, 8), parents, "parent long, package string").collect()
     print(json.dumps([result.to_json(), len({row[0] for row in rows}), sorted({row[1] for row in rows})]))
@@ -62,6 +64,7 @@ class Cluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_WORKER_DIR": str(self._folder),
             "SPARK_NO_DAEMONIZE": "1",
+            "SPARK_DAEMON_JAVA_OPTS": os.environ["SPARK_SUBMIT_OPTS"],
         }
         process = subprocess.Popen(
             [

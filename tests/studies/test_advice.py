@@ -343,14 +343,13 @@ def test_held_out_settings_with_loss_are_predicted_nearly_as_well() -> None:
     for plan in PLANS:
         random = Random(f"lossy/{plan.name}")
         runs = 8 if plan.gossips or plan.protocol == "fulldist" else 40
-        for _ in range(2):
-            setting = draw(plan, random, loss=True)
-            advised = random.choice(list(candidates(learnt()[plan.name], setting)))
-            found = simulated(setting, advised, runs)
-            for metric in ("tpr_s", "hop_messages"):
-                mean = fmean(found[metric])
-                error = max(0.0, abs(getattr(advised, metric) - mean) - doubt(found[metric])) / mean
-                errors.append((error, metric, setting, advised))
+        setting = draw(plan, random, loss=True)
+        advised = random.choice(list(candidates(learnt()[plan.name], setting)))
+        found = simulated(setting, advised, runs)
+        for metric in ("tpr_s", "hop_messages"):
+            mean = fmean(found[metric])
+            error = max(0.0, abs(getattr(advised, metric) - mean) - doubt(found[metric])) / mean
+            errors.append((error, metric, setting, advised))
     errors.sort(key=lambda row: -row[0])
     assert sum(error > 0.15 for error, *_ in errors) <= 0.05 * len(errors), errors[:5]
     assert errors[0][0] < 0.3, errors[0]

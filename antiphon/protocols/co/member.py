@@ -9,20 +9,18 @@ from antiphon.core.effects import (
     Arrived,
     CancelTimer,
     Deliver,
-    Effect,
     Multicast,
     Rejected,
     Send,
     SetTimer,
     Stable,
 )
-from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
-from antiphon.core.inputs import Admit, Input, Received, Returned, Start, TimerFired
-from antiphon.core.time import Nanoseconds
+from antiphon.core.inputs import Start
 from antiphon.core.wire import Pdu
 from antiphon.protocols.co.pdus import Ask, CoConfiguration, Control, Data
-from antiphon.protocols.roster import Roster, are_numbers, check_start, raise_to
+from antiphon.protocols.fixed import FixedMember
+from antiphon.protocols.roster import Handed, are_numbers, raise_to
 
 CONFIRM, HEARTBEAT, REPAIR = "confirm", "heartbeat", "repair"
 
@@ -38,15 +36,14 @@ class Accepted(NamedTuple):
         return self.data.number + len(self.data.bodies)
 
 
-class Co:
-    """One member of the group; implements `antiphon.core.protocol.Protocol`."""
+class Co(FixedMember):
+    """One member of the group."""
 
     def __init__(self, site: Site, members: Sequence[Site], configuration: CoConfiguration) -> None:
-        self._roster = roster = Roster(site, members)
+        super().__init__(site, members, "CO")
+        roster = self._roster
         self._configuration = configuration
-        self._started = False
-        self._ignored = self._repeats = self._asks = self._controls = 0
-        self._effects: list[Effect] = []
+        self._repeats = self._asks = self._controls = 0
         self._known = [[0] * roster.size for _ in roster.everyone]
         """How far each member has accepted each one's messages, as far as they have told."""
         self._accepted = self._known[roster.place]
@@ -79,35 +76,19 @@ class Co:
             "undelivered": sum(self._undelivered),
         }
 
-    def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:  # noqa: ARG002
-        match event:
-            case Received(sender=sender, pdu=pdu):
-                self._receive(sender, pdu)
-            case TimerFired(name=name):
-                self._fire(name)
-            case Admit():
-                self._admit(event)
-            case Start():
-                check_start(event, "CO", started=self._started)
-                self._started = True
-                self._effects.append(SetTimer(HEARTBEAT, self._configuration.heartbeat_ns))
-            case Returned():
-                # Its timers stood still in the meantime; a control sets them going again.
-                self._control()
-                if self._repairing:
-                    self._fire(REPAIR)
-            case _:
-                pass  # whoever is away is waited for
-        effects = list(self._effects)
-        self._effects.clear()
-        return effects
+    def _start(self, event: Start) -> None:
+        super()._start(event)
+        self._effects.append(SetTimer(HEARTBEAT, self._configuration.heartbeat_ns))
+
+    def _resume(self) -> None:
+        self._control()
+        if self._repairing:
+            self._fire(REPAIR)
 
     # Sending
 
-    def _admit(self, event: Admit) -> None:
-        if not self._started:
-            raise UsageError("A member takes messages only after its start.")
-        batch, places, destinations = self._roster.take(event, "CO", self._roster.vector_bytes)
+    def _send(self, handed: Handed) -> None:
+        batch, places, destinations = handed
         place = self._roster.place
         # Confirmed ones may still wait here for something of another member that is not.
         if len(self._kept) >= self._configuration.window or not self._has_room(place):
@@ -143,22 +124,21 @@ class Co:
 
     # Receiving
 
-    def _receive(self, sender: Site, pdu: Pdu) -> None:
-        place = self._roster.place_of(sender)
-        if place is None or not self._started or not self._makes_sense(place, pdu):
-            self._ignored += 1
-            return
+    def _take(self, place: int, pdu: Pdu) -> bool:
+        if not self._makes_sense(place, pdu):
+            return False
         if isinstance(pdu, Ask):
-            self._answer(sender, pdu)
-            return
+            self._answer(self._roster.members[place], pdu)
+            return True
         assert isinstance(pdu, Data | Control)
         # What its sender has accepted stays true, whether or not this comes in order.
         raise_to(self._known[place], pdu.accepted)
         raise_to(self._exists, pdu.accepted)
         if isinstance(pdu, Data):
-            self._take(place, pdu)
+            self._take_data(place, pdu)
         self._seek_soon()
         self._progress()
+        return True
 
     def _makes_sense(self, place: int, pdu: Pdu) -> bool:
         if isinstance(pdu, Ask):
@@ -171,7 +151,7 @@ class Co:
             return True
         return self._roster.are_places(pdu.destinations) and pdu.accepted[place] == pdu.number
 
-    def _take(self, place: int, data: Data) -> None:
+    def _take_data(self, place: int, data: Data) -> None:
         early = self._early[place]
         end = data.number + len(data.bodies)
         self._exists[place] = max(self._exists[place], end)

@@ -11,16 +11,13 @@ from antiphon.core.effects import (
     Admitted,
     Arrived,
     Deliver,
-    Effect,
     Multicast,
     Rejected,
     Send,
     SetTimer,
     Stable,
 )
-from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
-from antiphon.core.inputs import Admit, Input, Received, Returned, Start, TimerFired
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.controlled.order import Batch, CausalOrder
@@ -34,7 +31,8 @@ from antiphon.protocols.controlled.pdus import (
     Reply,
 )
 from antiphon.protocols.controlled.schemes import DEFER, Centralised, Control, Deferring, Distributed
-from antiphon.protocols.roster import Places, Roster, are_numbers, check_start
+from antiphon.protocols.fixed import FixedMember
+from antiphon.protocols.roster import Handed, Places, are_numbers
 
 REPEAT: Final = "repeat"
 MOST_AT_ONCE: Final = 16
@@ -52,16 +50,15 @@ class Outgoing:
     since_ns: Nanoseconds
 
 
-class Controlled:
-    """One member of the group; implements `antiphon.core.protocol.Protocol`."""
+class Controlled(FixedMember):
+    """One member of the group."""
 
     def __init__(self, site: Site, members: Sequence[Site], configuration: ControlledConfiguration) -> None:
-        self._roster = roster = Roster(site, members)
+        super().__init__(site, members, configuration.scheme)
+        roster = self._roster
+        self._fields_bytes = COUNT_BYTES * roster.size**2
         self._configuration = configuration
-        self._started = False
-        self._now: Nanoseconds = 0
-        self._ignored = self._repeats = self._refused = 0
-        self._effects: list[Effect] = []
+        self._repeats = self._refused = 0
         self._deferring = Deferring(roster, self._effects, configuration)
         self._distributed = Distributed(roster, self._effects)
         schemes: dict[str, Control] = {
@@ -93,36 +90,15 @@ class Controlled:
             "undelivered": len(self._causal),
         }
 
-    def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
-        self._now = now
-        match event:
-            case Received(sender=sender, pdu=pdu):
-                self._receive(sender, pdu)
-            case TimerFired(name=name):
-                self._fire(name)
-            case Admit():
-                self._admit(event)
-            case Start():
-                check_start(event, self._configuration.scheme, started=self._started)
-                self._started = True
-            case Returned():
-                # Its timers stood still in the meantime.
-                self._deferring.send_all()
-                if self._repeating:
-                    self._fire(REPEAT)
-            case _:
-                pass  # whoever is away is waited for
-        effects = list(self._effects)
-        self._effects.clear()
-        return effects
+    def _resume(self) -> None:
+        self._deferring.send_all()
+        if self._repeating:
+            self._fire(REPEAT)
 
     # Sending
 
-    def _admit(self, event: Admit) -> None:
-        if not self._started:
-            raise UsageError("A member takes messages only after its start.")
-        matrix_bytes = COUNT_BYTES * self._roster.size**2
-        batch, places, destinations = self._roster.take(event, self._configuration.scheme, matrix_bytes)
+    def _send(self, handed: Handed) -> None:
+        batch, places, destinations = handed
         is_full = len(self._outgoing) >= self._configuration.window
         if is_full or self._undelivered[self._roster.place] >= self._configuration.reach:
             self._effects.append(Rejected("As many batches as may be under way are not accepted by all yet."))
@@ -172,13 +148,7 @@ class Controlled:
 
     # Receiving
 
-    def _receive(self, sender: Site, pdu: Pdu) -> None:
-        place = self._roster.place_of(sender)
-        if place is None or not self._started or not self._take(place, pdu):
-            self._ignored += 1
-
     def _take(self, place: int, pdu: Pdu) -> bool:
-        """Whether it made sense."""
         match pdu:
             case Data():
                 return self._take_data(place, pdu)

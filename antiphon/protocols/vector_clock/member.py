@@ -14,27 +14,26 @@ from antiphon.core.effects import (
     SetTimer,
     Stable,
 )
-from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
-from antiphon.core.inputs import Admit, Input, Received, Returned, Start, TimerFired
+from antiphon.core.inputs import Input
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
+from antiphon.protocols.fixed import FixedMember
 from antiphon.protocols.links import TICK, Held, Linked, Links, LinksConfiguration
-from antiphon.protocols.roster import Roster, check_start, raise_to
+from antiphon.protocols.roster import Handed, raise_to
 from antiphon.protocols.vector_clock.pdus import Delivered, Message, VectorClockConfiguration
 
 CONFIRM = "confirm"
 
 
-class VectorClock:
-    """One member of the group; implements `antiphon.core.protocol.Protocol`."""
+class VectorClock(FixedMember):
+    """One member of the group."""
 
     def __init__(self, site: Site, members: Sequence[Site], configuration: VectorClockConfiguration) -> None:
-        self._roster = roster = Roster(site, members)
+        super().__init__(site, members, "CBCAST")
+        roster = self._roster
         self._configuration = configuration
-        self._started = False
-        self._ignored = self._told = 0
-        self._effects: list[Effect] = []
+        self._told = 0
         self._links = Links(
             site,
             members,
@@ -68,33 +67,17 @@ class VectorClock:
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
         self._links.now = now
-        match event:
-            case Received(sender=sender, pdu=pdu):
-                self._receive(sender, pdu)
-            case TimerFired(name=name):
-                self._fire(name)
-            case Admit():
-                self._admit(event)
-            case Start():
-                check_start(event, "CBCAST", started=self._started)
-                self._started = True
-            case Returned():
-                # Its timers stood still in the meantime.
-                self._fire(TICK)
-                if self._confirming:
-                    self._fire(CONFIRM)
-            case _:
-                pass  # whoever is away is waited for
-        effects = list(self._effects)
-        self._effects.clear()
-        return effects
+        return super().handle(now, event)
+
+    def _resume(self) -> None:
+        self._fire(TICK)
+        if self._confirming:
+            self._fire(CONFIRM)
 
     # Sending
 
-    def _admit(self, event: Admit) -> None:
-        if not self._started:
-            raise UsageError("A member takes messages only after its start.")
-        batch, places, destinations = self._roster.take(event, "CBCAST", self._roster.vector_bytes)
+    def _send(self, handed: Handed) -> None:
+        batch, places, destinations = handed
         place = self._roster.place
         if len(self._unstable[place]) >= self._configuration.window:
             self._effects.append(Rejected("As many batches as may be under way are not stable yet."))
@@ -129,14 +112,13 @@ class VectorClock:
 
     # Receiving
 
-    def _receive(self, sender: Site, pdu: Pdu) -> None:
-        place = self._roster.place_of(sender)
-        if place is None or not self._started or not self._makes_sense(pdu):
-            self._ignored += 1
-            return
-        for taken in self._through_links(sender, pdu):
-            self._take(place, taken)
+    def _take(self, place: int, pdu: Pdu) -> bool:
+        if not self._makes_sense(pdu):
+            return False
+        for taken in self._through_links(self._roster.members[place], pdu):
+            self._take_next(place, taken)
         self._progress()
+        return True
 
     def _makes_sense(self, pdu: Pdu) -> bool:
         if isinstance(pdu, Message):
@@ -156,7 +138,7 @@ class VectorClock:
             self._links.finish(sender, each.position)
         return taken
 
-    def _take(self, place: int, pdu: Linked) -> None:
+    def _take_next(self, place: int, pdu: Linked) -> None:
         """A peer that is not true to its own stream is not believed, and what it sent there is lost."""
         if isinstance(pdu, Message):
             waiting = self._pending[place]
