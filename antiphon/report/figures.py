@@ -3,7 +3,8 @@
 The drawing has no ground of its own. Axes and words are drawn in `currentColor` and the curves in the custom
 properties `--series0` to `--series7`, which the page sets for light and dark schemes: the palette is Okabe
 and Ito's, made for colour-blind readers, darkened or lightened to stand out from the page. Curves also differ
-in their markers, and each is named at its right end; whiskers show intervals, pale dots single runs.
+in their markers, and each is named at its right end; whiskers show intervals, pale dots single runs, dashed
+lines what was calculated.
 
 Equal data give equal bytes: the ids are seeded by the figure's prefix, and no date is written.
 """
@@ -131,6 +132,9 @@ def _curve(axes: Any, series: Series, index: int) -> None:
     if series.dots:
         places, values = zip(*series.dots, strict=True)
         axes.plot(places, values, color=colour, linestyle="none", marker=".", markersize=4, alpha=0.4)
+    if series.is_calculated:
+        axes.plot(series.x, series.y, color=colour, linewidth=1.2, linestyle="--")
+        return
     marker = MARKERS[hue % len(MARKERS)]
     axes.plot(
         series.x, series.y, color=colour, linewidth=1.7, marker=marker, markersize=4.5, markeredgewidth=0

@@ -47,6 +47,8 @@ class Series:
     dots: Sequence[tuple[float, float]] = ()
     hue: int | None = None
     """Which of the page's colours; by the curve's place if None, so that figures may differ in it."""
+    is_calculated: bool = False
+    """Whether it was worked out on paper: then it is a dashed line, so that what was measured stands out."""
 
 
 @dataclass(frozen=True)

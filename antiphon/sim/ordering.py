@@ -137,6 +137,9 @@ class Subject:
     forgets: bool = False
     """Whether a member whose spell ended begins anew: what it had admitted may be lost, and it knows only
     those that have appeared to it since."""
+    tells_losses: Callable[[], bool] = lambda: False
+    """Whether a member has told that a message cannot be delivered: then that may be one whose sender was
+    away before anybody had it."""
 
 
 def wire_size(pdu: Pdu) -> int:
@@ -442,6 +445,8 @@ class Workload:
         """A message that nobody delivered may die with its sender, or with the last of its destinations."""
         admitted_ns = self._admitted_ns[message]
         if self._subject.forgets and self._is_forgotten(message):
+            return True
+        if self._subject.tells_losses() and self._watch.left_ns.get(message.sender, -1) >= admitted_ns:
             return True
         return any(
             isinstance(fault, churn.Crash) and fault.site == message.sender and fault.begin_ns >= admitted_ns

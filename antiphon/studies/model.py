@@ -127,6 +127,7 @@ class Line:
     high: Sequence[float] | None = None
     dots: Sequence[tuple[float, float]] = ()
     hue: int | None = None
+    is_calculated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

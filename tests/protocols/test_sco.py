@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from antiphon.core.effects import Admitted, Deliver, Multicast, Rejected, Send
+from antiphon.core.effects import Admitted, Deliver, Multicast, Rejected, Send, SetTimer
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Admit, Received, Start
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.protocols.sco import PROMISES, Level, Sco, ScoConfiguration
-from antiphon.protocols.sco.pdus import LARGEST_BATCH_BYTES, Ask, Control, Copy, Data
+from antiphon.protocols.sco.pdus import LARGE_GROUP, LARGEST_BATCH_BYTES, PATIENCE, Ask, Control, Copy, Data
 from tests.protocols.sco_group import Group
 from tests.protocols.sco_swarm import Case, Drive
 from tests.protocols.staging import pdus
@@ -183,6 +183,30 @@ def test_who_is_not_addressed_is_told_how_far_numbers_go() -> None:
     assert group.delivered("c") == []
     group.pass_time(2.1)
     assert group.delivered("c") == ["b0"]
+
+
+@pytest.mark.parametrize(
+    ("members", "knobs", "times"),
+    [
+        (LARGE_GROUP - 1, {}, 1),
+        (LARGE_GROUP, {}, PATIENCE),
+        (LARGE_GROUP, {"acknowledge": "causal"}, 1),
+        (LARGE_GROUP, {"delivery": "causal"}, 1),
+    ],
+)
+def test_in_large_groups_that_waits_longer_but_confirmations_do_not(
+    members: int, knobs: dict[str, Any], times: int
+) -> None:
+    """Nor where confirmations, or deliveries, would wait for it."""
+    configuration = ScoConfiguration(**knobs)
+    names = [f"m{place:02}" for place in range(members)]
+    member = Sco(names[0], names, configuration, Random(0))
+    member.handle(0, Start())
+    others = SetTimer("confirm", times * configuration.confirm_ns)
+    assert others in member.handle(0, Admit([b"x"], frozenset(names[1:2])))
+    state = member._state
+    state.tell(1, state.peers[names[2]])
+    assert state.peers[names[2]].due_ns == min(times * configuration.confirm_ns, configuration.confirm_ns + 1)
 
 
 def test_a_quiet_member_is_heard_of_in_every_period() -> None:

@@ -425,6 +425,22 @@ def test_newcomers_do_not_make_a_majority_of_a_minority() -> None:
     assert group.spells("b") == "+-+"
 
 
+def test_nor_does_one_who_came_back_on_their_side() -> None:
+    """e leaves a group of five. Before a can tell c that it knows, they are apart, and e comes to c and d."""
+    group = Group(5)
+    separate(group, "ab", "cd", "e")
+    apart = group.lost
+    group.lost = lambda source, target, pdu: source != "e" and apart(source, target, pdu)
+    group.send("a", "c")
+    group.depart("e")
+    group.pass_time(300)
+    separate(group, "ab", "cde")
+    group.come_back("e")
+    group.pass_time(MISSED_MS)
+    assert group.stable("a") == ["a0"]
+    assert [group.spells(name)[:1] for name in "abcd"] == ["", "", "-", "-"]
+
+
 def test_one_that_was_left_out_wrongly_is_told_and_comes_back() -> None:
     group = Group(4)
     group.lost = lambda source, _target, _pdu: source == "d"  # d hears, but is not heard

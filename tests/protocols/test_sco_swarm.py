@@ -73,7 +73,7 @@ def test_a_life_that_was_forgotten_is_not_remembered_again() -> None:
         "members": 3, "messages": 49, "size": 10, "rate": 98.0, "delay_ms": 5.0, "loss": 0.1,
         "duplication": 0.1, "reordering": 0.3, "churn": 1, "calm_ms": 30.0, "away_ms": 20.0,
         "destinations": 2, "varied": True, "own_share": 0.1, "mixed": True, "window": 64,
-        "buffers": 4096, "vectors": "plain",
+        "buffers": 4096, "vectors": "plain", "acknowledge": "causal",
     }  # fmt: skip
     metrics = SCENARIO.run(SCENARIO.configure(knobs), 2346, None)
     assert metrics["finished"]

@@ -76,6 +76,14 @@ def test_whiskers_are_drawn_where_there_are_intervals() -> None:
     assert "LineCollection" in whiskers
 
 
+def test_what_was_calculated_is_dashed_and_has_no_markers() -> None:
+    measured = draw(figure(Series("a", (1, 2), (3, 4))))
+    calculated = draw(figure(Series("a", (1, 2), (3, 4), is_calculated=True)))
+    assert "stroke-dasharray" not in measured
+    assert "stroke-dasharray" in calculated
+    assert calculated.count("<use") < measured.count("<use")
+
+
 def test_single_runs_are_dots_beside_the_curve() -> None:
     bare = draw(figure(Series("a", (1, 2), (3, 4))))
     dotted = draw(figure(Series("a", (1, 2), (3, 4), dots=((1, 2.5), (1, 3.5), (2, math.nan)))))

@@ -96,11 +96,19 @@ def test_the_rivals_keep_their_promises_and_finish(name: str) -> None:
 
 
 FOUND: dict[str, tuple[int, dict[str, Any]]] = {
+    "one who came back on one side of a split was taken to be known on the other": (
+        90280,
+        {"members": 5, "messages": 46, "size": 0, "batch": 3, "rate": 230.0, "jitter_ms": 0.5, "loss": 0.02,
+         "duplication": 0.3, "reordering": 0.3, "churn": 1, "partitions": 1, "calm_ms": 100.0,
+         "away_ms": 300.0, "destinations": 1, "varied": True, "mixed": True, "window": 1, "buffers": 16,
+         "confirm_ms": 10.0, "control_ms": 25.0, "acknowledge": "causal"},
+    ),
     "one who was left out took the confirmations of those who had skipped its message": (
         12723,
         {"members": 3, "messages": 58, "size": 10, "rate": 116.0, "delay_ms": 5.0, "jitter_ms": 3.0,
          "loss": 0.3, "duplication": 0.3, "partitions": 1, "calm_ms": 30.0, "away_ms": 300.0,
-         "destinations": 2, "own_share": 0.1, "mixed": True, "window": 4, "buffers": 16, "confirm_ms": 10.0},
+         "destinations": 2, "own_share": 0.1, "mixed": True, "window": 4, "buffers": 16, "confirm_ms": 10.0,
+         "acknowledge": "causal"},
     ),
     "three members, each of whom had lost the other two at some time": (
         147,
@@ -111,13 +119,14 @@ FOUND: dict[str, tuple[int, dict[str, Any]]] = {
     "a part that was no majority went on": (
         1242,
         {"members": 5, "messages": 38, "size": 0, "rate": 38.0, "delay_ms": 0.1, "loss": 0.2, "crashes": 2,
-         "partitions": 3, "detector_ms": 20.0, "varied": True, "own_share": 0.5, "window": 1, "buffers": 64},
+         "partitions": 3, "detector_ms": 20.0, "varied": True, "own_share": 0.5, "window": 1, "buffers": 64,
+         "acknowledge": "causal"},
     ),
     "stable without one who was cut off": (
         1252,
         {"members": 8, "messages": 51, "batch": 3, "rate": 102.0, "delay_ms": 5.0, "jitter_ms": 0.5,
          "churn": 1, "crashes": 4, "partitions": 1, "detector_ms": 20.0, "destinations": 2, "varied": True,
-         "window": 1, "buffers": 64, "confirm_ms": 20.0, "vectors": "plain"},
+         "window": 1, "buffers": 64, "confirm_ms": 20.0, "vectors": "plain", "acknowledge": "causal"},
     ),
 }  # fmt: skip
 """Runs that once went wrong."""

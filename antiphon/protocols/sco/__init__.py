@@ -8,8 +8,8 @@ ordered is a batch: consecutive messages of one sender to one set of destination
 - Every batch carries its number, its place in what was sent to each destination, the sender's causal past
   (csn) and its confirmations (ack). Batches of one sender are accepted in the order of their places; what is
   missing is asked for, of the sender or of another destination.
-- A batch moves to the causality queue when nothing that precedes it can come any more; that is confirmed. It
-  is delivered when every destination has confirmed it (`delivery="full"`), or at once (`"causal"`).
+- Accepting a batch is confirmed. It moves to the causality queue when nothing that precedes it can come any
+  more, and is delivered when every destination has confirmed it (`delivery="full"`), or at once (`"causal"`).
 - Confirmations travel on messages. Whoever gets none within `confirm_ns` gets a control message, and everyone
   hears of everyone in each period of `control_ns`.
 
@@ -39,12 +39,18 @@ fails, `tests/protocols/test_sco_paper.py`).
 - Acceptance of p acknowledges p too (S3). Control messages tell numbers and places, not only acks (S4), and
   go to everyone, unasked (S5).
 - A retransmission has the stamps of the original (S7), and what waited behind it follows (S9).
+- What is confirmed is continuous acceptance. The paper's confirmations (`acknowledge="causal"`) wait until
+  the batch may move, and everyone else waits for them. In large groups that comes later, to save control
+  messages (`ScoConfiguration.others_ns`).
 - The window is counted from the oldest batch that one of its own destinations has not confirmed (S8).
 - Messages to oneself pass through the same queues, and count as confirmed by oneself at once.
 - Vectors travel as differences (`antiphon.protocols.sco.coding`), unless the paper's form is asked for.
 - Members may come, go and crash (`antiphon.protocols.sco.parting`), which the paper leaves out.
 
-Measured: random runs under all faults at once found six faults of ours, which the swarms keep.
+Measured: random runs under all faults at once found seven faults of ours, which the swarms keep. With 100
+members and five destinations, everyone sending once in a quarter of `confirm_ns`, a message costs 19 control
+messages and 12.4 units of delay; 27 and 11.6 if those whom it is not for are told as soon as the others; with
+the paper's confirmations 19 and 14.4.
 """
 
 from typing import Final

@@ -159,15 +159,17 @@ class Parting:
         """Whether those who would be left are so few that it may be they who are cut off.
 
         What is settled does not count, nor do those who never said that we count for them, who have said that
-        they go or who have begun anew. Who is left counts only if those who are lost knew of it when they
-        were last heard: on the other side of a split newcomers are not missed.
+        they go or who have begun anew. Who is left counts only if those who are lost knew of that very life
+        when they were last heard: on the other side of a split newcomers are not missed, nor is one who came
+        back there as another.
         """
         state = self._state
         unsettled = [ghost for ghost in state.ghosts if not ghost.settled and not ghost.left]
-        here = {state.site, *state.peers} - {peer.site for peer in suspects}
-        missed = [peer for peer in (*unsettled, *suspects) if peer.site not in here and peer.counts_us]
+        present = {peer.site: peer.life for peer in state.peers.values() if peer not in suspects}
+        missed = [peer for peer in (*unsettled, *suspects) if peer.site not in present and peer.counts_us]
         lost = {peer.site for peer in missed}
-        here = here.intersection(*(peer.listed for peer in missed)) | {state.site}
+        known = set(present.items()).intersection(*(peer.listed.items() for peer in missed))
+        here = {state.site, *(site for site, _ in known)}
         if not state.configuration.splits or not lost or len(here) > len(lost):
             return False
         return len(here) < len(lost) or min(lost) < min(here)

@@ -24,6 +24,11 @@ MOST_NAMES: Final = 1024
 PDUs that may grow too large."""
 MOST_ASKED: Final = 64
 """Places that one request names."""
+LARGE_GROUP: Final = 32
+"""Members from whom on it is felt what it costs to tell those whom a message is not for. Raising it costs
+control messages in groups that are smaller than that."""
+PATIENCE: Final = 2
+"""How many times as long that may wait then. Raising it costs latency in large groups."""
 LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 65536
 """What a batch may take on the wire, so that it also fits with the names and numbers of many members."""
 
@@ -166,9 +171,9 @@ class ScoConfiguration:
     delivery: Literal["full", "causal"] = "full"
     """Deliver what every destination is known to have, or as soon as nothing before it is missing. Full
     costs a confirmation's time; causal costs what a message is worth that dies with a member."""
-    acknowledge: Literal["continuous", "causal"] = "causal"
+    acknowledge: Literal["continuous", "causal"] = "continuous"
     """What a confirmation means: that nothing of its sender is missing before it, or nothing at all. Causal
-    costs latency, and is the paper's."""
+    costs latency, and control messages in large groups, and is the paper's."""
     vectors: Literal["plain", "compressed"] = "compressed"
     """How csn and ack travel: eight bytes a member as in the paper, or as differences. Compressed costs a few
     microseconds a batch."""
@@ -199,6 +204,15 @@ class ScoConfiguration:
                 "Nobody can be heard of more often than its control messages come.",
                 hint="Make silence_ns several times control_ns.",
             )
+
+    def others_ns(self, members: int) -> Nanoseconds:
+        """How long those whom a message is not for may wait to be told so, in a group of that size.
+
+        They need it once something comes that follows the message. In a large group telling them is most of
+        what is sent; there it waits longer, as long as that is beside confirmations and not before them.
+        """
+        is_beside = self.acknowledge == "continuous" and self.delivery == "full"
+        return self.confirm_ns * (PATIENCE if is_beside and members >= LARGE_GROUP else 1)
 
     @property
     def reach(self) -> int:

@@ -146,7 +146,7 @@ class Roster:
         state = self._state
         peer.gone = True
         peer.left = name.left
-        peer.news_ns = None
+        peer.due_ns = None
         state.ghosts.append(peer)
         state.ghosts.sort(key=lambda ghost: (ghost.site, ghost.life))
         state.table_is_stale = True

@@ -6,7 +6,8 @@ processes would never rise past those who are not addressed (fault S8). One batc
 that is rounded down to nothing would let nobody begin, and what overruns is asked for again.
 
 Control messages carry what a batch would have told (fault S4), and go to everyone to whom nothing else was
-sent (fault S5): after `confirm_ns` if there is news, else in every period of `control_ns`.
+sent (fault S5): after `confirm_ns` if there is news, in large groups after twice that if the news is only
+that a message was not for it, else in every period of `control_ns`.
 """
 
 from collections.abc import Collection, Iterable
@@ -20,10 +21,10 @@ from antiphon.protocols.sco.coding import free_buffers, metadata_bytes, write_da
 from antiphon.protocols.sco.ordering import Ordering
 from antiphon.protocols.sco.pdus import Control, Name
 from antiphon.protocols.sco.state import CONFIRM, Batch, Peer, State
-from antiphon.protocols.sco.vectors import pack_bitmap, pack_numbers, pack_plain, pack_whole
+from antiphon.protocols.sco.vectors import LARGEST, pack_bitmap, pack_numbers, pack_plain, pack_whole
 
 TOGETHER = 4
-"""News whose time has come but for one part in so many goes along with what is due."""
+"""News that would be due within one part in so many of `confirm_ns` goes along with what is due."""
 
 
 class Sending:
@@ -99,9 +100,10 @@ class Sending:
             state.own.append(batch)
             me.kept[batch.number] = batch
             self._multicast(now, batch, others)
+        others_ns = state.configuration.others_ns(1 + len(state.peers))
         for peer in state.peers.values():
             if peer not in batch.places:
-                state.tell(now, peer)
+                state.tell(now, peer, others_ns)
         if me in destinations:
             self._ordering.enqueue(batch)
         self._ordering.progress(now)
@@ -112,7 +114,7 @@ class Sending:
         for peer in others:
             peer.sent += 1
             peer.sent_csn, peer.sent_ack, peer.told = batch.csn, batch.ack, batch.ack
-            peer.news_ns = None
+            peer.due_ns = None
             peer.whole_ns = now
         everyone = len(others) == len(state.peers)
         state.effects.append(Multicast(pdu, None if everyone else tuple(peer.site for peer in others)))
@@ -124,19 +126,19 @@ class Sending:
 
     def confirm(self, now: Nanoseconds) -> None:
         """Tell those for whom there is news, and no message took it along."""
-        state, wait_ns = self._state, self._state.configuration.confirm_ns
-        soon_ns = now - wait_ns + wait_ns // TOGETHER
-        due, left_ns = [], None
+        state = self._state
+        soon_ns = now + state.configuration.confirm_ns // TOGETHER
+        due, next_ns = [], LARGEST
         for peer in state.peers.values():
-            if peer.news_ns is None:
+            if peer.due_ns is None:
                 continue
-            if peer.news_ns <= soon_ns:
+            if peer.due_ns <= soon_ns:
                 due.append(peer)
-            elif left_ns is None or peer.news_ns < left_ns:
-                left_ns = peer.news_ns
+            else:
+                next_ns = min(next_ns, peer.due_ns)
         self.control(now, due, whole=False)
-        if left_ns is not None:
-            state.arm(now, CONFIRM, max(1, left_ns + wait_ns - now))
+        if next_ns < LARGEST:
+            state.arm(now, CONFIRM, next_ns - now)
 
     def control(self, now: Nanoseconds, to: Collection[Peer], *, whole: bool = True) -> None:
         """Tell some how things stand: all our acks, or those that they may not know."""
@@ -187,7 +189,7 @@ class Sending:
         )
         for peer in to:
             peer.told = state.acks_now()
-            peer.news_ns = None
+            peer.due_ns = None
             if whole:
                 peer.whole_ns = now
         state.effects.append(Multicast(pdu, sites))

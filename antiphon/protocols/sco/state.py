@@ -98,6 +98,7 @@ class Peer:
         "counts_us",
         "csn",
         "digest",
+        "due_ns",
         "final",
         "forgotten",
         "frontier",
@@ -109,7 +110,6 @@ class Peer:
         "life",
         "listed",
         "needed",
-        "news_ns",
         "owed",
         "predecessor",
         "queue",
@@ -152,8 +152,8 @@ class Peer:
         self.sent_ack: Vector = {}
         self.told: Vector = {}
         """Our acks as it was last told them; whether that arrived is another question."""
-        self.news_ns: Nanoseconds | None = None
-        """Since when there is something that it had better know."""
+        self.due_ns: Nanoseconds | None = None
+        """By when it is to be told how things stand, if there is something that it had better know."""
         self.whole_ns: Nanoseconds = -1
         """When it was last sent a message, or all our acks."""
         # Whether it counts
@@ -311,11 +311,14 @@ class State:
             self.deadlines[name] = due_ns
             self.effects.append(SetTimer(name, after_ns))
 
-    def tell(self, now: Nanoseconds, peer: Peer) -> None:
-        """There is something that a peer had better know soon."""
-        if peer.news_ns is None and not peer.gone and peer is not self.me:
-            peer.news_ns = now
-            self.arm(now, CONFIRM, self.configuration.confirm_ns)
+    def tell(self, now: Nanoseconds, peer: Peer, within_ns: Nanoseconds | None = None) -> None:
+        """There is something that a peer had better know soon: within `confirm_ns` unless told otherwise."""
+        if peer.gone or peer is self.me:
+            return
+        wait_ns = self.configuration.confirm_ns if within_ns is None else within_ns
+        if peer.due_ns is None or now + wait_ns < peer.due_ns:
+            peer.due_ns = now + wait_ns
+            self.arm(now, CONFIRM, wait_ns)
 
     def note_site(self, site: Site) -> None:
         self.seen[site] = None

@@ -32,7 +32,7 @@ class Configuration(SelectiveConfiguration):
     control_ms: Annotated[float, "after how long without data a member gets a control message"] = 20.0
     silence_ms: Annotated[float, "silence after which a member is left out"] = 200.0
     delivery: Annotated[str, "full (when all destinations have it) or causal (at once)"] = "full"
-    acknowledge: Annotated[str, "what is confirmed: causal or continuous acceptance"] = "causal"
+    acknowledge: Annotated[str, "what is confirmed: continuous or causal acceptance"] = "continuous"
     vectors: Annotated[str, "plain (eight bytes a member) or compressed"] = "compressed"
     splits: Annotated[bool, "a minority that is cut off takes itself to be gone"] = True
 

@@ -27,6 +27,7 @@ CHOICES: Final = tuple(range(1, 10))
 QUICK_CHOICES: Final = (1, 3, 5, 8)
 SEEDS: Final[dict[Effort, int]] = {"quick": 1, "full": 5}
 
+TO_C0: Final = "ratio to C0"
 Measure = Callable[[Results, Scheme, Traffic], float]
 
 
@@ -75,7 +76,7 @@ def panel(
     groups: dict[float, Traffic] | dict[int, Traffic],
     *,
     x_label: str,
-    y_label: str,
+    log_y: bool = False,
 ) -> Panel:
     """The ratios to C0, measured and in closed form."""
 
@@ -91,45 +92,49 @@ def panel(
                     name=f"{scheme}, closed form",
                     x=[float(place) for place in groups],
                     y=theirs,
-                    hue=HUES[scheme] + len(HUES),
+                    hue=HUES[scheme],
+                    is_calculated=True,
                 ),
             ]
         return made
 
-    return Panel(x_label=x_label, y_label=y_label, compute=lines)
+    return Panel(x_label=x_label, y_label=TO_C0, compute=lines, log_y=log_y)
 
 
 def ratio(results: Results, measure: Measure, scheme: Scheme, group: Traffic) -> float:
     return measure(results, scheme, group) / measure(results, "C0", group)
 
 
-TO_C0: Final = "ratio to C0"
 OVER_K: Final = "units of deferral k"
 OVER_D: Final = "destinations d"
 FIGURES: Final = (
     Figure(
         id="5",
         title="Number of messages over k",
-        caption="n = 10, a = 1, r = 4, d = 5. All that crosses the network for a message, over that of C0.",
-        panels=[panel(messages, closed.messages, DEFERRAL_GROUPS, x_label=OVER_K, y_label=TO_C0)],
+        caption="n = 10, a = 1, r = 4, d = 5. All that crosses the network for a message, over that of C0; "
+        "dashed: closed forms.",
+        panels=[panel(messages, closed.messages, DEFERRAL_GROUPS, x_label=OVER_K, log_y=True)],
     ),
     Figure(
         id="6",
         title="Delay over k",
-        caption="n = 10, a = 1, r = 4, d = 5. From sending until full acceptance, over that of C0.",
-        panels=[panel(delay, closed.delay, DEFERRAL_GROUPS, x_label=OVER_K, y_label=TO_C0)],
+        caption="n = 10, a = 1, r = 4, d = 5. From sending until full acceptance, over that of C0; dashed: "
+        "closed forms, which are of atomic acceptance.",
+        panels=[panel(delay, closed.delay, DEFERRAL_GROUPS, x_label=OVER_K)],
     ),
     Figure(
         id="7",
         title="Number of messages over d",
-        caption="n = 10, a = 1, k = 4, r = 4. All that crosses the network for a message, over that of C0.",
-        panels=[panel(messages, closed.messages, CHOICE_GROUPS, x_label=OVER_D, y_label=TO_C0)],
+        caption="n = 10, a = 1, k = 4, r = 4. All that crosses the network for a message, over that of C0; "
+        "dashed: closed forms.",
+        panels=[panel(messages, closed.messages, CHOICE_GROUPS, x_label=OVER_D, log_y=True)],
     ),
     Figure(
         id="8",
         title="Delay over d",
-        caption="n = 10, a = 1, k = 4, r = 4. From sending until full acceptance, over that of C0.",
-        panels=[panel(delay, closed.delay, CHOICE_GROUPS, x_label=OVER_D, y_label=TO_C0)],
+        caption="n = 10, a = 1, k = 4, r = 4. From sending until full acceptance, over that of C0; dashed: "
+        "closed forms, which are of atomic acceptance.",
+        panels=[panel(delay, closed.delay, CHOICE_GROUPS, x_label=OVER_D)],
     ),
 )
 
