@@ -51,6 +51,12 @@ class ChosenTags:
         return tag > ORIGIN
 
 
+class Unordered(LanService):
+    """A service like those of sections 3.2 and 3.3, whose reports do not share the ordered channel."""
+
+    reports_ordered = False
+
+
 class Lan:
     """Members on one channel that carries PDUs one after another, in the order in which they are handed over.
 
@@ -58,8 +64,11 @@ class Lan:
     begins with the whole group.
     """
 
-    def __init__(self, sites: str = "abc", seed: int = 0, **knobs: Any) -> None:
+    def __init__(
+        self, sites: str = "abc", seed: int = 0, *, service: type[LanService] = LanService, **knobs: Any
+    ) -> None:
         self.names: tuple[Site, ...] = tuple(sites)
+        self.service = service
         self.knobs = DpgConfiguration(**(KNOBS | knobs))
         self.now: Nanoseconds = 0
         self.seed = seed
@@ -80,7 +89,7 @@ class Lan:
 
     def _build(self, name: Site) -> None:
         random = Random(f"{self.seed}/{name}/{self.incarnations[name]}")
-        self.members[name] = Dpg(name, self.knobs, LanService(), random)
+        self.members[name] = Dpg(name, self.knobs, self.service(), random)
 
     # What a test does
 

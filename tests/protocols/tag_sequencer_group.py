@@ -227,7 +227,7 @@ class Group:
 
     def leave(self, name: Site) -> None:
         self.members[name].service.depart(self.now)
-        self.carry_out(name, Multicast(Farewell(0)))
+        self.carry_out(name, Multicast(Farewell(0, self.members[name].service.note(self.now))))
         self.members[name].alive = False
 
     def stop(self, name: Site) -> None:

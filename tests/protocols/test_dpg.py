@@ -28,8 +28,9 @@ from antiphon.protocols.dpg.pdus import (
     Report,
     Request,
 )
-from antiphon.protocols.dpg.reporting import pack_arcs, pack_tags
-from tests.protocols.dpg_group import ChosenTags, Lan, false_marks, message
+from antiphon.protocols.dpg.reporting import pack_arcs
+from antiphon.protocols.dpg.tag_lists import pack_tags
+from tests.protocols.dpg_group import ChosenTags, Lan, Unordered, false_marks, message
 
 HEARTBEAT_MS = 20
 
@@ -449,6 +450,96 @@ def test_who_returns_gets_in_although_nobody_reports_what_it_hears() -> None:
     sent = lan.admitted["a"] - 1
     lan.wait_for(lambda: lan.delivered("b")[-1:] == [f"a{sent}"])
     assert lan.delivered("b")[2:] == [f"a{number}" for number in range(1, sent + 1)]
+
+
+def gone_with_a_gap(lan: Lan) -> None:
+    """Of a's messages nobody hears the first, and everyone the second; then it is away."""
+    lan.misses = lambda source, _target, pdu: (
+        source == "a" and (is_about(pdu, Report) or (isinstance(pdu, Message) and pdu.number == 0))
+    )
+    lan.admit("a")
+    lan.admit("a")
+    lan.settle()
+    lan.depart("a")
+    lan.misses = lambda _source, _target, _pdu: False
+
+
+def test_who_returns_puts_what_nobody_heard_before_what_the_others_have() -> None:
+    """Handed over anew it would come behind its successor, and nobody could deliver it any more."""
+    lan = Lan("abc", service=Unordered, deliv_cycle_ns=2_000 * MILLISECOND_NS)
+    gone_with_a_gap(lan)
+    lan.come_back("a")
+    lan.wait_for(lambda: lan.all_delivered(2))
+    assert lan.agreed() == ["a0", "a1"]
+    assert not lan.doubts()
+
+
+def test_who_returns_is_told_what_the_others_passed_over() -> None:
+    lan = Lan("abc", service=Unordered)
+    gone_with_a_gap(lan)
+    lan.wait_for(lambda: lan.all_delivered(1))
+    lan.come_back("a")
+    lan.admit("a")
+    lan.wait_for(lambda: lan.delivered("a") == ["a2"])
+    assert lan.delivered("b") == lan.delivered("c") == ["a1", "a2"]
+    assert [(doubt.sender, doubt.number) for doubt in lan.doubts()] == [("a", 0)]
+
+
+def test_who_returns_is_asked_at_once_for_what_was_asked_for_in_vain() -> None:
+    """And still has it: while it was away nobody could speak of it."""
+    lan = Lan("ab", dummy_cycle_ns=9_000 * MILLISECOND_NS, remove_cycle_ns=500 * MILLISECOND_NS)
+    lan.misses = lambda _source, to, pdu: (
+        to == "b" and (is_about(pdu, Remulticast) or (isinstance(pdu, Message) and pdu.number == 0))
+    )
+    lan.admit("a")
+    lan.admit("a")
+    lan.wait_for(lambda: lan.delivered("a") == ["a0", "a1"])
+    lan.depart("a")
+    lan.misses = lambda _source, _target, _pdu: False
+    lan.pass_time(1_000)
+
+    def requests() -> int:
+        return len(lan.sent(Request, "b")) + sum(bool(report.lost) for report in lan.sent(Report, "b"))
+
+    before = requests()
+    lan.wait_for(lambda: requests() > before)
+    lan.come_back("a")
+    lan.pass_time(100)  # far less than the pause that b has come to make
+    assert lan.delivered("b") == ["a0", "a1"]
+
+
+def test_what_a_returning_member_knows_from_reports_precedes_what_it_sends() -> None:
+    lan = Lan("ab")
+    lan.admit("a")
+    lan.wait_for(lambda: lan.all_delivered(1))
+    lan.depart("b")
+    lan.admit("a")
+    lan.wait_for(lambda: len(lan.delivered("a")) == 2)
+    lan.come_back("b")
+    lan.wait_for(lambda: bool(lan.of("b", Present)))
+    lan.admit("b")
+    lan.settle()
+    (sent,) = lan.sent(Message, "b")
+    assert sent.seen == lan.sent(Message, "a")[-1].tag
+
+
+def test_nobody_tells_how_far_it_has_come_with_each_sender_while_a_body_is_lacking() -> None:
+    """Whoever listens would take up a root beyond what these numbers say, and deliver something again."""
+    lan = Lan("abc", dummy_cycle_ns=9_000 * MILLISECOND_NS)
+    lan.admit("a")
+    lan.wait_for(lambda: lan.all_delivered(1))
+    lan.misses = lambda _source, to, pdu: to == "c" and is_about(pdu, Message, Remulticast)
+    lan.admit("a")
+    lan.wait_for(lambda: bool(lan.members["c"]._order.queue))
+    before = len(lan.sent(Report, "c"))
+    lan.depart("b")
+    lan.come_back("b")
+    lan.wait_for(lambda: bool(lan.of("b", Present)))
+    told = lan.sent(Report, "c")[before:]
+    assert told
+    assert not any(report.streams for report in told)
+    lan.misses = lambda _source, _target, _pdu: False
+    lan.wait_for(lambda: lan.delivered("c") == ["a0", "a1"])
 
 
 def test_what_had_a_place_but_was_not_delivered_may_come_in_the_next_spell() -> None:

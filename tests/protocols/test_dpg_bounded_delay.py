@@ -11,7 +11,7 @@ from antiphon.core.errors import UsageError
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.protocols.dpg.pdus import LARGEST, Farewell
 from antiphon.protocols.dpg.services import bounded_delay, clocks
-from antiphon.protocols.dpg.services.bounded_delay import RELEASE, VOUCH, BoundedDelayService, Vouch
+from antiphon.protocols.dpg.services.bounded_delay import GREET, RELEASE, VOUCH, BoundedDelayService, Vouch
 from antiphon.protocols.dpg.services.clocks import Note, agreed, bound_of, given_at, stamp_above, stamp_at
 from antiphon.protocols.dpg.services.streams import MOST_STREAMS, Streams
 from tests.protocols.bounded_delay_group import Group
@@ -328,10 +328,28 @@ def test_an_absence_makes_void_what_was_known() -> None:
     service.take_part(START + SECOND_NS)
     hear(service, 30, 9, SECOND_NS, previous=29)
     release(service, SECOND_NS)
-    assert channel.placed_tags == [(10, ()), (30, ())]
+    assert channel.placed_tags == [(10, ()), (20, ((10, 20, False),)), (30, ())], "20 left with us, unmarked"
 
 
 # Evidence
+
+
+def test_who_begins_with_its_group_greets_before_it_counts_who_is_there() -> None:
+    service = BoundedDelayService(BOUND)
+    channel = FakeChannel("a")
+    service.attach(channel)
+    service.start(START, 0)
+    now = START
+    greetings = 0
+    while (timers := [timer for timer in channel.timers() if timer.name == GREET]) and greetings < 9:
+        now += timers[-1].after_ns
+        channel.take_effects()
+        service.fire(now, GREET)
+        greetings += sum(isinstance(effect.pdu, Vouch) for effect in channel.multicasts())
+    assert greetings == bounded_delay.GREETINGS
+    assert now <= START + bounded_delay.BEGINNING_NS
+    service.start(START + SECOND_NS, 1)
+    assert GREET not in [timer.name for timer in channel.timers()], "who finds a group listens"
 
 
 def vouch(service: BoundedDelayService, sender: str, number: int, sent_ns: Nanoseconds) -> None:
@@ -405,6 +423,19 @@ def test_by_evidence_who_vanishes_holds_the_marks_up_once_and_who_says_so_not_at
         vouch(service, "b", 21, 221 * MS)
         release(service, 220 * MS)
         assert channel.arcs()[-1] == (29, 40, False), "who is heard again is waited for again"
+
+
+@pytest.mark.parametrize("sent", [1, 2], ids=["all came", "one is missing"])
+def test_by_evidence_a_farewell_tells_whether_something_is_missing(sent: int) -> None:
+    """Whoever is gone is not waited for, but what it sent before lies between what the others sent."""
+    service, channel = started("evidence")
+    hear(service, 5, 0, 0, sender="c")
+    hear(service, 10, 0, MS)
+    last = Note(START, 0, BOUND, sent, at(2 * MS), True, b"").pack()
+    service.receive_other(START + 2 * MS, "c", Farewell(1, last), after_loss=False)
+    vouch(service, "b", 1, 3 * MS)
+    release(service, MS)
+    assert ((5, 10, True) in channel.arcs()) is (sent == 1)
 
 
 def test_by_evidence_a_few_vouches_that_are_lost_do_not_silence_a_member() -> None:

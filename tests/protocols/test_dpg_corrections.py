@@ -23,11 +23,14 @@ from antiphon.protocols.dpg import member as member_module
 from antiphon.protocols.dpg.agreement import Agreement
 from antiphon.protocols.dpg.buffers import Tombstones
 from antiphon.protocols.dpg.flow import Flow
+from antiphon.protocols.dpg.hearing import Hearing
 from antiphon.protocols.dpg.order import Order
+from antiphon.protocols.dpg.own import OwnMessages
 from antiphon.protocols.dpg.pdus import ORIGIN, Message, Remulticast, Report, Request, Tag
-from antiphon.protocols.dpg.reporting import Told, pack_arcs, pack_tags
+from antiphon.protocols.dpg.reporting import Told, pack_arcs
 from antiphon.protocols.dpg.services.lan import LanService
-from tests.protocols.dpg_group import ChosenTags, Lan, false_marks, message
+from antiphon.protocols.dpg.tag_lists import pack_tags
+from tests.protocols.dpg_group import ChosenTags, Lan, Unordered, false_marks, message
 
 EMPTY: dict[str, Any] = {
     "incarnation": 0, "serial": 0, "clock_ns": 0, "index": 0, "digest": 0, "agreed": b"", "links": b"",
@@ -41,12 +44,6 @@ def report(vertices: Sequence[Tag], arcs: Sequence[tuple[Tag, Tag, bool]] = ()) 
 
 
 # 1. Arcs from all vertices without successor
-
-
-class Unordered(LanService):
-    """A service like those of sections 3.2 and 3.3, whose reports do not share the ordered channel."""
-
-    reports_ordered = False
 
 
 def arcs_into_a_message_after_a_report(monkeypatch: pytest.MonkeyPatch, service: LanService) -> list[Tag]:
@@ -86,7 +83,7 @@ def test_reports_also_tell_what_was_incorporated_lately(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Agreement, "recent", lambda _self, _most: (b"", b""))
     monkeypatch.setattr(member_module, "true_arcs", undelivered_arcs)
-    monkeypatch.setattr(Dpg, "_overdue", lambda _self, _time_ns: [])
+    monkeypatch.setattr(OwnMessages, "overdue", lambda _self, _time_ns: [])
     printed = one_misses_what_all_others_deliver_at_once()
     assert printed.delivered("c") == ["a0", "b0"]
     assert printed.delivered("d") == ["b0"], "nobody ever tells it of a0"
@@ -99,7 +96,7 @@ def undelivered_arcs(order: Order) -> list[tuple[Tag, Tag, bool]]:
 # 6. Suspended Delivery
 
 
-def mark_at_once(self: Dpg, latest: Tag, tag: Tag, _own: list[Tag], _is_last: bool) -> None:
+def mark_at_once(self: Hearing, latest: Tag, tag: Tag, _own: list[Tag], _is_last: bool) -> None:
     """As printed: contiguity is inferred across own messages, and reported."""
     if not self._order.graph.precedes(latest, tag) if latest in self._order.graph else latest != ORIGIN:
         return
@@ -119,7 +116,7 @@ def take_turns(seed: int) -> Lan:
 
 def test_suspended_delivery_reports_no_false_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(len(false_marks(take_turns(seed))) for seed in range(6)) == 0
-    monkeypatch.setattr(Dpg, "_infer", mark_at_once)
+    monkeypatch.setattr(Hearing, "_infer", mark_at_once)
     assert sum(len(false_marks(take_turns(seed))) for seed in range(6)) > 10
 
 

@@ -24,8 +24,9 @@ from antiphon.protocols.dpg.pdus import (
     Report,
     Request,
 )
-from antiphon.protocols.dpg.reporting import pack_arcs, pack_tags
+from antiphon.protocols.dpg.reporting import pack_arcs
 from antiphon.protocols.dpg.services import SERVICES
+from antiphon.protocols.dpg.tag_lists import pack_tags
 from tests.protocols.dpg_group import ChosenTags, Lan, message
 
 SMALL = DpgConfiguration(

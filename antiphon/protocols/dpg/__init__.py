@@ -15,8 +15,9 @@ apart; a message that is passed over is told too (`Unavailable`).
 
 What is where: `graph` the precedence graph; `order` the graph's root, the agreed sequence, bodies, delivery;
 `reporting` what reports tell and teach; `suspended` Suspended Delivery; `recovery` lost bodies; `spells`
-absence and return; `agreement` digests; `flow`, `cycles`, `heartbeat`, `buffers`, `tags` what their names
-say; `company` who was heard of lately; `member` ties them together.
+absence and return; `agreement` digests; `own` a member's own messages until they have a place; `hearing` what
+the channel brings; `intake` bodies as they come; `flow`, `cycles`, `heartbeat`, `wakes`, `buffers`, `tags`
+what their names say; `company` who was heard of lately; `member` ties them together.
 
 Deviations, with reasons:
 - 'message' PDUs carry a packed batch, so that one vertex orders many messages; they name the sender's message
@@ -34,7 +35,8 @@ Deviations, with reasons:
 - That a message was delivered at all present sites cannot be known without membership: a body is kept until
   nobody has spoken of it for a while. A member that asks for one which others delivered and keep no more ends
   its spell instead of delivering a dummy that the others did not.
-- Returning as printed re-delivers thousands of messages; see `spells`.
+- Returning as printed re-delivers thousands of messages; see `spells`. What nobody heard before its sender
+  was away keeps its place before its successors; if those were delivered meanwhile its sender is told.
 - The delay of a report is also waived when something is lost, else requesters starve; see `heartbeat`.
 - A vertex that should have preceded one already delivered is passed over: order is kept, atomicity is not.
 - Stability (`Stable`) is as far as members heard of lately have told; it is not promised.
@@ -46,6 +48,8 @@ from antiphon.core.recording import Property
 from antiphon.protocols.dpg.member import Dpg
 from antiphon.protocols.dpg.pdus import PDUS, DpgConfiguration
 
-__all__ = ["PDUS", "PROMISES", "Dpg", "DpgConfiguration"]
+__all__ = ["ALMOST", "PDUS", "PROMISES", "Dpg", "DpgConfiguration"]
 
 PROMISES: Final[tuple[Property, ...]] = ("integrity", "duplicate", "atomicity", "fifo", "total")
+ALMOST: Final[tuple[Property, ...]] = ("atomicity", "total")
+"""Those of them that hold almost always; members report when one did not."""

@@ -111,6 +111,11 @@ class KeptBodies:
             kept.touched_ns = now
             self._kept.move_to_end(tag)
 
+    def refresh(self, now: Nanoseconds) -> None:
+        """We were away: in that time nobody could speak of any of them to us."""
+        for kept in self._kept.values():
+            kept.touched_ns = now
+
     def get(self, tag: Tag) -> Held | None:
         kept = self._kept.get(tag)
         return None if kept is None else kept.held

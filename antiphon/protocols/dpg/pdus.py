@@ -29,7 +29,7 @@ LARGEST: Final = 1 << 62
 LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 4096
 """What a batch may take on the wire, so that it also fits with its tag and a name around it."""
 MOST_TAGS: Final = 2048
-"""Tags in each list of a report at most."""
+"""Tags in each list of a PDU at most."""
 
 
 class Message(Pdu, frozen=True, gc=False):
@@ -97,10 +97,14 @@ class Report(Pdu, frozen=True, gc=False):
 
 
 class Farewell(Pdu, frozen=True, gc=False):
-    """A member goes absent, and says so: what it did for others another may take over at once."""
+    """A member goes absent, and says so: what it did for others another may take over at once.
+
+    `service` is what its one-channel service would say in a report: this may overtake its last words.
+    """
 
     code: ClassVar[int] = 73
     incarnation: int
+    service: bytes = b""
 
 
 class Progress(Pdu, frozen=True, gc=False):

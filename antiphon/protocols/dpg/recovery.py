@@ -72,6 +72,11 @@ class Recovery:
     def _pause_ns(self, tag: Tag) -> Nanoseconds:
         return self._configuration.retr_cycle_ns << min(self._tries[tag], MOST_DOUBLINGS) >> 1
 
+    def hope_again(self) -> None:
+        """Someone came who may have what was asked for in vain: ask as at first."""
+        self._tries.clear()
+        self._ask_ns = 0
+
     def asked(
         self, order: Order, time_ns: Nanoseconds, by: Site, tags: tuple[Tag, ...], lately: frozenset[Site]
     ) -> bool:

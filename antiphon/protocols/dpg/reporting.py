@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.order import MARKED_LINK, TRUE_LINK, Order
-from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, TAG_LIMIT, Arc, Message, Report, Tag
+from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, Arc, Message, Report, Tag
+from antiphon.protocols.dpg.tag_lists import are_tags, unpack_tags
 
-TAG_BYTES: Final = 8
 MARK: Final = 1 << 63
 
 
@@ -39,15 +39,6 @@ class Learned(NamedTuple):
     """Whether its sender does not know what we know of the order of its vertices."""
     behind: bool
     """Whether nothing that it has agreed on lately is known here: we have missed too much."""
-
-
-def pack_tags(tags: Iterable[Tag]) -> bytes:
-    chosen = list(islice(tags, MOST_TAGS))
-    return struct.pack(f">{len(chosen)}Q", *chosen)
-
-
-def unpack_tags(packed: bytes) -> tuple[Tag, ...]:
-    return struct.unpack(f">{len(packed) // TAG_BYTES}Q", packed)
 
 
 def pack_arcs(arcs: Iterable[Arc]) -> bytes:
@@ -80,18 +71,16 @@ def lists_bytes(report: Report) -> int:
 def read(report: Report) -> Told | None:
     """A report's lists, or None if they make no sense."""
     packed = (report.agreed, report.vertices, report.arcs, report.lost, report.gone)
-    if any(len(part) % TAG_BYTES or len(part) > 2 * TAG_BYTES * MOST_TAGS for part in packed):
+    whole = [tags for part in packed if (tags := unpack_tags(part, 2 * MOST_TAGS)) is not None]
+    if len(whole) < len(packed):
         return None
-    if len(report.links) * TAG_BYTES != len(report.agreed) or len(report.arcs) % (2 * TAG_BYTES):
+    agreed, vertices, ends, lost, gone = whole
+    if len(report.links) != len(agreed) or len(ends) % 2:
         return None
-    ends = unpack_tags(report.arcs)
     arcs = tuple((tail & ~MARK, head, tail >= MARK) for tail, head in zip(ends[::2], ends[1::2], strict=True))
-    told = Told(
-        unpack_tags(report.agreed), report.links, unpack_tags(report.vertices), arcs,
-        unpack_tags(report.lost), unpack_tags(report.gone),
-    )  # fmt: skip
-    tags = (*told.agreed, *told.vertices, *told.lost, *ends[1::2])
-    return told if not tags or (max(tags) < TAG_LIMIT and min(tags) > ORIGIN) else None
+    if not are_tags((*agreed, *vertices, *lost, *ends[1::2])):
+        return None
+    return Told(agreed, report.links, vertices, arcs, lost, gone)
 
 
 def unite(order: Order, time_ns: Nanoseconds, index: int, told: Told) -> Learned:

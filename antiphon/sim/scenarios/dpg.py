@@ -18,7 +18,7 @@ from antiphon.core.recording import Kind, Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds, from_seconds, to_seconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols.dpg import PROMISES, Dpg, DpgConfiguration
+from antiphon.protocols.dpg import ALMOST, PROMISES, Dpg, DpgConfiguration
 from antiphon.protocols.dpg.pdus import Message, Report
 from antiphon.protocols.dpg.reporting import lists_bytes
 from antiphon.protocols.dpg.services import SERVICES
@@ -306,6 +306,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
         network=build_medium if configuration.network == "medium" else None,
         watch=doubts.watch,
         size_of=size_of,
+        tells_losses=lambda: doubts.unavailable > 0,
     )
     metrics = simulate(configuration, subject, seed, log) | doubts.metrics() | log.metrics()
     metrics |= violated_metrics(metrics)
@@ -319,6 +320,7 @@ SCENARIO: Final = Scenario(
     configuration=Configuration,
     run=run,
     promises=PROMISES,
+    almost=ALMOST,
     audited=True,
     cost_s=lambda knobs: 0.02 + SECONDS_PER_DELIVERY * knobs.members * knobs.messages / knobs.batch,
 )

@@ -61,6 +61,7 @@ from antiphon.protocols.dpg.services.streams import UNNUMBERED, Streams
 DETECTORS: Final = ("delays", "evidence")
 RELEASE: Final = PREFIX + "release"
 VOUCH: Final = PREFIX + "vouch"
+GREET: Final = PREFIX + "greet"
 RECENT: Final = 1024
 """Released messages among which a late one finds its place. Raising it costs memory."""
 FUTURE: Final = 4
@@ -73,6 +74,8 @@ CHANCES: Final = 6
 """So many vouches have to be missing as well. Raising it costs a longer pause, lowering it risks order."""
 BEGINNING_NS: Final[Nanoseconds] = 50 * MILLISECOND_NS
 """Who has not been heard for so long after a group began is not there. Raising it costs latency then."""
+GREETINGS: Final = 4
+"""How often a member says in that time that it is there, lest it be taken for absent when it is only idle."""
 GUARD: Final = 8
 """A PDU that has used up all but this part of its lifetime is a warning."""
 
@@ -178,6 +181,8 @@ class BoundedDelayService:
         whole = incarnation == 0 and self._incarnation is None
         self._forget(whole=whole)
         self._trusted_ns = now + BEGINNING_NS if whole else now
+        if whole and self._by_evidence:
+            self._channel.emit(SetTimer(GREET, BEGINNING_NS // (GREETINGS + 1)))
         self._clock.begin(now, self._channel.site, incarnation)
         if incarnation != self._incarnation:
             self._incarnation = incarnation
@@ -188,9 +193,14 @@ class BoundedDelayService:
         self._clock.settled = True
 
     def depart(self, now: Nanoseconds) -> None:
+        """What waits here has its place by its stamp: our last report shall tell of it, without marks."""
+        for place in sorted(self._queue):
+            self._delays.late()
+            self._release(now, place, 0)
         self._forget()
         self._channel.emit(CancelTimer(RELEASE))
         self._channel.emit(CancelTimer(VOUCH))
+        self._channel.emit(CancelTimer(GREET))
 
     # Own messages
 
@@ -238,6 +248,9 @@ class BoundedDelayService:
         if isinstance(pdu, Vouch):
             self._hear_vouch(now, sender, pdu)
         elif isinstance(pdu, Farewell):
+            note = read_note(pdu.service)
+            if note is not None:  # it tells whether anything of it is still missing here
+                self._hear_vouch(now, sender, Vouch(pdu.incarnation, note.number, note.floor))
             self._streams.leave(sender)
         elif isinstance(pdu, Remulticast) and pdu.sender != self._channel.site:
             place = (pdu.stamp, pdu.tag)
@@ -316,6 +329,8 @@ class BoundedDelayService:
     def fire(self, now: Nanoseconds, name: str) -> None:
         if name == RELEASE:
             self._release_due(now)
+        elif name == GREET:
+            self._greet(now)
         elif self._vouching:
             self._vouching = False
             self._vouch(now)
@@ -380,11 +395,21 @@ class BoundedDelayService:
 
     # Evidence
 
+    def _greet(self, now: Nanoseconds) -> None:
+        """Be known to all before it counts who is not."""
+        pause_ns = BEGINNING_NS // (GREETINGS + 1)
+        if now + pause_ns <= self._trusted_ns:
+            self._say_vouch(now)
+            self._channel.emit(SetTimer(GREET, pause_ns))
+
     def _vouch(self, now: Nanoseconds) -> None:
         """Others wait for our word, unless we have said something since."""
         if self._heard > self._floor:
-            self._vouches += 1
-            self._channel.emit(Multicast(Vouch(self._incarnation or 0, self._next_number, self.stamp(now))))
+            self._say_vouch(now)
+
+    def _say_vouch(self, now: Nanoseconds) -> None:
+        self._vouches += 1
+        self._channel.emit(Multicast(Vouch(self._incarnation or 0, self._next_number, self.stamp(now))))
 
     def _confirm(self, now: Nanoseconds) -> None:
         """Mark what was released before and is vouched for by now."""

@@ -6,17 +6,13 @@ from typing import Final
 from antiphon.core.effects import Effect, Multicast, Send, SetTimer
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.dpg.pdus import Tag
+from antiphon.protocols.dpg.pdus import MOST_TAGS, Tag
 from antiphon.protocols.dpg.services.base import PREFIX
 from antiphon.protocols.dpg.services.tag_sequencer.lease import Lease
 from antiphon.protocols.dpg.services.tag_sequencer.numbering import TagSequencer
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
-from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
-    MOST_TAGS,
-    Numbered,
-    SequencerOptions,
-    pack_tags,
-)
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import Numbered, SequencerOptions
+from antiphon.protocols.dpg.tag_lists import pack_tags
 
 GATHER: Final = PREFIX + "gather"
 TICK: Final = PREFIX + "tick"

@@ -6,12 +6,8 @@ from antiphon.core.time import NEVER_NS, Nanoseconds
 from antiphon.protocols.dpg.pdus import Tag
 from antiphon.protocols.dpg.services.base import Channel
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
-from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
-    MOST_TAGS,
-    SequencerOptions,
-    TagRequest,
-    pack_tags,
-)
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import SequencerOptions, TagRequest
+from antiphon.protocols.dpg.tag_lists import pack_tags
 
 MOST_TRIES: Final = 6
 """How often a missing number is asked for, with growing pauses; then nobody is taken to know it."""
@@ -107,8 +103,7 @@ class Asking:
 
     def listed(self) -> bytes:
         """All own tags without a number, oldest first, packed."""
-        tags = [message.tag for message in self._channel.unlocated()]
-        return pack_tags(tags[:MOST_TAGS])
+        return pack_tags(message.tag for message in self._channel.unlocated())
 
     def request(self, now: Nanoseconds) -> TagRequest | None:
         """What is to be asked for now."""

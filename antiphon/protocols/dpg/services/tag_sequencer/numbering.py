@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from antiphon.core.ids import Site
-from antiphon.protocols.dpg.pdus import ORIGIN, Tag
+from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, Tag
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
-from antiphon.protocols.dpg.services.tag_sequencer.pdus import FIRST_NUMBER, MOST_TAGS
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import FIRST_NUMBER
 
 MOST_SENDERS: Final = 4096
 """Senders whose latest tag is remembered, and senders of whom a tag may wait for another."""

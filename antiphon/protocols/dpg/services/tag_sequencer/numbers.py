@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from antiphon.protocols.dpg.pdus import ORIGIN, Tag
-from antiphon.protocols.dpg.services.tag_sequencer.pdus import FIRST_NUMBER, MOST_TAGS
+from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, Tag
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import FIRST_NUMBER
 
 SLACK: Final = 256
 """Numbers beyond the limit that are kept so that forgetting them costs little each."""

@@ -1,10 +1,8 @@
 """What is said about numbers of tags, and what a user may turn.
 
-Lists of tags are packed, eight bytes each, big-endian.
+Lists of tags are packed, as `tag_lists` says.
 """
 
-import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
@@ -12,11 +10,9 @@ from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import MAXIMUM_NAME_BYTES, Pdu
-from antiphon.protocols.dpg.pdus import LARGEST, ORIGIN, TAG_LIMIT, Tag
+from antiphon.protocols.dpg.pdus import LARGEST, MOST_TAGS, ORIGIN, Tag
+from antiphon.protocols.dpg.tag_lists import are_tags, unpack_tags
 
-TAG_BYTES: Final = 8
-MOST_TAGS: Final = 2048
-"""Tags in one PDU at most."""
 LONGEST_LEAP: Final = 1 << 32
 """How far beyond what is known here a counter or number may lie that somebody tells."""
 FIRST_NUMBER: Final = 1
@@ -132,24 +128,11 @@ class SequencerOptions:
         return max(1, self.takeover_ns // 4)
 
 
-def pack_tags(tags: Sequence[Tag]) -> bytes:
-    """Tags as they travel.
-
-    >>> unpack_tags(pack_tags([5, 7]))
-    (5, 7)
-    """
-    return struct.pack(f">{len(tags)}Q", *tags)
-
-
-def unpack_tags(packed: bytes, *, unknown: bool = False) -> tuple[Tag, ...] | None:
+def read_tags(packed: bytes, *, unknown: bool = False) -> tuple[Tag, ...] | None:
     """The tags in a packed list; None if it makes no sense. `ORIGIN` may stand for an unknown one."""
-    count, odd = divmod(len(packed), TAG_BYTES)
-    if odd or count > MOST_TAGS:
-        return None
-    tags = struct.unpack(f">{count}Q", packed)
-    if tags and (max(tags) >= TAG_LIMIT or (not unknown and min(tags) == ORIGIN)):
-        return None
-    return tags
+    tags = unpack_tags(packed)
+    named = [tag for tag in tags or () if tag != ORIGIN] if unknown else tags or ()
+    return tags if are_tags(named) else None
 
 
 def is_name(site: Site) -> bool:

@@ -30,9 +30,9 @@ from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
     TagRequest,
     is_name,
     is_number,
-    pack_tags,
-    unpack_tags,
+    read_tags,
 )
+from antiphon.protocols.dpg.tag_lists import pack_tags
 
 ASK: Final = PREFIX + "ask"
 CLAIM: Final = PREFIX + "claim"
@@ -89,6 +89,7 @@ class SequencerService:
         self._announcer = Announcer(channel.emit, options, self._sequencer, self._numbers)
         self._epoch = Epoch(1, options.outside) if options.outside else NO_EPOCH
         self._vacant = options.outside is None
+        self._has_left = False
         self._claim: Claiming | None = None
         self._claim_armed = False
         self._base = 0
@@ -170,16 +171,12 @@ class SequencerService:
 
     def receive_report(self, now: Nanoseconds, sender: Site, report: Report, *, after_loss: bool) -> None:  # noqa: ARG002
         self._hear(now, sender)
-        try:
-            counter, sequencer, newest = NOTE.decode(report.service)
-        except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError):
-            self._ignored += 1
+        note = self._read_note(report.service)
+        if note is None:
             return
-        if not is_number(newest, self._numbers.newest):
-            self._ignored += 1
-            return
-        self._hear_epoch(now, sender, Epoch(counter, sequencer))
-        if (counter, sequencer) == self._epoch and self._asking.hear_of(newest):
+        epoch, newest = note
+        self._hear_epoch(now, sender, epoch)
+        if epoch == self._epoch and self._asking.hear_of(newest):
             self._look_for_gaps(now)
 
     def receive_other(self, now: Nanoseconds, sender: Site, pdu: Pdu, *, after_loss: bool) -> None:  # noqa: ARG002
@@ -214,6 +211,18 @@ class SequencerService:
             "lease_ns": self._announcer.lease.ns if self._announcer.active else self._lease_ns,
         }
 
+    def _read_note(self, data: bytes) -> tuple[Epoch, int] | None:
+        """Which epoch another follows, and the greatest number that it knows."""
+        try:
+            counter, sequencer, newest = NOTE.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError):
+            self._ignored += 1
+            return None
+        if not is_number(newest, self._numbers.newest):
+            self._ignored += 1
+            return None
+        return Epoch(counter, sequencer), newest
+
     # Following
 
     def _hear(self, now: Nanoseconds, sender: Site) -> None:
@@ -229,13 +238,13 @@ class SequencerService:
             if (pdu.counter, sender) != self._epoch:
                 self._tell_past(now, sender)
                 return
-        tags = unpack_tags(pdu.tags)
+        tags = read_tags(pdu.tags)
         if tags is None or not 0 < pdu.first <= LARGEST or not 0 < pdu.base <= LARGEST:
             self._ignored += 1
             return
         self._heard_ns = self._numbered_ns = now
         self._lease_ns = believed(pdu.lease_ns, self._options.takeover_ns)
-        self._vacant = False
+        self._vacant = self._has_left
         if not self._base_known:
             self._base_known = True
             self._following.drop_from(pdu.base)
@@ -323,7 +332,7 @@ class SequencerService:
         self._announcer.end()
         self._claim = None
         self._epoch = epoch
-        self._vacant = False
+        self._vacant = self._has_left = False
         self._base_known = False
         self._begin_epoch(now)
         self._reconcile(now)
@@ -348,10 +357,17 @@ class SequencerService:
 
     # Taking over
 
-    def _farewell(self, now: Nanoseconds, sender: Site, pdu: Farewell) -> None:  # noqa: ARG002
+    def _farewell(self, now: Nanoseconds, sender: Site, pdu: Farewell) -> None:
         self._company.pop(sender, None)
-        if sender == self._epoch.sequencer:
+        if sender != self._epoch.sequencer:
+            return
+        self._has_left = True
+        note = self._read_note(pdu.service)
+        if note is None or note[1] <= self._numbers.newest:
             self._succeed(now)
+        else:  # its last numbers are still on their way
+            self._vacant = True
+            self._claim_soon(self._options.gather_answers_ns)
 
     def _succeed(self, now: Nanoseconds) -> None:
         """The sequencer has given up: the lowest of us claims at once, others if that one does not."""
@@ -388,7 +404,7 @@ class SequencerService:
         self._announcer.end()
         self._epoch = Epoch(counter, self._channel.site)
         self._epoch_ns = now
-        self._vacant = False
+        self._vacant = self._has_left = False
         self._base = 0
         self._claims += 1
         if old.sequencer == self._options.outside:
@@ -434,7 +450,7 @@ class SequencerService:
         self._answer(sender, pdu.through + 1)
 
     def _answered(self, now: Nanoseconds, sender: Site, pdu: Answer) -> None:
-        tags = unpack_tags(pdu.tags, unknown=True)
+        tags = read_tags(pdu.tags, unknown=True)
         newest = self._numbers.newest
         if tags is None or not 0 <= pdu.through <= LARGEST or not 0 < pdu.first <= LARGEST:
             self._ignored += 1
@@ -501,7 +517,7 @@ class SequencerService:
             self._announcer.fire_tick(now)
 
     def _requested(self, now: Nanoseconds, sender: Site, pdu: TagRequest) -> None:
-        tags = unpack_tags(pdu.tags)
+        tags = read_tags(pdu.tags)
         if tags is None or pdu.first < 1 or pdu.last >= LARGEST:
             self._ignored += 1
         elif self._announcer.active:

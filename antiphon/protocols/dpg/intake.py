@@ -1,0 +1,76 @@
+"""Bodies as they come: which make sense, which are new, and which must be missing.
+
+Source: Konorski, sections 4.2 and 4.3. A stranger's garbage is told from messages here.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from antiphon.core.ids import Site
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.dpg.flow import Flow
+from antiphon.protocols.dpg.heartbeat import ReportHeartbeat
+from antiphon.protocols.dpg.order import Order
+from antiphon.protocols.dpg.pdus import LARGEST, LARGEST_BATCH_BYTES, Message, Tag
+from antiphon.protocols.dpg.tags import Tags
+
+MOST_RECEIVED: Final = 4096
+"""Tags that are known to have come by the channel. Raising it costs memory."""
+
+
+class Intake:
+    """One member's. Times are in the member's own clock."""
+
+    def __init__(self, order: Order, tags: Tags, flow: Flow, heartbeat: ReportHeartbeat) -> None:
+        self._order = order
+        self._tags = tags
+        self._flow = flow
+        self._heartbeat = heartbeat
+        self._received: OrderedDict[Tag, None] = OrderedDict()
+
+    def makes_sense(self, message: Message) -> bool:
+        numbers = (message.previous, message.seen, message.stamp, message.index, message.incarnation)
+        return (
+            self._tags.is_ours(message.tag)
+            and 0 <= message.number < LARGEST
+            and min(numbers) >= 0
+            and message.index < LARGEST
+            and len(message.bodies.data) <= 2 * LARGEST_BATCH_BYTES
+        )
+
+    def is_fresh(self, tag: Tag) -> bool:
+        """Whether the channel brings it for the first time."""
+        if tag in self._received:
+            return False
+        self._received[tag] = None
+        if len(self._received) > MOST_RECEIVED:
+            self._received.popitem(last=False)
+        return True
+
+    def store(self, time_ns: Nanoseconds, sender: Site, message: Message) -> None:
+        if self._order.store(sender, message) is not None:
+            self._flow.overflowed(time_ns)
+            self._heartbeat.urge(time_ns)
+
+    def look_for_gap(self, time_ns: Nanoseconds, sender: Site, message: Message) -> None:
+        """Something before this is not delivered: if the sender's message before it is unknown, it is lost.
+
+        Nobody may have it, and so nobody report it.
+        """
+        order = self._order
+        expected = order.streams.get(sender, (0, 0))
+        previous = message.previous
+        is_beyond = expected < (message.incarnation, message.number)
+        if is_beyond and not order.is_known(previous) and self._tags.is_ours(previous):
+            order.add(time_ns, previous)
+
+    def look_for_gaps(self, time_ns: Nanoseconds) -> None:
+        """The same for all that was heard before we took part."""
+        for tag in list(self._order.graph):
+            held = self._order.buffers.get(tag)
+            if held is not None:
+                self.look_for_gap(time_ns, held.sender, held.message)
+
+    def listen(self) -> None:
+        """After an absence the channel begins anew."""
+        self._received.clear()

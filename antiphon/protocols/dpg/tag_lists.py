@@ -1,0 +1,31 @@
+"""Lists of tags as they travel: eight bytes each, big-endian."""
+
+import struct
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
+
+from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, TAG_LIMIT, Tag
+
+TAG_BYTES: Final = 8
+
+
+def pack_tags(tags: Iterable[Tag]) -> bytes:
+    """The first `MOST_TAGS` of them.
+
+    >>> unpack_tags(pack_tags([5, 7]))
+    (5, 7)
+    """
+    chosen = list(islice(tags, MOST_TAGS))
+    return struct.pack(f">{len(chosen)}Q", *chosen)
+
+
+def unpack_tags(packed: bytes, most: int = MOST_TAGS) -> tuple[Tag, ...] | None:
+    """What stands in a packed list; None if it is torn or has more than `most`."""
+    count, odd = divmod(len(packed), TAG_BYTES)
+    return None if odd or count > most else struct.unpack(f">{count}Q", packed)
+
+
+def are_tags(numbers: Sequence[int]) -> bool:
+    """Whether all that a peer names can be tags."""
+    return not numbers or (min(numbers) > ORIGIN and max(numbers) < TAG_LIMIT)
