@@ -14,8 +14,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -28,15 +27,16 @@ from antiphon.core.errors import AntiphonError, OutputError, UsageError
 from antiphon.core.ids import Group as GroupName
 from antiphon.core.ids import Site
 from antiphon.core.inputs import JoinGroup, LeaveGroup, Start
-from antiphon.core.packing import Destinations, Packed, pack
+from antiphon.core.packing import Destinations
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec
 from antiphon.live.boards import GroupsBoard, LeftError, MissedError, PresenceBoard, StabilityBoard
 from antiphon.live.counters import Counters
 from antiphon.live.figures import Figures, Watch
 from antiphon.live.history import HistoryLog, delivered_before
+from antiphon.live.inbox import Inbox
 from antiphon.live.keys import KeyRing
-from antiphon.live.limits import LONGEST_NAME_BYTES, Limits
+from antiphon.live.limits import Limits, require_group_name
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch, Message, Presence
 from antiphon.live.networks import Network
@@ -48,23 +48,19 @@ from antiphon.live.orders import (
     StabilityOptions,
     find_order,
 )
-from antiphon.live.pieces import LARGEST_MESSAGE_BYTES, LARGEST_PIECE_BYTES, Incoming, Outgoing
+from antiphon.live.outbox import Outbox
+from antiphon.live.pieces import LARGEST_PIECE_BYTES
+from antiphon.live.standing import Standing
 from antiphon.live.transport import Transport
 from antiphon.protocols.fifo import HistoryRole
 from antiphon.trace.files import note_run
 from antiphon.trace.schema import Run
 from antiphon.trace.segments import SegmentRecorder
 
-LATELY_NS: Final = MILLISECOND_NS
-"""Whoever has sent something within this time is taken to go on, and what it hands in is collected."""
 AT_ONCE: Final = 16
 """Messages of `send_many` that are taken before it looks again whether there is room."""
 PROOF_S: Final = 0.03
 """Time for the members of a keyed group to prove to one another that they are no recordings."""
-HUNGRY: Final = 0.25
-"""History waits while more than this share of the queue's limit waits for the application."""
-DRAINED: Final = 0.5
-"""A full queue counts as drained when it is down to this share of its limit."""
 
 
 class Group:
@@ -89,8 +85,6 @@ class Group:
         self.group: Final = group
         self.name: Final = site
         self.order: Final[str] = options["order"]
-        self.pressed = False
-        """Whether the application reads so slowly that bodies are not taken in."""
         self._options = options
         self._stability_options = stability
         self._across = across
@@ -112,25 +106,21 @@ class Group:
         self._member: Member | None = None
         self._transport: Transport | None = None
         self._recorder: SegmentRecorder | None = None
-        self._error: BaseException | None = None
         self._objection = ""
         """What stands between this member and another one, as it was found last."""
-        self._left = False
         self._taking_part = asyncio.Event()
         self._order = find_order(self.order)
-        self._outgoing = Outgoing(selective=self._order.selective)
         self._groups = GroupsBoard()
-        self._next_number = 0
         self._admitted_to = 0
-        self._pumping = False
-        self._pumped_ns = 0
-        self._room: deque[asyncio.Future[None]] = deque()
-        self._incoming = Incoming()
-        self._inbox: deque[Batch] = deque()
-        self._queued_bytes = 0
-        self._news = asyncio.Event()
-        self._stepping_aside: asyncio.TimerHandle | None = None
-        self._aside = False
+        self._standing = Standing(site, group)
+        self._inbox = Inbox(
+            site, standing=self._standing, limits=limits, figures=self._figures, watch=self._watch,
+            stable=self._stability.wait,
+        )  # fmt: skip
+        self._outbox = Outbox(
+            standing=self._standing, inbox=self._inbox, most_bytes=limits.outgoing_bytes,
+            selective=self._order.selective,
+        )  # fmt: skip
 
     # Coming and going
 
@@ -146,8 +136,11 @@ class Group:
             raise
         assert self._member is not None
         returning = self._recorder is not None and self._recorder.returning
-        self._next_number = self._recorder.next_number if self._recorder is not None else 0
-        self._stability.begin(self.name, self._next_number)
+        next_number = self._recorder.next_number if self._recorder is not None else 0
+        self._stability.begin(self.name, next_number)
+        self._inbox.open(self._member)
+        self._outbox.open(self._member, next_number)
+        self._standing.has_come = True
         # The clock makes a later incarnation the greater one, without anything kept on disk.
         incarnation = time.time_ns() // MILLISECOND_NS
         self._member.listen()
@@ -155,9 +148,9 @@ class Group:
             if self._keys is not None:
                 await asyncio.sleep(PROOF_S)
             delivered = await self._delivered_before() if returning and self._role.catches_up else None
-            self._member.start(Start(incarnation, self._next_number, returning, delivered))
+            self._member.start(Start(incarnation, next_number, returning, delivered))
             await asyncio.wait_for(self._taking_part.wait(), self._limits.join_s)
-            self._require_in()
+            self._standing.require_in()
         except TimeoutError:
             error = self._no_answer()
             self._close(error)
@@ -174,11 +167,11 @@ class Group:
 
     async def leave(self, *, linger: bool = True) -> None:
         """Tell the others and go; first wait, for a while, until everyone holds what this member sent."""
-        if self._left or self._member is None:
+        if self._standing.is_out or self._member is None:
             return
         if linger:
             await self.settle()
-        if not self._left:
+        if not self._standing.is_out:
             self._member.depart()
             self._close(LeftError(f"'{self.name}' has left '{self.group}'."))
 
@@ -188,7 +181,7 @@ class Group:
         A leave is an absence in the trace, after which nothing is expected of this member. This end is none,
         so the audit holds the member to every message of the run.
         """
-        if not self._left and self._member is not None:
+        if not self._standing.is_out and self._member is not None:
             await self.settle()
             self._close(LeftError(f"The run of '{self.group}' is over."))
 
@@ -199,10 +192,8 @@ class Group:
 
     async def _settle(self) -> None:
         """Until all that was handed in is stable."""
-        while self._outgoing:
-            await self._wait_for_room()
-            self._require_in()
-        while self._next_number > self._stability.limit(self.name) and self._figures.admitted_messages:
+        await self._outbox.wait_until_empty()
+        while self._outbox.next_number > self._stability.limit(self.name) and self._figures.admitted_messages:
             await self._stability.wait(self.name, self._stability.limit(self.name))
 
     def _open(self, order: Order) -> None:
@@ -236,7 +227,7 @@ class Group:
         self._transport = transport
         self._member = Member(
             site=self.name, group=self.group, protocol=protocol, transport=transport,
-            recorder=self._recorder, listener=self, history=self._history,
+            recorder=self._recorder, reader=self._inbox, listener=self, history=self._history,
         )  # fmt: skip
 
     def _no_answer(self) -> LeftError:
@@ -251,37 +242,27 @@ class Group:
         """The end; whoever waits for something that cannot come any more is told why."""
         assert self._member is not None
         assert self._transport is not None
-        self._left = True
+        self._standing.is_out = True
         self._member.stop()
         self._transport.close()
-        if self._stepping_aside is not None:
-            self._stepping_aside.cancel()
         if self._recorder is not None:
             try:
                 self._recorder.close()
             except OutputError as error:
-                self._error = self._error or error
+                self._standing.error = self._standing.error or error
         if self._history is not None:
             self._history.close()
         self._stability.close(why)
         self._presence.close(why)
         self._caught_up.set()
         self._groups.close(why)
-        self._make_room()
-        self._news.set()
+        self._outbox.close()
+        self._inbox.close()
         self._taking_part.set()
 
     def failed(self, error: BaseException) -> None:
-        self._error = error
+        self._standing.error = error
         self._close(error)
-
-    def _require_in(self) -> None:
-        if self._error is not None:
-            raise self._error
-        if self._left or self._member is None:
-            raise LeftError(
-                f"'{self.name}' is not in '{self.group}'.", "Join with: async with antiphon.join(...)."
-            )
 
     # Who is there
 
@@ -292,12 +273,12 @@ class Group:
 
     async def wait_for_members(self, count: int) -> None:
         """Wait until that many members count, this one included."""
-        self._require_in()
+        self._standing.require_in()
         await self._presence.wait_for(count - 1)
 
     def presence(self) -> AsyncIterator[Presence]:
         """Who appears and vanishes, beginning with those who are there; ends when this member leaves."""
-        self._require_in()
+        self._standing.require_in()
         return self._presence.read()
 
     def doubted(self, effect: fx.Disagreed | fx.Unavailable) -> None:
@@ -316,7 +297,7 @@ class Group:
             case fx.Appeared(site=site):
                 self._presence.post(Presence("appeared", site))
             case fx.Vanished(site=site, reason=reason):
-                self._incoming.vanish(site)
+                self._inbox.pieces.vanish(site)
                 self._presence.post(Presence("vanished", site, reason))
             case fx.Absent():
                 self._figures.absences += 1
@@ -352,10 +333,10 @@ class Group:
             await self._change(LeaveGroup(group), "leave")
 
     async def _change(self, event: JoinGroup | LeaveGroup, verb: str) -> None:
-        self._require_in()
+        self._standing.require_in()
         if not self._order.several:
             raise UsageError(f"The order '{self.order}' knows one group.", hint="Choose 'total-across'.")
-        _require_group_name(event.group)
+        require_group_name(event.group)
         assert self._member is not None
         with self._groups.expect(event.group) as changed:
             self._member.change(event)
@@ -377,9 +358,9 @@ class Group:
         """
         if not self._role.catches_up:
             raise UsageError(f"'{self.name}' did not ask for history.", hint="Join with catch_up=True.")
-        self._require_in()
+        self._standing.require_in()
         await self._caught_up.wait()
-        self._require_in()
+        self._standing.require_in()
         return self._history_complete
 
     async def _open_history(self) -> None:
@@ -394,9 +375,6 @@ class Group:
 
     def history_failed(self, reason: str) -> None:
         self._presence.post(Presence("history", self.name, reason))
-
-    def has_room(self) -> bool:
-        return self._queued_bytes < HUNGRY * self._limits.queue_bytes
 
     # Sending
 
@@ -413,8 +391,10 @@ class Group:
         """
         data = body if type(body) is bytes else bytes(body)
         destinations = self._destinations(to, group)
-        await self._hand_in([data], destinations, group)
-        return Message(self.name, self._next_number - 1, data, self._stability.wait, destinations, group)
+        await self._outbox.hand_in([data], destinations, group)
+        return Message(
+            self.name, self._outbox.next_number - 1, data, self._stability.wait, destinations, group
+        )
 
     async def send_many(
         self,
@@ -427,7 +407,7 @@ class Group:
         destinations = self._destinations(to, group)
         rest = iter(bodies)
         while some := [body if type(body) is bytes else bytes(body) for body in islice(rest, AT_ONCE)]:
-            await self._hand_in(some, destinations, group)
+            await self._outbox.hand_in(some, destinations, group)
 
     def _destinations(self, to: Collection[Site] | None, group: GroupName | None) -> Destinations:
         """To whom something goes, if those are members; an order that sends selectively names them all."""
@@ -437,7 +417,7 @@ class Group:
                 hint="Say which with group=." if group is None else "Leave group= out.",
             )
         if group is not None:
-            _require_group_name(group)
+            require_group_name(group)
         if to is not None and group is not None:
             raise UsageError("A message to a group goes to all of its members.", hint="Leave to= out.")
         if to is None:
@@ -472,74 +452,12 @@ class Group:
                 f"{len(view)} bytes are not records of {size} bytes each.",
                 hint=f"A record has 1 to {LARGEST_PIECE_BYTES} bytes, and the last one is as long as all.",
             )
-        destinations = self._destinations(to, group)
-        share = max(1, self._limits.outgoing_bytes // size) * size
-        for begin in range(0, len(view), share):
-            await self._wait_until_open()
-            some = view[begin : begin + share]
-            self._note_waiting(self._outgoing.add_records(some, size, destinations, group))
-
-    async def _hand_in(
-        self, bodies: list[bytes], destinations: Destinations, group: GroupName | None
-    ) -> None:
-        longest = max(map(len, bodies))
-        if longest > LARGEST_MESSAGE_BYTES:
-            raise UsageError(
-                f"A message of {longest} bytes is too long.",
-                hint=f"The longest has {LARGEST_MESSAGE_BYTES} bytes; send it in parts.",
-            )
-        await self._wait_until_open()
-        self._note_waiting(self._outgoing.add(bodies, destinations, group))
-
-    async def _wait_until_open(self) -> None:
-        self._require_in()
-        while self._outgoing.size >= self._limits.outgoing_bytes:
-            await self._wait_for_room()
-            self._require_in()
-
-    def _note_waiting(self, numbers: int) -> None:
-        """Something waits to be admitted: at once if nothing was lately, so that it is not late.
-
-        Otherwise once the caller has handed in all that it has at hand, so that it travels together.
-        """
-        self._next_number += numbers
-        if self._pumping:
-            return
-        self._pumping = True
-        now = time.monotonic_ns()
-        if now - self._pumped_ns > LATELY_NS:
-            self._pump()
-        else:
-            asyncio.get_running_loop().call_soon(self._pump)
-        self._pumped_ns = now
-
-    def _pump(self) -> None:
-        """Hand in what waits, batch by batch, until one is refused."""
-        member, outgoing = self._member, self._outgoing
-        assert member is not None
-        while outgoing and not self._aside and not self._left:
-            if not member.admit(*outgoing.first()):
-                break
-            outgoing.take()
-        self._pumping = bool(outgoing)
-        if outgoing.size < self._limits.outgoing_bytes:
-            self._make_room()
-
-    async def _wait_for_room(self) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._room.append(future)
-        await future
-
-    def _make_room(self) -> None:
-        while self._room:
-            future = self._room.popleft()
-            if not future.done():
-                future.set_result(None)
+        await self._outbox.hand_in_records(view, size, self._destinations(to, group), group)
 
     def stepped(self) -> None:
         """Something has happened: what was refused may be taken now."""
-        if self._pumping:
-            self._pump()
+        if self._outbox.is_pumping:
+            self._outbox.pump()
 
     def admitted(self, effect: fx.Admitted) -> None:
         self._figures.admitted_messages += effect.count
@@ -563,93 +481,17 @@ class Group:
             for message in batch:
                 yield message
 
-    async def batches(self) -> AsyncIterator[Batch]:
+    def batches(self) -> AsyncIterator[Batch]:
         """Messages as they travelled together: much less work a message than one by one.
 
         After a leave, what was delivered before it can still be read.
         """
-        while True:
-            while self._inbox:
-                batch = self._inbox.popleft()
-                self._queued_bytes -= batch.size
-                if self.pressed:
-                    self._relax()
-                yield batch
-            if self._error is not None:
-                raise self._error
-            if self._left:
-                return
-            self._news.clear()
-            await self._news.wait()
+        return self._inbox.batches()
 
-    def delivered(self, effect: fx.Deliver, places: Sequence[int] | None) -> None:
-        sender, number, bodies = effect.sender, effect.number, effect.bodies
-        if type(bodies) is not Packed:
-            bodies = pack(bodies)
-        if sender == self.name:
-            self._watch.delivered(number + len(bodies), time.monotonic_ns())
-        if places is not None and len(places) < len(bodies):
-            self._deliver_some(effect, bodies, places)
-            return
-        self._count_delivered(len(bodies), bodies.size)
-        if bodies.continuing or bodies.unfinished or self._incoming.size:
-            whole = self._incoming.take(sender, number, bodies)
-            if whole is None:
-                return
-            number, bodies = whole
-        numbers = range(number, number + len(bodies))
-        to = effect.destinations if bodies.addresses is None else bodies.addresses.each()
-        self._queue(Batch(sender, numbers, bodies, bodies.size, self._stability.wait, to, effect.group))
-
-    def _deliver_some(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int]) -> None:
-        """Of a batch for several members, what is for this one."""
-        assert bodies.addresses is not None
-        offsets, data = bodies.offsets(), bodies.data
-        chosen = [data[offsets[place] : offsets[place + 1]] for place in places]
-        size = sum(map(len, chosen))
-        numbers = [effect.number + place for place in places]
-        each = bodies.addresses.each()
-        to = [each[place] for place in places]
-        self._count_delivered(len(chosen), size)
-        self._queue(Batch(effect.sender, numbers, chosen, size, self._stability.wait, to, effect.group))
-
-    def _count_delivered(self, messages: int, size: int) -> None:
-        self._figures.delivered_messages += messages
-        self._figures.delivered_bytes += size
-
-    def _queue(self, batch: Batch) -> None:
-        self._inbox.append(batch)
-        self._queued_bytes += batch.size
-        self._news.set()
-        if self._queued_bytes > self._limits.queue_bytes and not self.pressed:
-            self._press()
-
-    # A slow application
-
-    def _press(self) -> None:
-        """The queue is full: hold the group up, and step aside if that lasts."""
-        self.pressed = True
-        self._figures.slow_reader_spells += 1
-        loop = asyncio.get_running_loop()
-        self._stepping_aside = loop.call_later(self._limits.patience_s, self._step_aside)
-
-    def _step_aside(self) -> None:
-        assert self._member is not None
-        self._stepping_aside = None
-        self._aside = True
-        self._member.depart()
-
-    def _relax(self) -> None:
-        """The application has caught up: take part again."""
-        if self._queued_bytes > DRAINED * self._limits.queue_bytes:
-            return
-        self.pressed = False
-        if self._stepping_aside is not None:
-            self._stepping_aside.cancel()
-            self._stepping_aside = None
-        if self._aside and self._member is not None and not self._left:
-            self._aside = False
-            self._member.come_back()
+    @property
+    def pressed(self) -> bool:
+        """Whether the application reads so slowly that bodies are not taken in."""
+        return self._inbox.pressed
 
     # Figures
 
@@ -666,15 +508,9 @@ class Group:
             **self._counters.snapshot(),
             **({} if self._member is None else self._member.figures()),
             **({} if self._history is None else self._history.figures()),
-            "queued_bytes": self._queued_bytes,
-            "outgoing_bytes": self._outgoing.size,
-            "unfinished_bytes": self._incoming.size,
-            "unfinished_dropped": self._incoming.dropped,
+            "queued_bytes": self._inbox.queued_bytes,
+            "outgoing_bytes": self._outbox.waiting_bytes,
+            "unfinished_bytes": self._inbox.pieces.size,
+            "unfinished_dropped": self._inbox.pieces.dropped,
             "members": len(self._presence.others) + 1,
         }
-
-
-def _require_group_name(group: GroupName) -> None:
-    if not group or len(group.encode()) > LONGEST_NAME_BYTES:
-        hint = f"Use 1 to {LONGEST_NAME_BYTES} bytes."
-        raise UsageError(f"{group!r} is no name for a group.", hint=hint)

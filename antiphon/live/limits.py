@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from antiphon.core.errors import UsageError
-from antiphon.core.ids import Site
+from antiphon.core.ids import Group, Site
 
 LONGEST_NAME_BYTES: Final = 64
 
@@ -39,3 +39,10 @@ def require_name(name: str) -> Site:
             hint=f"Use 1 to {LONGEST_NAME_BYTES} printable characters without spaces.",
         )
     return name
+
+
+def require_group_name(name: Group) -> None:
+    """A group's name stands in every message where there are several."""
+    if not name or len(name.encode()) > LONGEST_NAME_BYTES:
+        hint = f"Use 1 to {LONGEST_NAME_BYTES} bytes."
+        raise UsageError(f"{name!r} is no name for a group.", hint=hint)

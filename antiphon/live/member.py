@@ -45,14 +45,21 @@ IDLE_TICK_NS: Final = 20 * TICK_NS
 """The same where nothing is. Raising it costs nothing but how soon names of peers are looked up again."""
 
 
-class Listener(Interface):
-    """What the application's side is told."""
+class Reader(Interface):
+    """Where what is delivered waits for the application."""
 
     pressed: bool
     """Whether the application reads too slowly, so that bodies are better not taken in."""
 
     def delivered(self, effect: fx.Deliver, places: Sequence[int] | None) -> None:
         """`places` are those of the messages that are for this member; None means all."""
+
+    def has_room(self) -> bool:
+        """Whether history may go on: the application has read most of what it was given."""
+
+
+class Listener(Interface):
+    """What else the application's side is told."""
 
     def admitted(self, effect: fx.Admitted) -> None: ...
     def stable(self, effect: fx.Stable) -> None: ...
@@ -63,9 +70,6 @@ class Listener(Interface):
 
     def history_failed(self, reason: str) -> None:
         """The log of what is delivered cannot be kept any more."""
-
-    def has_room(self) -> bool:
-        """Whether history may go on: the application has read most of what it was given."""
 
     def stepped(self) -> None:
         """A step of work is done: what was refused before may be taken now."""
@@ -85,6 +89,7 @@ class Member:
         protocol: Protocol,
         transport: Transport,
         recorder: SegmentRecorder | None,
+        reader: Reader,
         listener: Listener,
         history: HistoryLog | None = None,
     ) -> None:
@@ -97,6 +102,7 @@ class Member:
         self._handle = protocol.handle
         self._transport = transport
         self._recorder = recorder
+        self._reader = reader
         self._listener = listener
         self._history = history
         self._history_failed = False
@@ -190,7 +196,7 @@ class Member:
             self._arrived_last = len(arrivals)
             if self._away:
                 arrivals = []
-            elif self._listener.pressed or self._refused:
+            elif self._reader.pressed or self._refused:
                 arrivals = self._with_room_for(arrivals)
             if arrivals:
                 now = time.monotonic_ns()
@@ -216,7 +222,7 @@ class Member:
         """What a slow reader has room for. To the protocol, what is refused is lost before what follows."""
         taken: list[Arrival] = []
         for sender, pdu, after_loss in arrivals:
-            if self._listener.pressed and getattr(pdu, "bodies", None) is not None:
+            if self._reader.pressed and getattr(pdu, "bodies", None) is not None:
                 self.refused_bodies += 1
                 self._refused = True
             else:
@@ -353,7 +359,7 @@ class Member:
                     self._record_delivery(effect, place, count, offsets[place + count] - offsets[place])
         if self._history is not None:
             self._history.append(effect)
-        self._listener.delivered(effect, places)
+        self._reader.delivered(effect, places)
 
     def _record_delivery(self, effect: fx.Deliver, place: int, count: int, size: int) -> None:
         assert self._recorder is not None
@@ -422,7 +428,7 @@ class Member:
         self._loop.call_soon(self._look_for_room)
 
     def _look_for_room(self) -> None:
-        if self._wants_room and self._running and not self._away and self._listener.has_room():
+        if self._wants_room and self._running and not self._away and self._reader.has_room():
             self._wants_room = False
             self._step(HasRoom())
 

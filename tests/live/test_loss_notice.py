@@ -303,6 +303,7 @@ def test_a_member_passes_losses_on_and_what_a_slow_reader_refuses_is_one() -> No
             protocol=protocol,
             transport=transport,  # type: ignore[arg-type]
             recorder=None,
+            reader=reader,  # type: ignore[arg-type]
             listener=reader,  # type: ignore[arg-type]
         )
         member._running, member._away = True, False

@@ -21,9 +21,10 @@ Guarantees with safe delivery, each proved by the checker of that name: *integri
   that was admitted under it is delivered. A site that leaves a group therefore delivers what was admitted
   before.
 - `Joined` and `Left` say at which place in its deliveries a site's own groups have changed.
-- Joins and leaves stop nothing: trees that they alter hand over to others (`table`). Sites that are silent
-  for `suspect_ns` are left out by a change (`company`), which stops the trees that they were on, and no other
-  (`council`, `attempt`, `ending`): messages to their groups are refused for that time.
+- Joins and leaves stop nothing: trees that they alter hand over to others (`table`, `handover`). Sites that
+  are silent for `suspect_ns` are left out by a change (`company`), which stops the trees that they were on,
+  and no other (`council`, `coordinator`, `voter`, `attempt`, `ending`): messages to their groups are refused
+  for that time.
 - Any majority of the sites in the table (or half of them with the first) goes on; others wait, and deliver
   nothing. Whoever was left out begins anew: its presence spell ends (`Absent`), and the next begins when it
   is let in (`Present`). What it had admitted and was not stable may be lost, as with a sender that crashes.

@@ -10,7 +10,7 @@ from typing import Final
 
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.metagroups.pdus import BUSY, FINISHED, Life, Seat, TreeId, Word
+from antiphon.protocols.metagroups.pdus import Life, Seat, Word
 from antiphon.protocols.metagroups.table import Layout
 
 MOST_STRANGERS: Final = 4096
@@ -31,14 +31,11 @@ class Company:
         self._wishes: dict[Site, Seat] = {}
         self._reborn: set[Site] = set()
         """Sites of the version in force that have lost their memory since, as was heard."""
-        self._stages: dict[Site, dict[TreeId, int]] = {}
-        """How far each site is with the trees that hand over in the version in force."""
 
     def settle(self, now: Nanoseconds, layout: Layout) -> None:
         """A version of the table is in force: what it has brought about is no wish any more."""
         self._gone &= layout.lives.keys()
         self._reborn.clear()
-        self._stages.clear()
         self._wishes = {
             site: wish for site, wish in self._wishes.items() if _is_news(wish, layout.seats.get(site))
         }
@@ -53,7 +50,6 @@ class Company:
         self._heard_ns.clear()
         self._gone.clear()
         self._reborn.clear()
-        self._stages.clear()
         self._wishes.clear()
         self.listen_anew(now)
 
@@ -81,17 +77,6 @@ class Company:
             return False
         self._wishes[sender] = wish
         return True
-
-    def note_stages(self, sender: Site, pdu: Word) -> None:
-        """A site that knows the version in force tells how far it is."""
-        self._stages[sender] = dict(pdu.stages)
-
-    def stage(self, tree: TreeId, layout: Layout) -> int:
-        """How far all other sites are with a tree."""
-        others = [site for site in layout.lives if site != self._site]
-        if not all(site in self._stages for site in others):
-            return BUSY
-        return min((self._stages[site].get(tree, FINISHED) for site in others), default=FINISHED)
 
     def drop_stale(self, now: Nanoseconds, layout: Layout) -> None:
         """Whoever wanted to come in and has not been heard for long has given up."""

@@ -1,78 +1,47 @@
 """The council: all sites of a cluster, agreeing on one version of the table after another.
 
-Each site has two parts in it. As a voter it promises to take part in no earlier attempt, reports, and accepts
-a decision once it holds all that it must deliver by it. As the coordinator, if it is the one, it finds out
-what has to change and makes attempts. A version is put in force by whoever knows that it was decided; those
-who hear of a version that they have not accepted, or in which they are not, were left out, and begin anew.
+Each site has two parts in it: it is a `voter` and, if its turn has come, the `coordinator`; the two speak to
+one another as to those of other sites. Here is what comes before: whose words concern this site at all, by
+their rules, cluster and version. A version is put in force by whoever knows that it was decided; those who
+hear of a version that they have not accepted, or in which they are not, were left out, and begin anew.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from random import Random
 from typing import Any, ClassVar, Final
 from typing import Protocol as Interface
 
-from antiphon.core.effects import Disagreed, Effect, Multicast, Send, SetTimer
+from antiphon.core.effects import Disagreed, Effect, Multicast, Send
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols.metagroups.attempt import Attempt, Outcome, is_vote_for
 from antiphon.protocols.metagroups.company import MOST_STRANGERS, Company
-from antiphon.protocols.metagroups.parts import cut
+from antiphon.protocols.metagroups.coordinator import Alarm, Coordinator
+from antiphon.protocols.metagroups.grove import Grove
+from antiphon.protocols.metagroups.handover import Handover
+from antiphon.protocols.metagroups.parts import said
 from antiphon.protocols.metagroups.pdus import (
-    BUSY,
-    FINISHED,
     Accept,
     Accepted,
-    Ballot,
     Decision,
     Goodbye,
-    Holding,
     Install,
-    Life,
     MetaGroupsConfiguration,
     Origin,
     Prepare,
     Progress,
     Refuse,
     Report,
-    TreeId,
-    Vote,
     Word,
 )
-from antiphon.protocols.metagroups.table import Layout, layout_of, plan_trees
-
-NO_BALLOT: Final[Ballot] = (0, "")
+from antiphon.protocols.metagroups.table import Layout, layout_of
+from antiphon.protocols.metagroups.voter import Voter
 
 
 class Floor(Interface):
     """The site that a council member speaks for."""
 
-    @property
-    def layout(self) -> Layout | None: ...
-    @property
-    def life(self) -> Life: ...
-    @property
-    def stopped(self) -> frozenset[TreeId]: ...
-    @property
-    def over(self) -> frozenset[TreeId]:
-        """Retiring trees that all sites are known to be done with."""
-        ...
-
     def word(self) -> Word: ...
-    def take_progress(self, now: Nanoseconds, stages: Iterable[tuple[TreeId, int]]) -> None:
-        """So far are all sites with these trees."""
-
-    def stop(self, trees: Iterable[TreeId]) -> None:
-        """Let nothing more happen on these trees."""
-
-    def holdings(self) -> tuple[Holding, ...]:
-        """What this site has of the trees that are stopped."""
-        ...
-
-    def fetch(self, decision: Decision) -> bool:
-        """Ask for what is lacking to deliver what a decision says; whether nothing is."""
-        ...
-
     def install(self, now: Nanoseconds, decision: Decision) -> None: ...
     def begin_anew(self, now: Nanoseconds) -> None: ...
 
@@ -84,6 +53,7 @@ class Council:
         self,
         site: Site,
         floor: Floor,
+        grove: Grove,
         configuration: MetaGroupsConfiguration,
         random: Random,
         effects: list[Effect],
@@ -92,18 +62,16 @@ class Council:
         self._floor: Final = floor
         self._knobs: Final = configuration
         self._rules: Final = configuration.rules
-        self._random: Final = random
         self._effects: Final = effects
+        self._grove: Final = grove
         self.company: Final = Company(site, configuration.suspect_ns)
-        self._promised: tuple[int, Ballot] = (0, NO_BALLOT)
-        """The version and the attempt to make it that this site takes part in."""
-        self._vote: Vote | None = None
-        self._pending: tuple[Site, Accept] | None = None
-        """A decision that is accepted as soon as all that it needs is here."""
-        self._attempt: Attempt | None = None
-        self._rounds = 0
-        """The greatest round heard of."""
-        self._is_timed = False
+        self._handover: Final = Handover(site, grove, effects)
+        self._alarm: Final = Alarm(effects)
+        self._voter: Final = Voter(grove, effects)
+        self._coordinator: Final = Coordinator(
+            site, grove, self.company, self._handover, self._alarm, configuration, random, effects,
+            lambda now, pdu: self._hear(now, site, pdu),
+        )  # fmt: skip
         self._rivals_ns: dict[Site, Nanoseconds] = {}
         """When others without a cluster were last heard."""
         self._cluster_ns: Nanoseconds = 0
@@ -113,35 +81,31 @@ class Council:
         heard of that."""
         self._strangers: dict[Site, str] = {}
         """Sites that keep other rules, as was said."""
-        self._told: dict[TreeId, int] = {}
-        """How far all sites were with trees that hand over, when that was told last."""
-        self.attempts = 0
 
     # From the site itself
 
     def settle(self, now: Nanoseconds, layout: Layout) -> None:
         """A version of the table is in force."""
-        self._vote = self._pending = self._attempt = None
-        self._promised = (layout.version + 1, NO_BALLOT)
-        self._rounds = 0
-        self._told = {}
+        self._voter.begin(layout.version + 1)
+        self._coordinator.forget()
+        self._handover.forget()
         self.company.settle(now, layout)
         self.look(now)
 
     def forget(self, now: Nanoseconds) -> None:
         """This site begins anew."""
-        self._vote = self._pending = self._attempt = None
-        self._promised = (0, NO_BALLOT)
+        self._voter.begin(0)
+        self._coordinator.forget()
+        self._handover.forget()
         self._rivals_ns.clear()
         self._strangers.clear()
         self._cluster_ns = now
         self._bound = None
-        self._rounds = 0
         self.company.forget(now)
 
     def wish(self, now: Nanoseconds) -> None:
         """This site wants to sit elsewhere."""
-        layout = self._floor.layout
+        layout = self._grove.layout
         if layout is None:
             return
         word = self._floor.word()
@@ -149,18 +113,18 @@ class Council:
         if chief != self._site:
             self._effects.append(Send(chief, word))
         elif self.company.wish(self._site, word, layout):
-            self._set_timer(self._knobs.gather_ns)
+            self._alarm.set(self._knobs.gather_ns)
 
     def beat(self, now: Nanoseconds) -> bool:
         """Send word, as is due now and then; whether this site should found a cluster."""
-        layout, word = self._floor.layout, self._floor.word()
+        layout, word = self._grove.layout, self._floor.word()
         if layout is None:
             self._effects.append(Multicast(word))
             return self._is_founder(now)
         chief = self.company.chief(now, layout)
         if chief == self._site:
             self._effects.append(Multicast(word))
-            self._tell_progress(now)
+            self._handover.tell(now)
             self.company.wish(self._site, word, layout)
             self.look(now)
         else:
@@ -169,41 +133,13 @@ class Council:
 
     def tell_stages(self, now: Nanoseconds) -> None:
         """This site has got further with a tree that hands over."""
-        layout = self._floor.layout
+        layout = self._grove.layout
         assert layout is not None, "only a site in a cluster has trees"
         chief = self.company.chief(now, layout)
         if chief == self._site:
-            self._note_stages(now)
+            self._handover.tell_news(now)
         else:
             self._effects.append(Send(chief, self._floor.word()))
-
-    def _stages(self) -> dict[TreeId, int]:
-        """How far all sites are with each tree that hands over, as far as is known here."""
-        layout = self._floor.layout
-        if layout is None or not layout.retiring:
-            return {}
-        own = dict(self._floor.word().stages)
-        return {
-            tree: min(own.get(tree, FINISHED), self.company.stage(tree, layout)) for tree in layout.retiring
-        }
-
-    def _note_stages(self, now: Nanoseconds) -> None:
-        """Tell all if all have got further."""
-        stages = self._stages()
-        if stages != self._told:
-            self._told = stages
-            self._tell_progress(now)
-
-    def _tell_progress(self, now: Nanoseconds) -> None:
-        stages = tuple(sorted((tree, stage) for tree, stage in self._stages().items() if stage > BUSY))
-        if stages:
-            self._effects.append(Multicast(Progress(stages)))
-            self._floor.take_progress(now, stages)
-
-    def _hear_progress(self, now: Nanoseconds, sender: Site, pdu: Progress) -> None:
-        layout = self._floor.layout
-        if layout is not None and sender in layout.lives:
-            self._floor.take_progress(now, pdu.stages)
 
     def _is_founder(self, now: Nanoseconds) -> bool:
         """Whether nobody with a cluster was heard for long, and nobody without one that comes before us."""
@@ -213,38 +149,35 @@ class Council:
 
     def look(self, now: Nanoseconds) -> None:
         """If this site coordinates and something has to change, see to it soon."""
-        layout = self._floor.layout
-        if layout is None or self._attempt is not None or self.company.chief(now, layout) != self._site:
-            return
-        self.company.drop_stale(now, layout)
-        if self._floor.stopped or self.company.wishes or self.company.gone(now, layout.lives):
-            self._set_timer(self._knobs.gather_ns)
-
-    def _set_timer(self, after_ns: Nanoseconds) -> None:
-        if not self._is_timed:
-            self._is_timed = True
-            self._effects.append(SetTimer("council", after_ns))
+        self._coordinator.look(now)
 
     def resume(self) -> None:
         """All timers stood still: none is set any more."""
-        self._is_timed = False
-        if self._attempt is not None or self._pending is not None:
-            self._set_timer(self._knobs.repair_ns)
+        self._alarm.clear()
+        if self._coordinator.is_busy or self._voter.pending is not None:
+            self._alarm.set(self._knobs.repair_ns)
 
     def fire(self, now: Nanoseconds) -> None:
         """Go on with what has been begun, or begin."""
-        self._is_timed = False
-        layout = self._floor.layout
-        if self._pending is not None:
+        self._alarm.clear()
+        if self._voter.pending is not None:
             self._try_to_accept(now)
-            self._set_timer(self._knobs.repair_ns)
-        if self._attempt is not None:
-            self._pursue(now, self._attempt)
-            self._set_timer(self._knobs.repair_ns)
-        elif layout is not None and self.company.chief(now, layout) == self._site:
-            gone = self.company.gone(now, layout.lives)
-            if self._floor.stopped or gone or self.company.wishes:
-                self._begin(now, layout, self._concerned(layout, gone))
+            self._alarm.set(self._knobs.repair_ns)
+        self._coordinator.fire(now)
+
+    @property
+    def attempts(self) -> int:
+        """How many this site has made."""
+        return self._coordinator.attempts
+
+    @property
+    def pending(self) -> Decision | None:
+        """A decision for which something is lacking here."""
+        return self._voter.pending
+
+    def have_fetched(self, now: Nanoseconds) -> None:
+        """Something that was lacking has come."""
+        self._try_to_accept(now)
 
     # From others
 
@@ -253,10 +186,13 @@ class Council:
             self._keep_apart(now, sender, pdu)
             return
         self.company.hear(now, sender)
+        self._hear(now, sender, pdu)
+
+    def _hear(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
         self._words[type(pdu)](self, now, sender, pdu)
 
     def _hear_word(self, now: Nanoseconds, sender: Site, pdu: Word) -> None:
-        layout = self._floor.layout
+        layout = self._grove.layout
         if layout is None:
             if pdu.origin is None:
                 self._rivals_ns[sender] = now
@@ -265,19 +201,19 @@ class Council:
             return
         if pdu.origin is None:
             if layout.lives.get(sender) == pdu.life:
-                self._say(Install(self._rules, layout.decision), sender)
+                self._effects.extend(said(Install(self._rules, layout.decision), sender))
             elif self.company.wish(sender, pdu, layout):
                 self._take_stock(now, layout)
         elif self._is_rival(now, sender, pdu.origin, layout):
             return
         elif pdu.version < layout.version:
-            self._say(Install(self._rules, layout.decision), sender)
+            self._effects.extend(said(Install(self._rules, layout.decision), sender))
         elif pdu.version > layout.version:
             self._effects.append(Send(sender, self._floor.word()))
         elif layout.lives.get(sender) == pdu.life:
             if layout.retiring:
-                self.company.note_stages(sender, pdu)
-                self._note_stages(now)
+                self._handover.hear(sender, pdu)
+                self._handover.tell_news(now)
             if self.company.wish(sender, pdu, layout):
                 self.look(now)
 
@@ -317,176 +253,32 @@ class Council:
         return True
 
     def _hear_goodbye(self, now: Nanoseconds, sender: Site, pdu: Goodbye) -> None:
-        layout = self._floor.layout
+        layout = self._grove.layout
         if layout is not None and layout.lives.get(sender) == pdu.life:
             self.company.miss(sender)
             self.look(now)
 
-    # The coordinator
+    def _hear_progress(self, now: Nanoseconds, sender: Site, pdu: Progress) -> None:
+        layout = self._grove.layout
+        if layout is not None and sender in layout.lives:
+            self._grove.take_progress(now, pdu.stages)
 
-    def _concerned(self, layout: Layout, gone: frozenset[Site]) -> frozenset[TreeId]:
-        """The trees that have to be stopped, as far as can be told now."""
-        wishes = self.company.wishes
-        seats = [wishes.get(site, seat) for site, seat in layout.seats.items() if site not in gone]
-        seats += [wish for site, wish in wishes.items() if site not in layout.seats]
-        plan = plan_trees(layout, seats, self._floor.stopped, self._knobs.shape)
-        return plan.ended
-
-    def _begin(self, now: Nanoseconds, layout: Layout, stop: frozenset[TreeId]) -> None:
-        self.attempts += 1
-        self._rounds += 1
-        ballot = (self._rounds, self._site)
-        invited = {*layout.lives, *(site for site, _ in self.company.lives_wanted(layout))}
-        attempt = self._attempt = Attempt(layout, ballot, invited, stop, now)
-        self._hear_prepare(now, self._site, self._prepare(layout, attempt))
-        self._set_timer(self._knobs.repair_ns)
-        if self._attempt is attempt and attempt.decision is None:
-            self._ask(attempt, attempt.invited)
-
-    def _prepare(self, layout: Layout, attempt: Attempt) -> Prepare:
-        stop, origin = tuple(sorted(attempt.stop)), layout.decision.origin
-        return Prepare(self._rules, origin, attempt.version, attempt.ballot[0], stop)
-
-    def _ask(self, attempt: Attempt, sites: Iterable[Site]) -> None:
-        layout = self._floor.layout
-        assert layout is not None, "only a site in a cluster makes attempts"
-        others = tuple(sorted(site for site in sites if site != self._site))
-        if others:
-            self._effects.append(Multicast(self._prepare(layout, attempt), others))
-
-    def _pursue(self, now: Nanoseconds, attempt: Attempt) -> None:
-        """Ask again whoever has not answered; go on without those who are silent for too long."""
-        wishes = self.company.wishes
-        if any(
-            site in wishes and report.life < wishes[site].life for site, report in attempt.reports.items()
-        ):
-            self._again(now, attempt)  # somebody has lost its memory since it reported
-        elif attempt.decision is None:
-            self._ask(attempt, attempt.invited - attempt.reports.keys())
-            self._conclude(now, attempt)
-        elif any(self.company.is_silent(now, site, attempt.since_ns) for site in attempt.open()):
-            self._again(now, attempt)
-        else:
-            self._propose(attempt, attempt.open())
-
-    def _silent(self, now: Nanoseconds, attempt: Attempt) -> frozenset[Site]:
-        gone = self.company.gone(now, attempt.invited)
-        return gone | {
-            site for site in attempt.invited if self.company.is_silent(now, site, attempt.since_ns)
-        }
-
-    def _conclude(self, now: Nanoseconds, attempt: Attempt) -> None:
-        gone = self._silent(now, attempt)
-        over = self._floor.over | {tree for tree, stage in self._stages().items() if stage == FINISHED}
-        outcome = attempt.conclude(self.company.wishes, gone, over, self._knobs.shape)
-        if outcome is Outcome.STOP_MORE:
-            self._again(now, attempt)
-        elif outcome is Outcome.NOTHING:
-            self._attempt = None
-        elif outcome is Outcome.DECIDED:
-            attempt.since_ns = now
-            self._propose(attempt, attempt.open())
-            assert attempt.decision is not None
-            accept = Accept(attempt.version, attempt.ballot[0], attempt.adopted, attempt.decision)
-            if self._site in attempt.open():
-                self._hear_accept(now, self._site, accept)
-
-    def _again(self, now: Nanoseconds, attempt: Attempt) -> None:
-        layout = self._floor.layout
-        assert layout is not None, "only a site in a cluster makes attempts"
-        gone = self._silent(now, attempt)
-        self._begin(now, layout, attempt.stop | self._concerned(layout, gone))
-
-    def _propose(self, attempt: Attempt, sites: Iterable[Site]) -> None:
-        assert attempt.decision is not None
-        others = tuple(sorted(site for site in sites if site != self._site))
-        if others:
-            accept = Accept(attempt.version, attempt.ballot[0], attempt.adopted, attempt.decision)
-            self._say(accept, others)
-
-    def _hear_report(self, now: Nanoseconds, sender: Site, pdu: Report) -> None:
-        attempt = self._attempt_meant(pdu.version, pdu.round)
-        if attempt is not None and attempt.decision is None and sender in attempt.invited:
-            attempt.reports[sender] = pdu
-            self._conclude(now, attempt)
-
-    def _hear_accepted(self, now: Nanoseconds, sender: Site, pdu: Accepted) -> None:
-        attempt = self._attempt_meant(pdu.version, pdu.round)
-        if attempt is None or attempt.decision is None or sender not in attempt.reports:
-            return
-        if attempt.reports[sender].life == pdu.life:
-            attempt.accepted.add(sender)
-        if not attempt.open():
-            decision = attempt.decision
-            self._say(Install(self._rules, decision), None)
-            self._put_in_force(now, decision)
-
-    def _hear_refuse(self, now: Nanoseconds, sender: Site, pdu: Refuse) -> None:  # noqa: ARG002
-        """Somebody takes part in a later attempt: give way for a while."""
-        attempt = self._attempt
-        if attempt is not None and attempt.version == pdu.version and pdu.round >= attempt.ballot[0]:
-            self._rounds = max(self._rounds, pdu.round)
-            self._attempt = None
-            self._is_timed = False
-            self._set_timer(self._random.randint(self._knobs.gather_ns, 4 * self._knobs.gather_ns))
-
-    def _attempt_meant(self, version: int, round_: int) -> Attempt | None:
-        attempt = self._attempt
-        fits = attempt is not None and attempt.version == version and attempt.ballot[0] == round_
-        return attempt if fits else None
-
-    # The voter
-
-    def _promises(self, sender: Site, version: int, round_: int) -> bool:
-        """Take part in this attempt and in none before; refuse if there is a later one."""
-        wanted = (version, (round_, sender))
-        if wanted < self._promised:
-            self._effects.append(Send(sender, Refuse(version, self._promised[1][0])))
-            return False
-        self._promised = wanted
-        self._rounds = max(self._rounds, round_)
-        if self._attempt is not None and self._attempt.ballot < wanted[1]:
-            self._attempt = None
-        if self._pending is not None and (self._pending[1].round, self._pending[0]) < wanted[1]:
-            self._pending = None
-        return True
-
-    def _is_for_us(self, sender: Site, version: int) -> bool:
-        """Whether an attempt is about the version that comes next here; help whoever knows less."""
-        layout, vote = self._floor.layout, self._vote
-        if layout is None:
-            return vote is None or version <= vote.decision.version
-        if version == layout.version + 1:
-            return True
-        if version <= layout.version:
-            self._say(Install(self._rules, layout.decision), sender)
-        else:
-            self._effects.append(Send(sender, self._floor.word()))
-        return False
+    # Attempts
 
     def _hear_prepare(self, now: Nanoseconds, sender: Site, pdu: Prepare) -> None:
-        layout = self._floor.layout
+        layout = self._grove.layout
         if layout is None:
             if not self._binds(now, pdu):
                 return
         elif self._is_rival(now, sender, pdu.origin, layout):
             return
-        if not self._is_for_us(sender, pdu.version) or not self._promises(sender, pdu.version, pdu.round):
+        if not self._takes_part(sender, pdu.version, pdu.round):
             return
-        self._floor.stop(pdu.stop)
-        vote = self._vote
-        if vote is not None and vote.decision.version != pdu.version:
-            vote = None
-        report = Report(pdu.version, pdu.round, self._floor.life, vote, self._floor.holdings())
+        report = self._voter.report(pdu)
         if sender == self._site:
             self._hear_report(now, sender, report)
         else:
-            self._say(report, sender)
-
-    def _say(self, pdu: Report | Accept | Install, to: Site | tuple[Site, ...] | None) -> None:
-        """Send one of the PDUs that can be large; to everybody if nobody is named."""
-        for part in cut(pdu):
-            self._effects.append(Send(to, part) if isinstance(to, str) else Multicast(part, to))
+            self._effects.extend(said(report, sender))
 
     def _binds(self, now: Nanoseconds, pdu: Prepare) -> bool:
         """Whether a site without a cluster takes part in this attempt.
@@ -501,52 +293,66 @@ class Council:
             is_worse = (origin, -version) < (pdu.origin, -pdu.version)
             if is_worse and now - called_ns < self._knobs.suspect_ns:
                 return False
-            is_later = origin == pdu.origin and version < pdu.version and self._vote is None
+            is_later = origin == pdu.origin and version < pdu.version and self._voter.vote is None
             if (origin, version) != (pdu.origin, pdu.version) and not is_later:
                 self._floor.begin_anew(now)
         self._bound = (pdu.origin, pdu.version, now)
         return True
 
+    def _takes_part(self, sender: Site, version: int, round_: int) -> bool:
+        """Whether this site takes part in an attempt; then it gives up its own, if that is an earlier one."""
+        if not self._is_for_us(sender, version) or not self._voter.promises(sender, version, round_):
+            return False
+        self._coordinator.give_way((round_, sender))
+        return True
+
+    def _is_for_us(self, sender: Site, version: int) -> bool:
+        """Whether an attempt is about the version that comes next here; help whoever knows less."""
+        layout, vote = self._grove.layout, self._voter.vote
+        if layout is None:
+            return vote is None or version <= vote.decision.version
+        if version == layout.version + 1:
+            return True
+        if version <= layout.version:
+            self._effects.extend(said(Install(self._rules, layout.decision), sender))
+        else:
+            self._effects.append(Send(sender, self._floor.word()))
+        return False
+
+    def _hear_report(self, now: Nanoseconds, sender: Site, pdu: Report) -> None:
+        self._coordinator.hear_report(now, sender, pdu)
+
     def _hear_accept(self, now: Nanoseconds, sender: Site, pdu: Accept) -> None:
-        layout = self._floor.layout
+        layout = self._grove.layout
         origin = self._bound and self._bound[0] if layout is None else layout.decision.origin
-        if pdu.decision.origin != origin:
+        if pdu.decision.origin != origin or not self._takes_part(sender, pdu.version, pdu.round):
             return
-        if not self._is_for_us(sender, pdu.version) or not self._promises(sender, pdu.version, pdu.round):
-            return
-        self._pending = (sender, pdu)
+        self._voter.consider(sender, pdu)
         self._try_to_accept(now)
-        if self._pending is not None:
-            self._set_timer(self._knobs.repair_ns)
+        if self._voter.pending is not None:
+            self._alarm.set(self._knobs.repair_ns)
 
     def _try_to_accept(self, now: Nanoseconds) -> None:
-        """Accept if all that is needed is here; what was adopted is accepted in any case."""
-        if self._pending is None:
+        answer = self._voter.accept()
+        if answer is None:
             return
-        sender, pdu = self._pending
-        decision = pdu.decision
-        whole = is_vote_for(self._vote, decision) or self._floor.fetch(decision)
-        if not whole and not pdu.adopted:
-            return
-        self._pending = None
-        self._vote = Vote((pdu.round, sender), pdu.adopted, whole, decision)
-        accepted = Accepted(pdu.version, pdu.round, self._floor.life)
+        sender, accepted = answer
         if sender == self._site:
             self._hear_accepted(now, sender, accepted)
         else:
             self._effects.append(Send(sender, accepted))
 
-    @property
-    def pending(self) -> Decision | None:
-        """A decision for which something is lacking here."""
-        return None if self._pending is None else self._pending[1].decision
+    def _hear_accepted(self, now: Nanoseconds, sender: Site, pdu: Accepted) -> None:
+        decision = self._coordinator.hear_accepted(sender, pdu)
+        if decision is not None:
+            self._effects.extend(said(Install(self._rules, decision), None))
+            self._put_in_force(now, decision)
 
-    def have_fetched(self, now: Nanoseconds) -> None:
-        """Something that was lacking has come."""
-        self._try_to_accept(now)
+    def _hear_refuse(self, _now: Nanoseconds, _sender: Site, pdu: Refuse) -> None:
+        self._coordinator.hear_refuse(pdu)
 
     def _hear_install(self, now: Nanoseconds, sender: Site, pdu: Install) -> None:
-        layout, decision = self._floor.layout, pdu.decision
+        layout, decision = self._grove.layout, pdu.decision
         if layout is not None:
             if self._is_rival(now, sender, decision.origin, layout) or decision.version <= layout.version:
                 return
@@ -556,11 +362,11 @@ class Council:
 
     def _put_in_force(self, now: Nanoseconds, decision: Decision) -> None:
         """Go on with a version that was decided, or begin anew where it was decided without us."""
-        layout = self._floor.layout
+        layout = self._grove.layout
         is_next = layout is None or decision.version == layout.version + 1
-        is_accepted = is_vote_for(self._vote, decision)
+        is_accepted = self._voter.has_accepted(decision)
         seat = layout_of(decision, self._knobs.shape, bypass=self._knobs.bypass).seats.get(self._site)
-        is_in = seat is not None and seat.life == self._floor.life
+        is_in = seat is not None and seat.life == self._grove.life
         if is_next and is_accepted and is_in:
             self._floor.install(now, decision)
         elif layout is not None or is_in:

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from antiphon.core.effects import Effect, Multicast, Send
 from antiphon.core.ids import Site
 from antiphon.core.wire import Pdu
 from antiphon.protocols.metagroups.pdus import Accept, Install, Part, Report
@@ -37,6 +38,11 @@ def cut(pdu: Report | Accept | Install) -> list[Pdu]:
     pieces = [data[begin : begin + PART_BYTES] for begin in range(0, len(data), PART_BYTES)]
     name = name_of(data)
     return [Part(pdu.code, name, place, len(pieces), piece) for place, piece in enumerate(pieces)]
+
+
+def said(pdu: Report | Accept | Install, to: Site | tuple[Site, ...] | None) -> list[Effect]:
+    """What sends one of the PDUs that can be large; to everybody if nobody is named."""
+    return [Send(to, part) if isinstance(to, str) else Multicast(part, to) for part in cut(pdu)]
 
 
 def name_of(data: bytes) -> int:

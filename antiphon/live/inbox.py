@@ -1,0 +1,156 @@
+"""What was delivered and waits for the application, which may read it slowly.
+
+A full queue first slows the group down: bodies are not taken in until it has drained. If it has not after
+`patience_s`, the member goes absent until then.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from antiphon.core import effects as fx
+from antiphon.core.ids import Site
+from antiphon.core.packing import Packed, pack
+from antiphon.live.figures import Figures, Watch
+from antiphon.live.limits import Limits
+from antiphon.live.member import Member
+from antiphon.live.messages import Batch, StableWaiter
+from antiphon.live.pieces import Incoming
+from antiphon.live.standing import Standing
+
+HUNGRY: Final = 0.25
+"""History waits while more than this share of the queue's limit waits for the application."""
+DRAINED: Final = 0.5
+"""A full queue counts as drained when it is down to this share of its limit."""
+
+
+class Inbox:
+    """Batches on their way to the application; its member tells it what is delivered."""
+
+    def __init__(
+        self,
+        name: Site,
+        *,
+        standing: Standing,
+        limits: Limits,
+        figures: Figures,
+        watch: Watch,
+        stable: StableWaiter,
+    ) -> None:
+        self.pressed = False
+        """Whether the application reads so slowly that bodies are not taken in."""
+        self.is_aside = False
+        """Whether the member is absent since the application has not caught up."""
+        self.queued_bytes = 0
+        self.pieces: Final = Incoming()
+        self._name: Final = name
+        self._standing: Final = standing
+        self._limits: Final = limits
+        self._figures: Final = figures
+        self._watch: Final = watch
+        self._stable: Final = stable
+        self._member: Member | None = None
+        self._queue: deque[Batch] = deque()
+        self._news = asyncio.Event()
+        self._stepping_aside: asyncio.TimerHandle | None = None
+
+    def open(self, member: Member) -> None:
+        """From now on this member can be held up."""
+        self._member = member
+
+    def close(self) -> None:
+        """The membership is over; what was delivered before can still be read."""
+        if self._stepping_aside is not None:
+            self._stepping_aside.cancel()
+        self._news.set()
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        while True:
+            while self._queue:
+                batch = self._queue.popleft()
+                self.queued_bytes -= batch.size
+                if self.pressed:
+                    self._relax()
+                yield batch
+            if self._standing.error is not None:
+                raise self._standing.error
+            if self._standing.is_out:
+                return
+            self._news.clear()
+            await self._news.wait()
+
+    # What is delivered
+
+    def delivered(self, effect: fx.Deliver, places: Sequence[int] | None) -> None:
+        sender, number, bodies = effect.sender, effect.number, effect.bodies
+        if type(bodies) is not Packed:
+            bodies = pack(bodies)
+        if sender == self._name:
+            self._watch.delivered(number + len(bodies), time.monotonic_ns())
+        if places is not None and len(places) < len(bodies):
+            self._deliver_some(effect, bodies, places)
+            return
+        self._count(len(bodies), bodies.size)
+        if bodies.continuing or bodies.unfinished or self.pieces.size:
+            whole = self.pieces.take(sender, number, bodies)
+            if whole is None:
+                return
+            number, bodies = whole
+        numbers = range(number, number + len(bodies))
+        to = effect.destinations if bodies.addresses is None else bodies.addresses.each()
+        self._put(Batch(sender, numbers, bodies, bodies.size, self._stable, to, effect.group))
+
+    def _deliver_some(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int]) -> None:
+        """Of a batch for several members, what is for this one."""
+        assert bodies.addresses is not None
+        offsets, data = bodies.offsets(), bodies.data
+        chosen = [data[offsets[place] : offsets[place + 1]] for place in places]
+        size = sum(map(len, chosen))
+        numbers = [effect.number + place for place in places]
+        each = bodies.addresses.each()
+        to = [each[place] for place in places]
+        self._count(len(chosen), size)
+        self._put(Batch(effect.sender, numbers, chosen, size, self._stable, to, effect.group))
+
+    def _count(self, messages: int, size: int) -> None:
+        self._figures.delivered_messages += messages
+        self._figures.delivered_bytes += size
+
+    def _put(self, batch: Batch) -> None:
+        self._queue.append(batch)
+        self.queued_bytes += batch.size
+        self._news.set()
+        if self.queued_bytes > self._limits.queue_bytes and not self.pressed:
+            self._press()
+
+    def has_room(self) -> bool:
+        return self.queued_bytes < HUNGRY * self._limits.queue_bytes
+
+    # A slow application
+
+    def _press(self) -> None:
+        """The queue is full: hold the group up, and step aside if that lasts."""
+        self.pressed = True
+        self._figures.slow_reader_spells += 1
+        loop = asyncio.get_running_loop()
+        self._stepping_aside = loop.call_later(self._limits.patience_s, self._step_aside)
+
+    def _step_aside(self) -> None:
+        assert self._member is not None
+        self._stepping_aside = None
+        self.is_aside = True
+        self._member.depart()
+
+    def _relax(self) -> None:
+        """The application has caught up: take part again."""
+        if self.queued_bytes > DRAINED * self._limits.queue_bytes:
+            return
+        self.pressed = False
+        if self._stepping_aside is not None:
+            self._stepping_aside.cancel()
+            self._stepping_aside = None
+        if self.is_aside and self._member is not None and not self._standing.is_out:
+            self.is_aside = False
+            self._member.come_back()

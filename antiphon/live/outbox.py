@@ -1,0 +1,128 @@
+"""What the application hands in and waits to be admitted.
+
+Nothing is handed to the protocol while the member has stepped aside, and `hand_in` waits while too much
+waits already.
+"""
+
+import asyncio
+import time
+from collections import deque
+from typing import Final
+
+from antiphon.core.errors import UsageError
+from antiphon.core.ids import Group
+from antiphon.core.packing import Destinations
+from antiphon.core.time import MILLISECOND_NS
+from antiphon.live.inbox import Inbox
+from antiphon.live.member import Member
+from antiphon.live.pieces import LARGEST_MESSAGE_BYTES, Outgoing
+from antiphon.live.standing import Standing
+
+LATELY_NS: Final = MILLISECOND_NS
+"""Whoever has sent something within this time is taken to go on, and what it hands in is collected."""
+
+
+class Outbox:
+    """Messages on their way to the protocol, numbered as they come."""
+
+    def __init__(self, *, standing: Standing, inbox: Inbox, most_bytes: int, selective: bool) -> None:
+        """`most_bytes` may wait before whoever hands in more has to wait."""
+        self.next_number = 0
+        self.is_pumping = False
+        """Whether something waits, and is handed in now or when that can be tried again."""
+        self._standing: Final = standing
+        self._inbox: Final = inbox
+        self._most_bytes: Final = most_bytes
+        self._outgoing: Final = Outgoing(selective=selective)
+        self._member: Member | None = None
+        self._pumped_ns = 0
+        self._room: deque[asyncio.Future[None]] = deque()
+
+    def open(self, member: Member, next_number: int) -> None:
+        """From now on this member takes what is handed in."""
+        self._member = member
+        self.next_number = next_number
+
+    def close(self) -> None:
+        """Let those who wait find out that the membership is over."""
+        self._make_room()
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._outgoing.size
+
+    # What the application hands in
+
+    async def hand_in(self, bodies: list[bytes], to: Destinations, group: Group | None) -> None:
+        longest = max(map(len, bodies))
+        if longest > LARGEST_MESSAGE_BYTES:
+            raise UsageError(
+                f"A message of {longest} bytes is too long.",
+                hint=f"The longest has {LARGEST_MESSAGE_BYTES} bytes; send it in parts.",
+            )
+        self._standing.require_in()
+        if self._outgoing.size >= self._most_bytes:
+            await self._wait_until_open()
+        self._note_waiting(self._outgoing.add(bodies, to, group))
+
+    async def hand_in_records(
+        self, records: memoryview, size: int, to: Destinations, group: Group | None
+    ) -> None:
+        share = max(1, self._most_bytes // size) * size
+        for begin in range(0, len(records), share):
+            self._standing.require_in()
+            if self._outgoing.size >= self._most_bytes:
+                await self._wait_until_open()
+            some = records[begin : begin + share]
+            self._note_waiting(self._outgoing.add_records(some, size, to, group))
+
+    async def _wait_until_open(self) -> None:
+        while self._outgoing.size >= self._most_bytes:
+            await self._wait_for_room()
+            self._standing.require_in()
+
+    async def wait_until_empty(self) -> None:
+        while self._outgoing:
+            await self._wait_for_room()
+            self._standing.require_in()
+
+    async def _wait_for_room(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._room.append(future)
+        await future
+
+    def _make_room(self) -> None:
+        while self._room:
+            future = self._room.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    # What the member takes
+
+    def _note_waiting(self, numbers: int) -> None:
+        """Something waits to be admitted: at once if nothing was lately, so that it is not late.
+
+        Otherwise once the caller has handed in all that it has at hand, so that it travels together.
+        """
+        self.next_number += numbers
+        if self.is_pumping:
+            return
+        self.is_pumping = True
+        now = time.monotonic_ns()
+        if now - self._pumped_ns > LATELY_NS:
+            self.pump()
+        else:
+            asyncio.get_running_loop().call_soon(self.pump)
+        self._pumped_ns = now
+
+    def pump(self) -> None:
+        """Hand on what waits, batch by batch, until one is refused."""
+        member, outgoing = self._member, self._outgoing
+        assert member is not None
+        while outgoing and not self._inbox.is_aside and not self._standing.is_out:
+            if not member.admit(*outgoing.first()):
+                break
+            outgoing.take()
+        self.is_pumping = bool(outgoing)
+        if outgoing.size < self._most_bytes:
+            self._make_room()

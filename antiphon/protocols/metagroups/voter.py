@@ -1,0 +1,89 @@
+"""A site as a voter: what it has promised, accepted, and would accept if it had all that it takes.
+
+It promises to take part in no earlier attempt, reports what it holds, and accepts a decision once it holds
+all that it must deliver by it.
+"""
+
+from typing import Final
+
+from antiphon.core.effects import Effect, Send
+from antiphon.core.ids import Site
+from antiphon.protocols.metagroups.attempt import is_vote_for
+from antiphon.protocols.metagroups.grove import Grove
+from antiphon.protocols.metagroups.pdus import (
+    Accept,
+    Accepted,
+    Ballot,
+    Decision,
+    Prepare,
+    Refuse,
+    Report,
+    Vote,
+)
+
+NO_BALLOT: Final[Ballot] = (0, "")
+
+
+class Voter:
+    """One site's part in attempts, its own or others'."""
+
+    def __init__(self, grove: Grove, effects: list[Effect]) -> None:
+        self.vote: Vote | None = None
+        self._grove: Final = grove
+        self._effects: Final = effects
+        self._promised: tuple[int, Ballot] = (0, NO_BALLOT)
+        """The version and the attempt to make it that this site takes part in."""
+        self._pending: tuple[Site, Accept] | None = None
+        """A decision that is accepted as soon as all that it needs is here."""
+
+    def begin(self, version: int) -> None:
+        """The next version to be made here is this one; 0 if any can be."""
+        self.vote = self._pending = None
+        self._promised = (version, NO_BALLOT)
+
+    def promises(self, sender: Site, version: int, round_: int) -> bool:
+        """Take part in this attempt and in none before; refuse if there is a later one."""
+        wanted = (version, (round_, sender))
+        if wanted < self._promised:
+            self._effects.append(Send(sender, Refuse(version, self._promised[1][0])))
+            return False
+        self._promised = wanted
+        if self._pending is not None and (self._pending[1].round, self._pending[0]) < wanted[1]:
+            self._pending = None
+        return True
+
+    def report(self, pdu: Prepare) -> Report:
+        """Stop the trees concerned, and say what is held of them."""
+        self._grove.stop(pdu.stop)
+        vote = self.vote
+        if vote is not None and vote.decision.version != pdu.version:
+            vote = None
+        return Report(pdu.version, pdu.round, self._grove.life, vote, self._grove.holdings())
+
+    def consider(self, sender: Site, pdu: Accept) -> None:
+        """This decision is to be accepted."""
+        self._pending = (sender, pdu)
+
+    @property
+    def pending(self) -> Decision | None:
+        """A decision for which something is lacking here."""
+        return None if self._pending is None else self._pending[1].decision
+
+    def accept(self) -> tuple[Site, Accepted] | None:
+        """Accept if all that is needed is here; what was adopted is accepted in any case.
+
+        Returns what to answer, and whom.
+        """
+        if self._pending is None:
+            return None
+        sender, pdu = self._pending
+        whole = self.has_accepted(pdu.decision) or self._grove.fetch(pdu.decision)
+        if not whole and not pdu.adopted:
+            return None
+        self._pending = None
+        self.vote = Vote((pdu.round, sender), pdu.adopted, whole, pdu.decision)
+        return sender, Accepted(pdu.version, pdu.round, self._grove.life)
+
+    def has_accepted(self, decision: Decision) -> bool:
+        """Whether this site has accepted a decision, and holds all that it must deliver by it."""
+        return is_vote_for(self.vote, decision)
