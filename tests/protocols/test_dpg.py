@@ -254,6 +254,20 @@ def test_after_dummy_cycle_the_order_goes_on_without_a_body() -> None:
     assert lan.members["c"].figures()["dummies"] == 1
 
 
+def test_whoever_alone_lacks_a_body_ends_its_spell_instead() -> None:
+    """As a slow reader does that refuses bodies for longer than Dummy_Cycle: a dummy would be a hole."""
+    lan = Lan("abc")
+    lan.misses = lambda _, to, pdu: to == "c" and isinstance(pdu, Message | Remulticast) and pdu.number == 1
+    for _ in range(3):
+        lan.admit("a")
+    lan.wait_for(lambda: bool(lan.of("c", Present)))
+    lan.admit("b")
+    lan.wait_for(lambda: "b0" in lan.delivered("c"))
+    assert not lan.of("c", Unavailable)
+    assert [kind for kind in map(type, lan.effects["c"]) if kind in (Absent, Present)] == [Absent, Present]
+    assert lan.delivered("c") == ["a0", "b0"], "the spell before ends where the body is missing"
+
+
 def test_a_body_that_others_no_longer_keep_ends_the_spell_instead() -> None:
     """Item 8: how long bodies are kept can't depend on who is there; a dummy would be a hole of its own."""
     lan = Lan("abc", remove_cycle_ns=50 * MILLISECOND_NS, dummy_cycle_ns=5_000 * MILLISECOND_NS)

@@ -191,6 +191,14 @@ class PrecedenceGraph:
             self._forget(vertex)
         return tuple(vertex.origins.items())
 
+    def follow(self, tag: Tag) -> None:
+        """What follows the root with nothing between, and was not in the graph, which is empty, is the root.
+
+        The same as to add it, to connect it by a marked arc, and to take it.
+        """
+        assert not self._vertices, "nothing else is known"
+        self.root = tag
+
     def drop(self, tag: Tag) -> None:
         """Let a vertex leave that came too late to be taken; its successors inherit its predecessors."""
         vertex = self._vertices.pop(tag)

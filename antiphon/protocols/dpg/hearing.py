@@ -28,14 +28,22 @@ class Hearing:
         """Whether there was no room for a message since, which is as good as a miss."""
         self._suspended = SuspendedDelivery()
 
-    def heard(self, time_ns: Nanoseconds, tag: Tag, *, contiguous: bool) -> bool | None:
-        """This came next; whether that is of use, None if there was no room for it."""
+    def heard(self, time_ns: Nanoseconds, tag: Tag, *, contiguous: bool, present: bool) -> bool | None:
+        """This came next; whether that is of use, None if there was no room for it.
+
+        Whoever is present, and knows of nothing beyond the root that this follows, gives it its place.
+        """
         order = self._order
         graph = order.graph
         latest, self._latest = self._latest, tag
         own = self._own.possibly_between()
         if tag in order.tombstones:
             return False
+        if present and contiguous and latest == graph.root and not (own or self._refused):
+            held = order.body(tag)
+            if held is not None and order.is_done() and self._configuration.detector:
+                order.follow(time_ns, tag, held.message)
+                return True
         is_new = tag not in graph
         sinks = graph.sinks() if is_new and self._reports_ordered else []
         is_last = latest in sinks if sinks else latest == graph.root and len(graph) == 0

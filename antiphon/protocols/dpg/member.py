@@ -319,7 +319,8 @@ class Dpg:
 
     def heard(self, now: Nanoseconds, tag: Tag, *, contiguous: bool) -> None:
         time_ns = self._clock.time(now)
-        is_of_use = self._hearing.heard(time_ns, tag, contiguous=contiguous)
+        present = self._state is State.PRESENT
+        is_of_use = self._hearing.heard(time_ns, tag, contiguous=contiguous, present=present)
         if is_of_use:
             self._note_change(now)
             self._note_located(now, tag)
@@ -366,13 +367,20 @@ class Dpg:
         time_ns = self._clock.time(now)
         order.incorporate_marked(time_ns)
         if order.queue:
-            order.deliver(time_ns)
+            order.deliver(time_ns, lambda tag: self._may_pass(now, tag))
         if len(order.graph) or order.queue:
             self._wait_for_rest(now, time_ns)
         if order.lost and self._recovery.has_to_ask(order, time_ns):
             self._ask_soon(now, time_ns)
         if order.agreement.index - self._told_index >= self._configuration.lag // 4:
             self._tell_progress(now)
+
+    def _may_pass(self, now: Nanoseconds, tag: Tag) -> bool:
+        """Whether nobody seems to have a body: nobody is there, or another asks for it as well.
+
+        Whoever lacks it alone would have a hole where the others have a message.
+        """
+        return self._recovery.is_lacked_elsewhere(tag) or not self.lately(now)
 
     def _tell_progress(self, now: Nanoseconds) -> None:
         self._told_index, self._spoke_ns = self._order.agreement.index, now
@@ -423,6 +431,8 @@ class Dpg:
             order.incorporate_marked(time_ns)
             self._changed = True
         self._progress(now)
+        if order.is_stuck(time_ns):
+            self._fall_out(now)
 
     def _ask_soon(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
         """Not at once, since others may lack the same, and one of them be quicker."""

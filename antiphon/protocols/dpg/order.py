@@ -84,6 +84,10 @@ class Order:
     def is_known(self, tag: Tag) -> bool:
         return tag in self.graph or tag in self.tombstones
 
+    def is_done(self) -> bool:
+        """Whether nothing is known that is not delivered."""
+        return not (self.queue or len(self.graph))
+
     def body(self, tag: Tag) -> Held | None:
         """A message that is held here, delivered or not."""
         return self.own.get(tag) or self.buffers.get(tag) or self.kept.get(tag)
@@ -172,10 +176,24 @@ class Order:
                 link = MARKED_LINK if marked else TRUE_LINK
             else:
                 others.append((tail, marked))
-        if not link:
-            self._chosen = self.agreement.index + 1
-        self._remember_arcs(tag, others)
+        self._place(time_ns, tag, link, others)
+
+    def follow(self, time_ns: Nanoseconds, tag: Tag, message: Message) -> None:
+        """Give what follows the root with nothing between its place at once, if nothing else is known.
+
+        The same as to add it, to connect it as it was sent and by a marked arc, and to incorporate it.
+        """
+        before = self.graph.root
+        self.graph.follow(tag)
+        tails = {message.previous, message.seen} - {ORIGIN, tag, before}
+        self._place(time_ns, tag, MARKED_LINK, [(tail, False) for tail in tails])
+
+    def _place(self, time_ns: Nanoseconds, tag: Tag, link: int, others: list[tuple[Tag, bool]]) -> None:
+        """The next place, with what reports tell of the arcs to it: from the one before, and from others."""
         agreement = self.agreement
+        if not link:
+            self._chosen = agreement.index + 1
+        self._remember_arcs(tag, others)
         agreement.append(tag, link)
         self.tombstones.add(tag, agreement.index)
         self.queue.append(Queued(tag, time_ns, agreement.index))
@@ -205,14 +223,17 @@ class Order:
 
     # Delivery
 
-    def deliver(self, time_ns: Nanoseconds) -> None:
-        """Hand up from the head of the queue on; a body that nobody has is waited for, but not for ever."""
+    def deliver(self, time_ns: Nanoseconds, may_pass: Callable[[Tag], bool]) -> None:
+        """Hand up from the head of the queue on; a body that nobody has is waited for, but not for ever.
+
+        When its time is over it is passed over if it may be; else everything waits (`is_stuck`).
+        """
         queue = self.queue
         while queue:
             tag, since_ns, place = queue[0]
             held = self.own.pop(tag, None) or self.buffers.pop(tag)
             if held is None:
-                if time_ns - since_ns < self._configuration.dummy_cycle_ns:
+                if time_ns - since_ns < self._configuration.dummy_cycle_ns or not may_pass(tag):
                     return
                 self.dummies += 1
                 self.lost.pop(tag, None)
@@ -220,6 +241,13 @@ class Order:
             else:
                 self._hand_up(time_ns, tag, place, held)
             queue.popleft()
+
+    def is_stuck(self, time_ns: Nanoseconds) -> bool:
+        """Whether a body has been waited for long enough."""
+        if not self.queue:
+            return False
+        tag, since_ns, _ = self.queue[0]
+        return tag in self.lost and time_ns - since_ns >= self._configuration.dummy_cycle_ns
 
     def _hand_up(self, time_ns: Nanoseconds, tag: Tag, place: int, held: Held) -> None:
         sender, message = held
