@@ -233,25 +233,41 @@ def test_an_answer_on_its_way_is_not_given_twice() -> None:
     assert len(lan.sent(Remulticast)) <= 2, "the sender is quickest, and the others hear it"
 
 
-def test_after_dummy_cycle_the_order_goes_on_without_a_body() -> None:
-    lan = Lan("abc")
+def test_after_dummy_cycle_the_order_goes_on_without_a_body_that_all_lack() -> None:
+    lan = Lan("abcd")
     lan.admit("a")
     lan.wait_for(lambda: lan.all_delivered(1))
-    # c misses a1 and hears of it; then both who have it are gone.
+    # Only d receives a1, of which the others hear; then both who have it are gone.
     lan.misses = lambda source, to, pdu: (
-        to == "c" and (isinstance(pdu, Remulticast) or (source == "a" and isinstance(pdu, Message)))
+        to in "bc" and (isinstance(pdu, Remulticast) or (source == "a" and isinstance(pdu, Message)))
     )
     lan.admit("a")
     lan.admit("b")
+    lan.wait_for(lambda: all(lan.members[name].figures()["lost_bodies"] == 1 for name in "bc"))
+    lan.crash("a")
+    lan.crash("d")
+    lan.wait_for(lambda: all(lan.of(name, Unavailable) for name in "bc"))
+    for name in "bc":
+        assert lan.delivered(name) == ["a0", "b0"]
+        assert [doubt.reason for doubt in lan.of(name, Unavailable)] == [
+            "Nobody present has a message that stands here in the order."
+        ]
+        assert lan.members[name].figures()["dummies"] == 1
+        assert not lan.of(name, Absent)
+
+
+def test_nobody_is_left_who_could_tell_whether_a_body_was_delivered() -> None:
+    lan = Lan("abc")
+    lan.misses = lambda _, to, pdu: to == "c" and isinstance(pdu, Message | Remulticast) and pdu.number == 1
+    for _ in range(3):
+        lan.admit("a")
     lan.wait_for(lambda: lan.members["c"].figures()["lost_bodies"] == 1)
     lan.crash("a")
     lan.crash("b")
-    lan.wait_for(lambda: bool(lan.of("c", Unavailable)))
-    assert lan.delivered("c") == ["a0", "b0"]
-    assert [doubt.reason for doubt in lan.of("c", Unavailable)] == [
-        "Nobody present has a message that stands here in the order."
-    ]
-    assert lan.members["c"].figures()["dummies"] == 1
+    lan.wait_for(lambda: bool(lan.of("c", Present)))
+    assert lan.of("c", Absent), "what it goes on without may have been delivered by those who are gone"
+    lan.admit("c")
+    lan.wait_for(lambda: lan.delivered("c") == ["a0", "c0"])
 
 
 def test_whoever_alone_lacks_a_body_ends_its_spell_instead() -> None:

@@ -5,6 +5,7 @@ long one may be silent before that is taken to mean something depends on how lon
 there was something to tell: on a busy machine processes stand still for a while without being gone.
 """
 
+from collections.abc import Set
 from typing import Final
 
 from antiphon.core.ids import Site
@@ -68,6 +69,9 @@ class Company:
 
     def known(self) -> bool:
         return bool(self._sites)
+
+    def sites(self) -> Set[Site]:
+        return self._sites.keys()
 
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         """Those who are not silent for longer than they are at times."""

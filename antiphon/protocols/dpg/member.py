@@ -376,11 +376,20 @@ class Dpg:
             self._tell_progress(now)
 
     def _may_pass(self, now: Nanoseconds, tag: Tag) -> bool:
-        """Whether nobody seems to have a body: nobody is there, or another asks for it as well.
+        """Whether nobody has a body: all who are there have asked for it."""
+        others = self._company.sites()
+        return bool(others) and others <= self._recovery.lacking(tag, self._clock.time(now))
 
-        Whoever lacks it alone would have a hole where the others have a message.
+    def _has_a_hole(self, now: Nanoseconds, time_ns: Nanoseconds) -> bool:
+        """Whether we lack alone what we have waited for long enough: the others have a message there.
+
+        Whoever is silent may be gone, and then it does not matter that it has not asked for it.
         """
-        return self._recovery.is_lacked_elsewhere(tag) or not self.lately(now)
+        tag = self._order.awaited(time_ns)
+        if tag is None:
+            return False
+        lacking = self._recovery.lacking(tag, time_ns)
+        return not self._company.known() or bool(self.lately(now) - lacking)
 
     def _tell_progress(self, now: Nanoseconds) -> None:
         self._told_index, self._spoke_ns = self._order.agreement.index, now
@@ -390,7 +399,9 @@ class Dpg:
         """Wake up when the front has been known for Deliv_Cycle, or the queue's head for its own time."""
         order, knobs = self._order, self._configuration
         deadlines = []
-        if order.queue:
+        if order.awaited(time_ns) is not None:
+            deadlines.append(time_ns + knobs.retr_cycle_ns)
+        elif order.queue:
             deadlines.append(order.queue[0].since_ns + knobs.dummy_cycle_ns)
         if len(order.graph):
             deadlines.append(self._commit_ns())
@@ -431,7 +442,7 @@ class Dpg:
             order.incorporate_marked(time_ns)
             self._changed = True
         self._progress(now)
-        if order.is_stuck(time_ns):
+        if self._has_a_hole(now, time_ns):
             self._fall_out(now)
 
     def _ask_soon(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:

@@ -226,7 +226,7 @@ class Order:
     def deliver(self, time_ns: Nanoseconds, may_pass: Callable[[Tag], bool]) -> None:
         """Hand up from the head of the queue on; a body that nobody has is waited for, but not for ever.
 
-        When its time is over it is passed over if it may be; else everything waits (`is_stuck`).
+        When its time is over it is passed over if it may be; else everything waits (`awaited`).
         """
         queue = self.queue
         while queue:
@@ -237,17 +237,19 @@ class Order:
                     return
                 self.dummies += 1
                 self.lost.pop(tag, None)
+                self.tombstones.add(tag, place, skipped=True)  # it was not delivered, and nobody is told so
                 self._emit(Unavailable(NOBODY_HAS_IT))
             else:
                 self._hand_up(time_ns, tag, place, held)
             queue.popleft()
 
-    def is_stuck(self, time_ns: Nanoseconds) -> bool:
-        """Whether a body has been waited for long enough."""
+    def awaited(self, time_ns: Nanoseconds) -> Tag | None:
+        """What lacks its body and has been waited for long enough."""
         if not self.queue:
-            return False
+            return None
         tag, since_ns, _ = self.queue[0]
-        return tag in self.lost and time_ns - since_ns >= self._configuration.dummy_cycle_ns
+        is_over = time_ns - since_ns >= self._configuration.dummy_cycle_ns
+        return tag if is_over and tag in self.lost else None
 
     def _hand_up(self, time_ns: Nanoseconds, tag: Tag, place: int, held: Held) -> None:
         sender, message = held

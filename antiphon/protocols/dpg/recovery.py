@@ -49,8 +49,8 @@ class Recovery:
         self._gone: dict[Tag, None] = {}
         self._tries: dict[Tag, int] = {}
         """How often each body that is lacking here was asked for."""
-        self._lacked: dict[Tag, None] = {}
-        """Those of them that another has asked for, too."""
+        self._lacking: dict[Tag, dict[Site, Nanoseconds]] = {}
+        """Who else has asked for each of them, and when."""
         self._ask_ns: Nanoseconds = 0
         """When the first of them is to be asked for again."""
         self.remulticasts = 0
@@ -62,7 +62,7 @@ class Recovery:
     def wanted(self, order: Order, time_ns: Nanoseconds) -> list[Tag]:
         """LM: what is lacking and has not been asked for within Retr_Cycle, or longer after vain requests."""
         tries = self._tries = {tag: self._tries.get(tag, 0) for tag in order.lost}
-        self._lacked = {tag: None for tag in self._lacked if tag in tries}
+        self._lacking = {tag: sites for tag, sites in self._lacking.items() if tag in tries}
         due = [tag for tag, asked_ns in order.lost.items() if asked_ns + self._pause_ns(tag) <= time_ns]
         for tag in due[:MOST_ASKED]:
             order.lost[tag] = time_ns
@@ -88,7 +88,7 @@ class Recovery:
             held = order.body(tag)
             if held is None:
                 if tag in order.lost:
-                    self._lacked[tag] = None
+                    self._lacking.setdefault(tag, {})[by] = time_ns
                 elif order.was_delivered(tag) and len(self._gone) < MOST_ASKED:
                     self._gone[tag] = None
                 continue
@@ -101,9 +101,10 @@ class Recovery:
                 answer.due_ns = time_ns + round(wait * self._configuration.retr_cycle_ns / 2)
         return any(answer.due_ns is not None for answer in self._answers.values())
 
-    def is_lacked_elsewhere(self, tag: Tag) -> bool:
-        """Whether another has asked for what is lacking here."""
-        return tag in self._lacked
+    def lacking(self, tag: Tag, time_ns: Nanoseconds) -> set[Site]:
+        """Who else has lately asked for what is lacking here."""
+        since_ns = time_ns - self._configuration.dummy_cycle_ns
+        return {site for site, asked_ns in self._lacking.get(tag, {}).items() if asked_ns >= since_ns}
 
     def has_gone(self) -> bool:
         """Whether somebody asks in vain and should know."""
