@@ -193,6 +193,13 @@ FOUND: dict[str, tuple[int, dict[str, Any]]] = {
          "detector_ms": 20.0, "groups": 3, "overlap": 1.74, "joins": 1, "leaves": 4, "bodies": "direct",
          "window": 16, "heartbeat_ms": 20.0, "suspect_ms": 150.0},
     ),
+    "applications forgot that their sites had restarted, and left their groups without members": (
+        25873,
+        {"members": 2, "messages": 41, "size": 0, "rate": 205.0, "delay_ms": 5.0, "loss": 0.02,
+         "duplication": 0.3, "reordering": 0.3, "crashes": 2, "calm_ms": 100.0, "away_ms": 20.0,
+         "detector_ms": 20.0, "groups": 2, "overlap": 1.07, "outsiders": 0.0, "joins": 4, "leaves": 4,
+         "bodies": "direct", "window": 16, "acknowledge_ms": 0.0, "heartbeat_ms": 20.0, "suspect_ms": 150.0},
+    ),
 }  # fmt: skip
 """Runs that once went wrong."""
 

@@ -34,8 +34,8 @@ Deviations, with reasons:
   reach of the slowest member that it has heard of lately: socket buffers are lost sooner than ordering ones.
 - That a message was delivered at all present sites cannot be known without membership: a body is kept until
   nobody has spoken of it for a while. A member that asks for one which others delivered and keep no more, or
-  that is the only one to ask for it until Dummy_Cycle is over, ends its spell instead of delivering a dummy
-  that the others did not.
+  which not all who are there have asked for when Dummy_Cycle is over, ends its spell instead of delivering a
+  dummy that the others did not.
 - Returning as printed re-delivers thousands of messages; see `spells`. What nobody heard before its sender
   was away keeps its place before its successors; if those were delivered meanwhile its sender is told.
 - The delay of a report is also waived when something is lost, else requesters starve; see `heartbeat`.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Final, Literal, cast
 
 from antiphon.core import effects as fx
@@ -15,7 +16,7 @@ from antiphon.protocols.metagroups import DATA_PDUS, PROMISES, MetaGroups, MetaG
 from antiphon.protocols.metagroups.bypass import Shortcuts, bypassed
 from antiphon.protocols.metagroups.shapes import Shape
 from antiphon.protocols.metagroups.tree import build_forest
-from antiphon.sim.churn import Fault
+from antiphon.sim.churn import Crash, Fault
 from antiphon.sim.groups import GroupsSubject, GroupWorkload, OverlappingConfiguration, simulate_groups
 from antiphon.sim.ordering import Subject, Watch
 from antiphon.sim.scenario import Metrics, Scenario
@@ -66,7 +67,11 @@ class Configuration(OverlappingConfiguration):
 
 
 class ChangingWorkload(GroupWorkload):
-    """Applications that also join and leave groups."""
+    """Applications that also join and leave groups.
+
+    They do not forget where they want to be when their sites lose their memory: so every group is wanted by
+    somebody at any time, and none is without members for good.
+    """
 
     _configuration: Configuration
 
@@ -88,6 +93,9 @@ class ChangingWorkload(GroupWorkload):
 
     def begin(self) -> None:
         super().begin()
+        for fault in self._faults:
+            if isinstance(fault, Crash):
+                self._world.at(fault.end_ns, partial(self._wish_again, fault.site))
         for count, act in (
             (self._configuration.joins, self._join),
             (self._configuration.leaves, self._leave),
@@ -115,6 +123,12 @@ class ChangingWorkload(GroupWorkload):
         if host.present and len(self._wanted[group]) > 1:
             self._wanted[group].discard(site)
             self._world.give(host, LeaveGroup(group))
+
+    def _wish_again(self, site: Site) -> None:
+        """A site that restarts knows only the groups that it was in at first; its application tells more."""
+        host = self._world.host(site)
+        for group, wanting in self._wanted.items():
+            self._world.give(host, JoinGroup(group) if site in wanting else LeaveGroup(group))
 
     def _note_change(self, now: Nanoseconds, host: Host, effect: fx.Joined | fx.Left) -> None:
         own = self._own[host.site]
