@@ -276,6 +276,12 @@ def test_changes_that_make_and_delete_nothing_change_nothing(kind: str, moves: s
     assert changing.run(knobs, 1, None) == measured
 
 
+def test_where_everyone_is_in_all_groups_somebody_leaves() -> None:
+    knobs = changing.Configuration(sites=2, groups=2, kind="heavy", moves="single", changes=60)
+    for seed in range(5):
+        assert changing.run(knobs, seed, None)["changes"] == 60
+
+
 def test_sites_with_a_profile_come_and_go_without_a_trace() -> None:
     knobs = changing.Configuration(sites=60, groups=12, kind="profiles", moves="whole", changes=30)
     measured = changing.run(knobs, 0, None)

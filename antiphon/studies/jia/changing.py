@@ -80,10 +80,11 @@ def draw_move(random: Random, forest: Forest, sites: list[Site], groups: list[Gr
 def _single(random: Random, forest: Forest, sites: list[Site], groups: list[Group]) -> Move:
     """Half of the changes are leaves of sites that are in several groups, so that none ends in nothing."""
     several = [site for site, label in sorted(forest.label_of.items()) if len(label) > 1]
-    if several and random.random() < 0.5:
+    joinable = [site for site in sites if len(forest.label_of.get(site, ())) < len(groups)]
+    if several and (random.random() < 0.5 or not joinable):
         site = random.choice(several)
         return Move(site, (), (random.choice(forest.label_of[site]),))
-    site = random.choice([site for site in sites if len(forest.label_of.get(site, ())) < len(groups)])
+    site = random.choice(joinable)
     label = forest.label_of.get(site, ())
     return Move(site, (random.choice([group for group in groups if group not in label]),), ())
 
