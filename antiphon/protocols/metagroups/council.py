@@ -72,8 +72,8 @@ class Council:
             site, grove, self.company, self._handover, self._alarm, configuration, random, effects,
             lambda now, pdu: self._hear(now, site, pdu),
         )  # fmt: skip
-        self._rivals_ns: dict[Site, Nanoseconds] = {}
-        """When others without a cluster were last heard."""
+        self._rival_ns: Nanoseconds | None = None
+        """When another without a cluster that comes before this site was last heard."""
         self._cluster_ns: Nanoseconds = 0
         """When anybody with a cluster was last heard, or this site began, while it has none."""
         self._bound: tuple[Origin, int, Nanoseconds] | None = None
@@ -97,7 +97,7 @@ class Council:
         self._voter.begin(0)
         self._coordinator.forget()
         self._handover.forget()
-        self._rivals_ns.clear()
+        self._rival_ns = None
         self._strangers.clear()
         self._cluster_ns = now
         self._bound = None
@@ -144,8 +144,8 @@ class Council:
     def _is_founder(self, now: Nanoseconds) -> bool:
         """Whether nobody with a cluster was heard for long, and nobody without one that comes before us."""
         since_ns = now - self._knobs.found_ns
-        heard = [site for site, heard_ns in self._rivals_ns.items() if heard_ns > since_ns]
-        return self._cluster_ns <= since_ns and min([*heard, self._site]) == self._site
+        has_rival = self._rival_ns is not None and self._rival_ns > since_ns
+        return self._cluster_ns <= since_ns and not has_rival
 
     def look(self, now: Nanoseconds) -> None:
         """If this site coordinates and something has to change, see to it soon."""
@@ -194,10 +194,10 @@ class Council:
     def _hear_word(self, now: Nanoseconds, sender: Site, pdu: Word) -> None:
         layout = self._grove.layout
         if layout is None:
-            if pdu.origin is None:
-                self._rivals_ns[sender] = now
-            else:
+            if pdu.origin is not None:
                 self._cluster_ns = now
+            elif sender < self._site:
+                self._rival_ns = now
             return
         if pdu.origin is None:
             if layout.lives.get(sender) == pdu.life:
