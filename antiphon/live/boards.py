@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import heapq
+import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import count
 from typing import Final
 
@@ -100,7 +101,7 @@ class PresenceBoard:
 
     def __init__(self) -> None:
         self.others: set[Site] = set()
-        self._readers: list[tuple[deque[Presence], asyncio.Event]] = []
+        self._readers: weakref.WeakSet[PresenceReader] = weakref.WeakSet()
         self._changed = asyncio.Event()
         self._closed: BaseException | None = None
 
@@ -109,9 +110,8 @@ class PresenceBoard:
             self.others.add(event.site)
         elif event.kind == "vanished":
             self.others.discard(event.site)
-        for events, news in self._readers:
-            events.append(event)
-            news.set()
+        for reader in self._readers:
+            reader.post(event)
         self._changed.set()
 
     async def wait_for(self, others: int) -> None:
@@ -121,29 +121,44 @@ class PresenceBoard:
             self._changed.clear()
             await self._changed.wait()
 
-    async def read(self) -> AsyncIterator[Presence]:
-        """Those who are there, then every change, until the member has left."""
-        events = deque((Presence("appeared", site) for site in sorted(self.others)), NEWS_KEPT)
-        news = asyncio.Event()
-        self._readers.append((events, news))
-        try:
-            while True:
-                while events:
-                    yield events.popleft()
-                if isinstance(self._closed, LeftError):
-                    return
-                if self._closed is not None:
-                    raise self._closed
-                news.clear()
-                await news.wait()
-        finally:
-            self._readers.remove((events, news))
+    def read(self) -> "PresenceReader":
+        """Those who are there, then every change from now on, until the member has left."""
+        reader = PresenceReader(self.others, self._closed)
+        self._readers.add(reader)
+        return reader
 
     def close(self, error: BaseException) -> None:
         self._closed = error
         self._changed.set()
-        for _, news in self._readers:
-            news.set()
+        for reader in self._readers:
+            reader.close(error)
+
+
+class PresenceReader(AsyncIterator[Presence]):
+    """What one reader has not read yet, kept from the moment that it asked, not that it first reads."""
+
+    def __init__(self, others: Iterable[Site], closed: BaseException | None) -> None:
+        self._events = deque((Presence("appeared", site) for site in sorted(others)), NEWS_KEPT)
+        self._news = asyncio.Event()
+        self._closed = closed
+
+    def post(self, event: Presence) -> None:
+        self._events.append(event)
+        self._news.set()
+
+    def close(self, error: BaseException) -> None:
+        self._closed = error
+        self._news.set()
+
+    async def __anext__(self) -> Presence:
+        while not self._events:
+            if isinstance(self._closed, LeftError):
+                raise StopAsyncIteration
+            if self._closed is not None:
+                raise self._closed
+            self._news.clear()
+            await self._news.wait()
+        return self._events.popleft()
 
 
 class GroupsBoard:

@@ -1,8 +1,9 @@
 """The live half of the seam: drives a protocol object with sockets and clocks, as the simulator's world does.
 
-One step of work is: take in what has come or what a timer says, let the protocol answer, write the trace,
-then let the datagrams go. So a row is on file before any other member can know of it, and a member that is
-killed leaves a log that agrees with everyone else's.
+One step of work is: take in what has come or what a timer says, let the protocol answer, let the datagrams
+go, then write the trace; only then, or beside it, the application reads. So nothing is delivered before the
+others were told all that led to it: if the member is killed, its log ends in nothing that they cannot know.
+Only what an application sends is on file before its datagrams go, as no number may be used again.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ from antiphon.live.transport import Arrival, Transport
 from antiphon.trace.segments import SegmentRecorder
 
 PDUS_AT_ONCE: Final = 64
-"""PDUs taken in before the trace is written and answers go out. Raising it costs latency under load."""
+"""PDUs taken in before answers go out and the trace is written. Raising it costs latency under load."""
 PAUSE_NS: Final = MILLISECOND_NS // 2
 """Datagrams further apart than this are taken to come one by one."""
 TICK_NS: Final = 5 * MILLISECOND_NS
@@ -203,8 +204,9 @@ class Member:
                 self._wall_ns = time.time_ns()
                 for sender, pdu, after_loss in arrivals:
                     self._carry_out(now, Received(sender, pdu, after_loss))
+                self._let_go()
             if not self._finishing:
-                # The application, which was woken by what it gets, comes first.
+                # The application, which was woken by what it gets, comes before the files.
                 self._finishing = True
                 self._loop.call_soon(self._finish_receiving)
         except Exception as error:
@@ -264,10 +266,15 @@ class Member:
         self._listener.stepped()
 
     def _flush(self) -> None:
-        """Write the trace, let the datagrams go, and see to the next wake-up."""
+        """Let the datagrams go, write the trace, and see to the next wake-up."""
         self.steps += 1
+        self._let_go()
         if self._recorder is not None:
             self._recorder.flush()
+        self._schedule()
+
+    def _let_go(self) -> None:
+        """Send what is to be sent; by then a late-join handler has logged what it acknowledges."""
         if self._history is not None:
             self._write_history(self._history)
         if self._outgoing:
@@ -279,7 +286,6 @@ class Member:
                 else:
                     assert type(effect) is fx.Multicast
                     transport.multicast(effect.pdu, effect.to, effect.hops)
-        self._schedule()
 
     def _schedule(self) -> None:
         """One wake-up for the earliest timer or the transport's next look."""
@@ -323,6 +329,7 @@ class Member:
                 self._record_addressed(effect, bodies)
             else:
                 self._record_send(effect.number, effect.count, effect.size, effect.destinations, effect.group)
+            self._recorder.flush()
         self._listener.admitted(effect)
 
     def _record_addressed(self, effect: fx.Admitted, bodies: Packed) -> None:

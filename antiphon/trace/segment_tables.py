@@ -1,8 +1,8 @@
 """Segments of live members read as tables of events, also while they are being written.
 
 A trace that is still being written is read as it stood at one moment, as far as files allow: all lengths are
-taken in a few microseconds and nothing behind them is read. Since members write a row before they tell anyone
-of what it says, no row of that moment lacks its cause, unless a message crossed the network meanwhile.
+taken in a few microseconds and nothing behind them is read. Since members write that they send before anyone
+can receive it, no delivery of that moment lacks its send, unless a message crossed the network meanwhile.
 
 A log that breaks off ends in an absence that nobody had time to note. The `absent` row is added here: behind
 the last segment of a log if it has no closing frame, or before a later one whose first frame says so.

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import socket
 import urllib.request
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,18 @@ from hypothesis import strategies as st
 import antiphon
 from antiphon.check.checkers import check_trace
 from antiphon.core.errors import OutputError, UsageError
-from antiphon.live.boards import LeftError, MissedError, StabilityBoard
+from antiphon.live.boards import LeftError, MissedError, PresenceBoard, StabilityBoard
 from antiphon.live.group import Group
 from antiphon.live.joining import join
 from antiphon.live.limits import Limits
+from antiphon.live.member import Member
+from antiphon.live.messages import Presence
 from antiphon.live.metrics import serve_metrics
 from antiphon.live.orders import find_order
 from antiphon.live.pieces import BATCH_BYTES, LARGEST_MESSAGE_BYTES, Outgoing
+from antiphon.live.transport import Transport
 from antiphon.trace.files import read_trace
+from antiphon.trace.segments import SegmentRecorder
 from tests.live.members import a_group_name, joined, read, within
 from tests.live.pairs import RING
 
@@ -154,6 +160,34 @@ def test_members_hear_of_those_who_come_and_go(order: str) -> None:
     within(body())
 
 
+def test_news_are_kept_for_a_reader_from_the_moment_that_it_asks() -> None:
+    async def body() -> None:
+        async with joined("a", "b") as (a, b):
+            news = a.presence()
+            await b.leave()
+            while a.members != {"a"}:
+                await asyncio.sleep(0.01)
+            assert [(await anext(news)).kind for _ in range(2)] == ["appeared", "vanished"]
+            await a.leave()
+            assert [event async for event in news] == []
+
+    within(body())
+
+
+def test_a_reader_of_news_that_is_given_up_is_forgotten() -> None:
+    async def body() -> None:
+        board = PresenceBoard()
+        kept, given_up = board.read(), board.read()
+        forgotten = weakref.ref(given_up)
+        del given_up
+        gc.collect()
+        assert forgotten() is None
+        board.post(Presence("appeared", "b"))
+        assert (await anext(kept)).site == "b"
+
+    within(body())
+
+
 def test_what_was_delivered_can_be_read_after_a_leave_but_nothing_can_be_sent() -> None:
     async def body() -> None:
         async with joined("a", "b") as (a, _):
@@ -177,6 +211,54 @@ def test_a_leave_waits_until_everyone_holds_what_was_sent() -> None:
             assert len(await read(b, 500)) == 500
 
     within(body())
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_message_is_on_file_before_it_goes_and_a_delivery_after_what_led_to_it(
+    order: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a member which is killed anywhere in between leaves a log that agrees with everyone's."""
+    unwritten: dict[str, list[str]] = {}
+    written_while_unsent: list[str] = []
+    sent_while_unwritten: list[str] = []
+    record, flush, multicast = SegmentRecorder.record, SegmentRecorder.flush, Transport.multicast
+
+    def note(recorder: SegmentRecorder, site: str, kind: Any, *rest: Any) -> None:
+        unwritten.setdefault(site, []).append(kind)
+        record(recorder, site, kind, *rest)
+
+    def write(recorder: SegmentRecorder) -> None:
+        if members[recorder.site]._outgoing:
+            written_while_unsent.extend(unwritten.get(recorder.site, []))
+        unwritten[recorder.site] = []
+        flush(recorder)
+
+    def send(transport: Transport, *rest: Any) -> None:
+        sent_while_unwritten.extend(unwritten.get(sites[transport], []))
+        multicast(transport, *rest)
+
+    async def body() -> None:
+        async with joined("a", "b", "c", order=order, trace=tmp_path) as groups:
+            for group in groups:
+                assert group._member is not None
+                assert group._transport is not None
+                members[group.name] = group._member
+                sites[group._transport] = group.name
+            monkeypatch.setattr(SegmentRecorder, "record", note)
+            monkeypatch.setattr(SegmentRecorder, "flush", write)
+            monkeypatch.setattr(Transport, "multicast", send)
+            for _ in range(5):
+                for group in groups:
+                    await group.send(b"x")
+            await asyncio.gather(*(read(group, 15) for group in groups))
+            monkeypatch.undo()
+
+    members: dict[str, Member] = {}
+    sites: dict[Transport, str] = {}
+    within(body())
+    assert "send" not in sent_while_unwritten
+    assert "deliver" not in written_while_unsent
+    assert unwritten.keys() == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize("order", ORDERS)
