@@ -40,7 +40,7 @@ HEADER: Final = struct.Struct("!2sBBIQQQI")
 CHECKSUM: Final = struct.Struct("!I")
 CHECKED_BYTES: Final = HEADER.size + 1024
 """How far into a PDU the checksum looks. Raising it costs time for every PDU received."""
-MAXIMUM_BODY_BYTES: Final = 128 << 10
+MAXIMUM_BODY_BYTES: Final = 320 << 10
 """What a PDU may carry beyond its header; the live runtime cuts into fragments what no datagram can hold."""
 MAXIMUM_NAME_BYTES: Final = 255
 

@@ -27,7 +27,8 @@ from antiphon.live.networks import Address
 
 FRAGMENT: Final = 2
 """The code of a fragment, among the PDU codes 2 to 15 that are the transport's own."""
-MOST_FRAGMENTS: Final = 256
+MOST_FRAGMENTS: Final = 640
+"""A PDU of the largest size in datagrams of the smallest."""
 MAXIMUM_PDU_BYTES: Final = HEADER.size + MAXIMUM_BODY_BYTES + 64
 INDICES: Final = tuple(index.to_bytes(2, "big") for index in range(MOST_FRAGMENTS))
 KEPT_BYTES: Final = 8 << 20
@@ -59,7 +60,7 @@ class Quota(NamedTuple):
 
 
 FOR_MEMBERS: Final = Quota(1024, 256, 16 << 20, 64 << 20)
-FOR_STRANGERS: Final = Quota(16, 4, 256 << 10, 4 << 20)
+FOR_STRANGERS: Final = Quota(16, 4, 512 << 10, 4 << 20)
 
 
 class Piece(NamedTuple):
@@ -70,11 +71,11 @@ class Piece(NamedTuple):
     place: int
     """Counted from 0."""
     total: int
-    body: bytes
+    body: Bytes
 
 
 def parse_fragment(view: memoryview, group: int) -> Piece | str:
-    """A fragment of this group, or why it is none."""
+    """A fragment of this group, or why it is none. Its body stays where it is."""
     if len(view) <= PREFIX.size:
         return Reason.SHORT.value
     magic, version, _, place, other, boot, counter = PREFIX.unpack_from(view)
@@ -87,7 +88,7 @@ def parse_fragment(view: memoryview, group: int) -> Piece | str:
     # All but the last have one size, so that size already says how much it will be at least.
     if index < count - 1 and (count - 1) * body_bytes > MAXIMUM_PDU_BYTES:
         return NONSENSE
-    return Piece(boot, counter, index, count, bytes(view[PREFIX.size :]))
+    return Piece(boot, counter, index, count, view[PREFIX.size :])
 
 
 def join(view: memoryview, each: int, group: int) -> tuple[int, int, bytes] | None:
@@ -156,7 +157,7 @@ class Partial:
         self.address: Final = address
         self.boot: Final = piece.boot
         self.counter: Final = piece.counter
-        self.pieces: list[bytes | None] = [None] * piece.total
+        self.pieces: list[Bytes | None] = [None] * piece.total
         self.missing = piece.total
         self.held_bytes = 0
         self.progress_ns = now

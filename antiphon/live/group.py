@@ -49,7 +49,7 @@ from antiphon.live.orders import (
     find_order,
 )
 from antiphon.live.outbox import Outbox
-from antiphon.live.pieces import LARGEST_PIECE_BYTES
+from antiphon.live.pieces import LARGEST_RECORD_BYTES
 from antiphon.live.standing import Standing
 from antiphon.live.transport import Transport
 from antiphon.protocols.fifo import HistoryRole
@@ -136,10 +136,8 @@ class Group:
             raise
         assert self._member is not None
         returning = self._recorder is not None and self._recorder.returning
-        next_number = self._recorder.next_number if self._recorder is not None else 0
+        next_number = self._outbox.next_number
         self._stability.begin(self.name, next_number)
-        self._inbox.open(self._member)
-        self._outbox.open(self._member, next_number)
         self._standing.has_come = True
         # The clock makes a later incarnation the greater one, without anything kept on disk.
         incarnation = time.time_ns() // MILLISECOND_NS
@@ -229,6 +227,9 @@ class Group:
             site=self.name, group=self.group, protocol=protocol, transport=transport,
             recorder=self._recorder, reader=self._inbox, listener=self, history=self._history,
         )  # fmt: skip
+        next_number = self._recorder.next_number if self._recorder is not None else 0
+        self._inbox.open(self._member)
+        self._outbox.open(self._member, next_number, settings.batch_bytes)
 
     def _no_answer(self) -> LeftError:
         orderer = self._options["sequencer"]
@@ -447,10 +448,10 @@ class Group:
         Much less work a message than one by one, where they come like that: samples, ticks, rows of an array.
         """
         view = memoryview(records).cast("B")
-        if not 1 <= size <= LARGEST_PIECE_BYTES or len(view) % size:
+        if not 1 <= size <= LARGEST_RECORD_BYTES or len(view) % size:
             raise UsageError(
                 f"{len(view)} bytes are not records of {size} bytes each.",
-                hint=f"A record has 1 to {LARGEST_PIECE_BYTES} bytes, and the last one is as long as all.",
+                hint=f"A record has 1 to {LARGEST_RECORD_BYTES} bytes, and the last one is as long as all.",
             )
         await self._outbox.hand_in_records(view, size, self._destinations(to, group), group)
 
@@ -499,6 +500,11 @@ class Group:
     def latency(self) -> Watch:
         """How long one's own batches take to be delivered here and to be stable."""
         return self._watch
+
+    @property
+    def batch_bytes(self) -> int:
+        """How much travels together at most; whoever sends much at once does best to send this much."""
+        return self._outbox.batch_bytes
 
     @property
     def counters(self) -> dict[str, Any]:

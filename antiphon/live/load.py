@@ -149,7 +149,7 @@ class Load:
 
     async def _send_to_all(self) -> None:
         rate = self._task.rate
-        burst = 1 if rate else records_per_batch(self._task.size)
+        burst = 1 if rate else records_per_batch(self._task.size, self._group.batch_bytes)
         records, counts, stamps = self._records(burst)
         while not self._halted.is_set():
             if rate:
@@ -167,7 +167,7 @@ class Load:
         """A batch to each of one's groups by turns; where an order knows one group only, to their members."""
         group, task, several = self._group, self._task, find_order(self._task.order).several
         everyone = frozenset(site for members in task.groups.values() for site in members)
-        burst = 1 if task.rate else records_per_batch(task.size, everyone)
+        burst = 1 if task.rate else records_per_batch(task.size, group.batch_bytes, everyone)
         records, counts, stamps = self._records(burst)
         for name, members in cycle(own_groups(task).items()):
             if self._halted.is_set():

@@ -11,7 +11,7 @@ from antiphon.core.ids import Site
 from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Property
 from antiphon.core.wire import Pdu
-from antiphon.live.pieces import BATCH_BYTES
+from antiphon.live.pieces import BATCH_BYTES, SMALL_BATCH_BYTES
 from antiphon.protocols import dpg, fifo, metagroups, sco, sequencer
 from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES
 from antiphon.protocols.dpg.services.lan import LanService
@@ -20,9 +20,21 @@ REPAIRS: Final = fifo.REPAIRS
 NO_HISTORY: Final = fifo.HistoryRole()
 ASSUMED_SENDERS: Final = 8
 """Members that may fill one's socket buffer at the same time before anyone has to wait."""
+USUAL_WINDOW: Final = 4
+"""Batches under way of one sender that should fit its share of a receiver's buffer before they grow."""
 LARGEST_WINDOW: Final = 20
 """Batches under way of one sender. Raising it costs memory at every receiver."""
-KEPT_BODIES: Final = 256
+LARGEST_TOTAL_WINDOW: Final = 10
+"""The same where all batches are in one order. Raising it costs latency under load, and gains nothing."""
+LARGEST_LAG: Final = 60
+"""How many batches the order may run ahead of its slowest member. Raising it costs latency under load."""
+LAG_SHARE: Final = 0.56
+"""What these may take of a receiver's buffer, whose memory the kernel's own data share."""
+ADMISSION_BYTES: Final = 1 << 20
+"""What waits for its turn in the total order. Raising it costs latency under load."""
+ORDERING_BUFFERS: Final = 256
+"""Batches of the total order that are not yet delivered. Raising it costs memory."""
+KEPT_BYTES: Final = 16 << 20
 """Delivered batches of the total order that are kept for others. Raising it costs memory."""
 DEFAULT_SERVICE: Final = "sequencer"
 """The one-channel service that keeps its order on an ordinary network and a busy machine (docs/total.md)."""
@@ -103,9 +115,20 @@ class Settings:
     """Whether own multicasts come back where they passed on the channel."""
 
     @property
+    def batch_bytes(self) -> int:
+        """What a batch has at most: as much as leaves room for several of each sender in a receiver's buffer.
+
+        Where a channel's own order counts, a batch is one datagram, which passes on the channel as a whole.
+        """
+        if self.service == "lan":
+            return SMALL_BATCH_BYTES
+        share = self.receive_buffer_bytes // ASSUMED_SENDERS // USUAL_WINDOW
+        return max(SMALL_BATCH_BYTES, min(share, BATCH_BYTES))
+
+    @property
     def window_batches(self) -> int:
         """How many batches each sender may have under way so that together they fit a receiver's buffer."""
-        fits = self.receive_buffer_bytes // BATCH_BYTES // ASSUMED_SENDERS
+        fits = self.receive_buffer_bytes // self.batch_bytes // ASSUMED_SENDERS
         return max(2, min(LARGEST_WINDOW, fits))
 
 
@@ -131,7 +154,7 @@ class Order:
 
 
 def _build_fifo(settings: Settings) -> Protocol:
-    window_bytes = settings.window_batches * BATCH_BYTES
+    window_bytes = settings.window_batches * settings.batch_bytes
     configuration = settings.stability.configure(repair=settings.repair, window_bytes=window_bytes)
     return fifo.Fifo(
         settings.site, (settings.site,), configuration, settings.random, history=settings.history
@@ -153,9 +176,14 @@ def _build_sequencer(settings: Settings) -> Protocol:
 
 
 def _build_total(settings: Settings) -> Protocol:
-    windows = settings.window_batches
+    batch_bytes = settings.batch_bytes
+    fits = int(LAG_SHARE * settings.receive_buffer_bytes / batch_bytes)
     configuration = dpg.DpgConfiguration(
-        window=max(2, windows // 2), lag=max(8, 3 * windows), kept_bodies=KEPT_BODIES
+        window=max(2, min(LARGEST_TOTAL_WINDOW, 3 * settings.window_batches // 4)),
+        lag=max(8, min(LARGEST_LAG, fits)),
+        admission_buffers=ADMISSION_BYTES // batch_bytes,
+        ordering_buffers=ORDERING_BUFFERS,
+        kept_bytes=KEPT_BYTES,
     )
     lan = settings.service == "lan"
     service = LanService(hears_itself=settings.hears_itself) if lan else SERVICES[settings.service]()

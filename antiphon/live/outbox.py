@@ -15,7 +15,7 @@ from antiphon.core.packing import Destinations
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.live.inbox import Inbox
 from antiphon.live.member import Member
-from antiphon.live.pieces import LARGEST_MESSAGE_BYTES, Outgoing
+from antiphon.live.pieces import BATCH_BYTES, LARGEST_MESSAGE_BYTES, Outgoing
 from antiphon.live.standing import Standing
 
 LATELY_NS: Final = MILLISECOND_NS
@@ -28,19 +28,23 @@ class Outbox:
     def __init__(self, *, standing: Standing, inbox: Inbox, most_bytes: int, selective: bool) -> None:
         """`most_bytes` may wait before whoever hands in more has to wait."""
         self.next_number = 0
+        self.batch_bytes = BATCH_BYTES
         self.is_pumping = False
         """Whether something waits, and is handed in now or when that can be tried again."""
         self._standing: Final = standing
         self._inbox: Final = inbox
         self._most_bytes: Final = most_bytes
-        self._outgoing: Final = Outgoing(selective=selective)
+        self._selective: Final = selective
+        self._outgoing = Outgoing(selective=selective)
         self._member: Member | None = None
         self._pumped_ns = 0
         self._room: deque[asyncio.Future[None]] = deque()
 
-    def open(self, member: Member, next_number: int) -> None:
-        """From now on this member takes what is handed in."""
+    def open(self, member: Member, next_number: int, batch_bytes: int) -> None:
+        """From now on this member takes what is handed in, in batches of at most so many bytes."""
         self._member = member
+        self.batch_bytes = batch_bytes
+        self._outgoing = Outgoing(batch_bytes, selective=self._selective)
         self.next_number = next_number
 
     def close(self) -> None:

@@ -15,9 +15,14 @@ from antiphon.core.packing import (
     pack_records,
 )
 
-BATCH_BYTES: Final = 64_900
-"""A packed batch has at most this many bytes, so that with its headers it fits one datagram of 65,507."""
-LARGEST_PIECE_BYTES: Final = BATCH_BYTES - overhead_bytes(1)
+BATCH_BYTES: Final = 261_200
+"""A packed batch has at most this many bytes, so that with its headers it fits four datagrams of 65,507.
+
+What a batch costs beside its bytes is shared by more messages the larger it is.
+"""
+SMALL_BATCH_BYTES: Final = 64_900
+"""The same for one such datagram: the most where a receiver's buffer is small."""
+LARGEST_RECORD_BYTES: Final = SMALL_BATCH_BYTES - overhead_bytes(1)
 LARGEST_MESSAGE_BYTES: Final = 16 << 20
 ADDRESS_BYTES: Final = 16
 """What a table of addresses takes at most beside the names and a byte a message."""
@@ -29,19 +34,19 @@ MOST_ORPHANS: Final = 4
 """Unfinished messages of senders that have vanished, kept in case they come back. Raising it costs memory."""
 
 
-def records_per_batch(size: int, addressed_to: Destinations = None) -> int:
+def records_per_batch(size: int, batch_bytes: int, addressed_to: Destinations = None) -> int:
     """How many bodies of this size fit one batch."""
-    room = BATCH_BYTES - overhead_bytes(0)
+    room = batch_bytes - overhead_bytes(0)
     if addressed_to is None:
         return room // (size + LENGTH_BYTES)
     return (room - ADDRESS_BYTES - names_bytes(addressed_to)) // (size + LENGTH_BYTES + 1)
 
 
-def cut(body: bytes, addressed_to: Destinations = None) -> Iterator[Packed]:
+def cut(body: bytes, batch_bytes: int, addressed_to: Destinations = None) -> Iterator[Packed]:
     """The batches, of one piece each, that carry a long body."""
     addresses = None if addressed_to is None else [addressed_to]
     taken = 0 if addressed_to is None else ADDRESS_BYTES + names_bytes(addressed_to) + 1
-    most = LARGEST_PIECE_BYTES - taken
+    most = batch_bytes - overhead_bytes(1) - taken
     last = (len(body) - 1) // most
     for place in range(last + 1):
         piece = body[place * most : (place + 1) * most]
@@ -69,9 +74,10 @@ class Outgoing:
     are put together only while that costs less than a few times what each by itself would.
     """
 
-    def __init__(self, *, selective: bool = False) -> None:
+    def __init__(self, batch_bytes: int = BATCH_BYTES, *, selective: bool = False) -> None:
         self.size = 0
         """Bytes that wait, packed or not."""
+        self._batch_bytes = batch_bytes
         self._selective = selective
         self._group: Group | None = None
         """The group that the open batch goes to, where there are several."""
@@ -83,7 +89,7 @@ class Outgoing:
         self._addresses: list[Destinations] = []
         self._sets: set[Destinations] = set()
         self._union: set[Site] = set()
-        self._room = BATCH_BYTES - overhead_bytes(0)
+        self._room = self._batch_bytes - overhead_bytes(0)
         self._apart = 0
         """Bytes times destinations if each message went by itself."""
         self._together = 0
@@ -133,34 +139,41 @@ class Outgoing:
         if to is None or to in self._sets:
             return taken
         if len(self._sets) == MOST_SETS - 1:
-            return BATCH_BYTES
+            return self._batch_bytes
         if self._selective and self._bodies:
             together = (self._together + length) * len(self._union | to)
             if together > MIXING * (self._apart + length * len(to)):
-                return BATCH_BYTES
+                return self._batch_bytes
         return taken + names_bytes(to)
 
     def _cut(self, body: bytes, to: Destinations) -> int:
         """A body that fits no batch, piece by piece; how many."""
         named, whole = (None, to) if self._selective else (to, None)
-        pieces = [Parcel(piece, whole, self._group) for piece in cut(body, named)]
+        pieces = [Parcel(piece, whole, self._group) for piece in cut(body, self._batch_bytes, named)]
         self._parcels += pieces
         return len(pieces)
 
     def add_records(
         self, records: memoryview, size: int, to: Destinations = None, group: Group | None = None
     ) -> int:
-        """Take bodies of one size that lie one after another; how many numbers they use."""
-        self._close()
-        self._group = group
+        """Take bodies of one size that lie one after another; how many numbers they use.
+
+        What fills no batch is taken body by body, so that it travels with what comes before and after it.
+        """
         named, whole = (None, to) if self._selective else (to, None)
-        share = records_per_batch(size, named) * size
-        self._parcels += (
-            Parcel(pack_records(records[begin : begin + share], size, named), whole, group)
-            for begin in range(0, len(records), share)
-        )
-        self.size += len(records)
-        return len(records) // size
+        share = records_per_batch(size, self._batch_bytes, named) * size
+        full = len(records) // share * share
+        if full:
+            self._close()
+            self._group = group
+            self._parcels += (
+                Parcel(pack_records(records[begin : begin + share], size, named), whole, group)
+                for begin in range(0, full, share)
+            )
+            self.size += full
+        rest = records[full:]
+        bodies = (bytes(rest[begin : begin + size]) for begin in range(0, len(rest), size))
+        return full // size + self.add(bodies, to, group)
 
     def __bool__(self) -> bool:
         return bool(self._parcels or self._bodies)

@@ -131,6 +131,8 @@ class Sockets:
         wanted = network.offload and self.datagram_bytes < LARGEST_DATAGRAM_BYTES
         self.segments = wanted and has_option(self._sending, UDP_SEGMENT)
         joined = [wanted and turn_on(each, UDP_GRO) for each in self.receiving]
+        self.reads_last: Final = not sealed
+        """Whether what was read lasts until the last one who needs it lets go."""
         self.read: Callable[[socket.socket], Found | None]
         """What was read, of how many bytes each datagram in it is (0: it is one), and where it is from.
 

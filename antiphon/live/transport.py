@@ -297,24 +297,27 @@ class Transport:
         self._counters.bytes_received += size
         if not each:
             self._counters.datagrams_received += 1
-            self._take_datagram(view, address, arrived)
+            self._take_datagram(view, address, arrived, lasting=self._sockets.reads_last)
             return
         self._counters.datagrams_received += -(-size // each)
         joined = join(view, each, self._group)
         if joined is None:
             for begin in range(0, size, each):
-                self._take_datagram(view[begin : begin + each], address, arrived)
+                self._take_datagram(view[begin : begin + each], address, arrived, lasting=False)
             return
         boot, counter, whole = joined
         if boot != self.boot and not self._reassembly.is_late(address, boot, counter):
             self._reassembly.finish(address, boot, counter)
             self._take_pdu(memoryview(whole), address, arrived)
 
-    def _take_datagram(self, view: memoryview, address: Address, arrived: list[Arrival]) -> None:
+    def _take_datagram(
+        self, view: memoryview, address: Address, arrived: list[Arrival], *, lasting: bool
+    ) -> None:
+        """A fragment is copied unless it may stay where it is: in memory of its own, and that for long."""
         if len(view) < PREFIX.size or view[3] != FRAGMENT:
             self._take_pdu(view, address, arrived)
             return
-        piece = parse_fragment(view, self._group)
+        piece = parse_fragment(view if lasting else memoryview(bytes(view)), self._group)
         if isinstance(piece, str):
             self._counters.drop(piece)
         elif piece.boot != self.boot:

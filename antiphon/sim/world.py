@@ -172,7 +172,7 @@ class World:
         self._notify(Restored(site), site, at)
 
     def stop(self) -> None:
-        """End the run once the event at hand is done."""
+        """End the run for good once the event at hand is done; what is under way stays unread."""
         self._stopped = True
 
     def run(self, until_ns: Nanoseconds = NEVER_NS - 1) -> None:

@@ -4,21 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.core.packing import Packed, pack
+from antiphon.core.packing import Packed, overhead_bytes, pack
 from antiphon.core.time import NEVER_NS
 from antiphon.live.pieces import (
     BATCH_BYTES,
     LARGEST_MESSAGE_BYTES,
-    LARGEST_PIECE_BYTES,
     MIXING,
     MOST_ORPHANS,
+    SMALL_BATCH_BYTES,
     Incoming,
     Outgoing,
     cut,
 )
 from antiphon.live.timers import SLACK, Timers
 
-SIZES = st.integers(0, 3 * LARGEST_PIECE_BYTES + 5)
+PIECE_BYTES = SMALL_BATCH_BYTES - overhead_bytes(1)
+SIZES = st.integers(0, 3 * PIECE_BYTES + 5)
+BATCHES = st.sampled_from((SMALL_BATCH_BYTES, BATCH_BYTES))
 
 
 def drain(outgoing: Outgoing) -> list[Packed]:
@@ -37,12 +39,12 @@ ADDRESSED = st.tuples(
 )
 
 
-@given(st.lists(ADDRESSED, min_size=1, max_size=12), st.booleans())
+@given(st.lists(ADDRESSED, min_size=1, max_size=12), st.booleans(), BATCHES)
 def test_messages_travel_together_and_each_reaches_whom_it_is_for(
-    messages: list[tuple[int, frozenset[str] | None]], selective: bool
+    messages: list[tuple[int, frozenset[str] | None]], selective: bool, batch_bytes: int
 ) -> None:
     """A batch goes to everyone whom any of its messages is for; it says itself for whom each one is."""
-    outgoing, numbers = Outgoing(selective=selective), 0
+    outgoing, numbers = Outgoing(batch_bytes, selective=selective), 0
     everyone = frozenset(SITES)
     if selective:
         messages = [(size, to or everyone) for size, to in messages]
@@ -55,7 +57,7 @@ def test_messages_travel_together_and_each_reaches_whom_it_is_for(
         batch, destinations, _ = outgoing.first()
         outgoing.take()
         again = Packed(batch.data)
-        assert len(again.data) <= BATCH_BYTES
+        assert len(again.data) <= batch_bytes
         assert (destinations is not None) == selective
         for site in everyone if destinations is None else destinations:
             places = again.places_for(site)
@@ -86,15 +88,17 @@ def test_messages_for_few_of_many_do_not_all_travel_together() -> None:
     assert set(sizes) == {(MIXING, MIXING)}
 
 
-@given(st.lists(st.one_of(st.integers(0, 200), SIZES), min_size=1, max_size=12))
-def test_what_goes_out_comes_in_again_in_order_and_no_batch_is_too_long(sizes: list[int]) -> None:
+@given(st.lists(st.one_of(st.integers(0, 200), SIZES), min_size=1, max_size=12), BATCHES)
+def test_what_goes_out_comes_in_again_in_order_and_no_batch_is_too_long(
+    sizes: list[int], batch_bytes: int
+) -> None:
     bodies = [bytes([place]) * size for place, size in enumerate(sizes)]
-    outgoing, incoming = Outgoing(), Incoming()
+    outgoing, incoming = Outgoing(batch_bytes), Incoming()
     numbers = outgoing.add(bodies)
     assert outgoing.size == sum(sizes)
     batches = drain(outgoing)
     assert outgoing.size == 0
-    assert all(len(batch.data) <= BATCH_BYTES for batch in batches)
+    assert all(len(batch.data) <= batch_bytes for batch in batches)
     assert sum(map(len, batches)) == numbers
     received: list[bytes] = []
     number = 0
@@ -114,19 +118,29 @@ def test_short_bodies_share_batches() -> None:
     assert len(drain(outgoing)) == -(-1000 // (BATCH_BYTES // 1004))
 
 
+def test_few_records_share_batches_with_what_comes_before_and_after_them() -> None:
+    outgoing = Outgoing()
+    outgoing.add([b"before"])
+    for turn in range(3):
+        outgoing.add_records(memoryview(bytes([turn]) * 20), 10)
+    outgoing.add([b"after"])
+    (batch,) = drain(outgoing)
+    assert list(batch) == [b"before", *(bytes([turn]) * 10 for turn in (0, 0, 1, 1, 2, 2)), b"after"]
+
+
 def test_who_comes_in_the_middle_of_a_long_message_waits_for_the_next_one() -> None:
     incoming = Incoming()
-    first, second, third = cut(bytes(3 * LARGEST_PIECE_BYTES))
+    first, second, third = cut(bytes(3 * PIECE_BYTES), SMALL_BATCH_BYTES)
     assert incoming.take("a", 1, second) is None
     assert incoming.take("a", 2, third) is None
     assert incoming.take("a", 3, pack([b"x"])) == (3, pack([b"x"]))
     assert incoming.take("a", 4, first) is None
-    assert incoming.size == LARGEST_PIECE_BYTES
+    assert incoming.size == PIECE_BYTES
 
 
 def test_a_missed_piece_gives_up_its_message_and_nothing_else() -> None:
     incoming = Incoming()
-    first, second, third = cut(bytes(3 * LARGEST_PIECE_BYTES))
+    first, second, third = cut(bytes(3 * PIECE_BYTES), SMALL_BATCH_BYTES)
     assert incoming.take("a", 0, first) is None
     assert incoming.take("b", 0, first) is None
     assert incoming.take("a", 2, third) is None
@@ -134,13 +148,13 @@ def test_a_missed_piece_gives_up_its_message_and_nothing_else() -> None:
     assert incoming.take("b", 1, second) is None
     whole = incoming.take("b", 2, third)
     assert whole is not None
-    assert whole[1].size == 3 * LARGEST_PIECE_BYTES
+    assert whole[1].size == 3 * PIECE_BYTES
 
 
 def test_a_sender_that_never_finishes_is_given_up_at_the_limit() -> None:
     incoming = Incoming()
-    piece = bytes(LARGEST_PIECE_BYTES)
-    for number in range(LARGEST_MESSAGE_BYTES // LARGEST_PIECE_BYTES + 2):
+    piece = bytes(PIECE_BYTES)
+    for number in range(LARGEST_MESSAGE_BYTES // PIECE_BYTES + 2):
         incoming.take("a", number, pack([piece], unfinished=True, continuing=number > 0))
     assert incoming.dropped == 1
     assert incoming.size <= LARGEST_MESSAGE_BYTES
@@ -148,7 +162,7 @@ def test_a_sender_that_never_finishes_is_given_up_at_the_limit() -> None:
 
 def test_only_the_latest_unfinished_messages_of_vanished_senders_are_kept() -> None:
     incoming = Incoming()
-    first, second = cut(bytes(LARGEST_PIECE_BYTES + 1))
+    first, second = cut(bytes(PIECE_BYTES + 1), SMALL_BATCH_BYTES)
     senders = [f"s{index}" for index in range(MOST_ORPHANS + 2)]
     for sender in senders:
         incoming.take(sender, 0, first)
@@ -187,9 +201,9 @@ def test_a_timer_that_is_set_over_and_over_does_not_fill_the_heap() -> None:
     assert timers.due(NEVER_NS - 1) is None
 
 
-@pytest.mark.parametrize("length", [LARGEST_PIECE_BYTES, LARGEST_PIECE_BYTES + 1, 2 * LARGEST_PIECE_BYTES])
+@pytest.mark.parametrize("length", [PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES])
 def test_a_body_is_cut_into_no_more_pieces_than_needed(length: int) -> None:
-    pieces = list(cut(bytes(length)))
-    assert len(pieces) == -(-length // LARGEST_PIECE_BYTES)
+    pieces = list(cut(bytes(length), SMALL_BATCH_BYTES))
+    assert len(pieces) == -(-length // PIECE_BYTES)
     assert [piece.continuing for piece in pieces] == [place > 0 for place in range(len(pieces))]
     assert [piece.unfinished for piece in pieces] == [place < len(pieces) - 1 for place in range(len(pieces))]

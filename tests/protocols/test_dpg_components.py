@@ -24,7 +24,7 @@ IDLE_NS = 10_000
 
 def held(tag: Tag) -> Held:
     message = Message(
-        tag=tag, previous=0, seen=0, stamp=0, index=0, incarnation=0, number=tag, bodies=pack([b""])
+        tag=tag, previous=0, seen=0, stamp=0, index=0, incarnation=0, number=tag, bodies=pack([b"body"])
     )
     return Held("a", message)
 
@@ -61,7 +61,7 @@ def test_a_body_without_room_is_lost_or_seizes_the_buffer_of_another() -> None:
 
 
 def test_kept_bodies_leave_when_nobody_speaks_of_them() -> None:
-    kept = KeptBodies(limit=10, quiet_ns=100)
+    kept = KeptBodies(limit=10, most_bytes=1000, quiet_ns=100)
     for tag in (1, 2, 3):
         kept.keep(tag, tag, held(tag))
     kept.touch(50, 1)
@@ -77,7 +77,7 @@ def test_kept_bodies_leave_when_nobody_speaks_of_them() -> None:
 
 
 def test_kept_bodies_beyond_the_limit_leave_the_longest_quiet_first() -> None:
-    kept = KeptBodies(limit=2, quiet_ns=100)
+    kept = KeptBodies(limit=2, most_bytes=1000, quiet_ns=100)
     for tag in (1, 2, 3):
         kept.keep(0, tag, held(tag))
     kept.touch(1, 1)
@@ -86,6 +86,19 @@ def test_kept_bodies_beyond_the_limit_leave_the_longest_quiet_first() -> None:
     kept.keep(50, 3, held(3))
     assert kept.expire(101) == [held(1)]
     assert kept.expire(149) == []
+
+
+def test_kept_bodies_that_are_too_large_together_leave_the_longest_quiet_first() -> None:
+    size = held(1).message.bodies.size
+    kept = KeptBodies(limit=10, most_bytes=2 * size, quiet_ns=100)
+    for tag in (1, 2, 3):
+        kept.keep(0, tag, held(tag))
+    kept.keep(0, 3, held(3))
+    assert kept.size == 3 * size
+    assert kept.expire(1) == [held(1)]
+    assert (len(kept), kept.size) == (2, 2 * size)
+    assert kept.expire(100) == [held(2), held(3)]
+    assert kept.size == 0
 
 
 def test_tombstones_remember_places_and_forget_the_oldest() -> None:

@@ -86,11 +86,14 @@ class KeptBodies:
     What is beyond the limit leaves with the next `expire`, which tells whom: so it is to follow `keep`.
     """
 
-    __slots__ = ("_kept", "_limit", "_quiet_ns")
+    __slots__ = ("_kept", "_limit", "_most_bytes", "_quiet_ns", "size")
 
-    def __init__(self, limit: int, quiet_ns: Nanoseconds) -> None:
+    def __init__(self, limit: int, most_bytes: int, quiet_ns: Nanoseconds) -> None:
         self._limit: Final = limit
+        self._most_bytes: Final = most_bytes
         self._quiet_ns: Final = quiet_ns
+        self.size = 0
+        """Bytes of all of them."""
         # A plain dictionary looks slowly for its first key once many before it have left.
         self._kept: OrderedDict[Tag, Kept] = OrderedDict()
 
@@ -101,8 +104,11 @@ class KeptBodies:
         return tag in self._kept
 
     def keep(self, now: Nanoseconds, tag: Tag, held: Held) -> None:
+        before = self._kept.pop(tag, None)
+        if before is not None:
+            self.size -= before.held.message.bodies.size
         self._kept[tag] = Kept(held, now)
-        self._kept.move_to_end(tag)
+        self.size += held.message.bodies.size
 
     def touch(self, now: Nanoseconds, tag: Tag) -> None:
         """Somebody has asked for it or reported it; nothing happens if it is not here."""
@@ -121,13 +127,15 @@ class KeptBodies:
         return None if kept is None else kept.held
 
     def expire(self, now: Nanoseconds) -> list[Held]:
-        """Those that leave: quiet for long enough, or too many."""
+        """Those that leave: quiet for long enough, or too many, or too large together."""
         kept, gone = self._kept, []
         while kept:
             oldest = kept[next(iter(kept))]
-            if len(kept) <= self._limit and now - oldest.touched_ns < self._quiet_ns:
+            has_room = len(kept) <= self._limit and self.size <= self._most_bytes
+            if has_room and now - oldest.touched_ns < self._quiet_ns:
                 break
             gone.append(oldest.held)
+            self.size -= oldest.held.message.bodies.size
             kept.popitem(last=False)
         return gone
 

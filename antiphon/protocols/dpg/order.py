@@ -61,7 +61,9 @@ class Order:
         self.agreement = Agreement(4 * configuration.history)
         self.tombstones = Tombstones(configuration.tombstones)
         self.buffers = OrderingBuffers(configuration.ordering_buffers)
-        self.kept = KeptBodies(configuration.kept_bodies, configuration.remove_cycle_ns)
+        self.kept = KeptBodies(
+            configuration.kept_bodies, configuration.kept_bytes, configuration.remove_cycle_ns
+        )
         self.own: dict[Tag, Held] = {}
         """Own messages handed over and not yet delivered."""
         self.lost: dict[Tag, Nanoseconds] = {}

@@ -167,6 +167,8 @@ class DpgConfiguration:
     """Bodies held that are not yet delivered. Raising it costs memory."""
     kept_bodies: int = 1024
     """Delivered bodies held for others. Raising it costs memory."""
+    kept_bytes: int = 64 << 20
+    """What they may take together. Raising it costs that memory."""
     graph_limit: int = 1024
     """Vertices of the graph. Raising it costs memory and time."""
     history: int = 256
@@ -194,7 +196,7 @@ class DpgConfiguration:
             raise UsageError("The cycles are positive.")
         counts = (
             self.window, self.lag, self.admission_buffers, self.ordering_buffers, self.kept_bodies,
-            self.graph_limit, self.history, self.tombstones, self.listen_reports,
+            self.kept_bytes, self.graph_limit, self.history, self.tombstones, self.listen_reports,
         )  # fmt: skip
         if min(counts) < 1:
             raise UsageError("Buffers and windows hold at least one.")
