@@ -8,6 +8,7 @@ import socket
 import urllib.request
 import weakref
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -20,12 +21,13 @@ from antiphon.core.errors import OutputError, UsageError
 from antiphon.live.boards import LeftError, MissedError, PresenceBoard, StabilityBoard
 from antiphon.live.group import Group
 from antiphon.live.joining import join
+from antiphon.live.keys import KeyRing
 from antiphon.live.limits import Limits
 from antiphon.live.member import Member
 from antiphon.live.messages import Presence
 from antiphon.live.metrics import serve_metrics
-from antiphon.live.orders import find_order
-from antiphon.live.pieces import BATCH_BYTES, LARGEST_MESSAGE_BYTES, Outgoing
+from antiphon.live.orders import Settings, find_order
+from antiphon.live.pieces import BATCH_BYTES, LARGEST_MESSAGE_BYTES, SMALL_BATCH_BYTES, Outgoing
 from antiphon.live.transport import Transport
 from antiphon.trace.files import read_trace
 from antiphon.trace.segments import SegmentRecorder
@@ -101,6 +103,39 @@ def test_records_are_messages_like_any_others(size: int, count: int) -> None:
         bodies += outgoing.first().bodies
         outgoing.take()
     assert bodies == [records[begin : begin + size] for begin in range(0, len(records), size)]
+
+
+@pytest.mark.parametrize("key", [None, RING], ids=["open", "sealed"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_batch_of_several_datagrams_arrives_as_it_was(order: str, key: KeyRing | None) -> None:
+    async def body() -> None:
+        bodies = [bytes([place]) * 10_000 for place in range(100)]
+        async with joined("a", "b", "c", order=order, key=key) as groups:
+            await asyncio.gather(*(group.send_many(bodies) for group in groups))
+            for group in groups:
+                heard = await read(group, 300)
+                for name in ("a", "b", "c"):
+                    assert [text for sender, _, text in heard if sender == name] == bodies
+            if groups[0].batch_bytes > SMALL_BATCH_BYTES:  # as everywhere where buffers may be large enough
+                assert groups[0].counters["reassembled"] > 0
+
+    within(body())
+
+
+def test_batches_are_smaller_where_buffers_are_and_where_a_channel_brings_the_order() -> None:
+    def settings(receive_buffer_bytes: int, service: str = "sequencer") -> Settings:
+        return Settings(
+            site="a", sequencer=None, repair="hybrid", receive_buffer_bytes=receive_buffer_bytes,
+            random=Random(1), service=service,
+        )  # fmt: skip
+
+    for size in (100_000, 425_984, 2 << 20, 5 << 20, 16 << 20, 1 << 30):
+        found = settings(size)
+        assert SMALL_BATCH_BYTES <= found.batch_bytes <= BATCH_BYTES
+        assert found.batch_bytes == SMALL_BATCH_BYTES or found.window_batches >= 4
+        assert settings(size, "lan").batch_bytes == SMALL_BATCH_BYTES
+    assert settings(425_984).batch_bytes == SMALL_BATCH_BYTES
+    assert settings(16 << 20).batch_bytes == BATCH_BYTES
 
 
 def test_records_travel_between_other_messages_in_order() -> None:
