@@ -82,7 +82,7 @@ def test_reports_also_tell_what_was_incorporated_lately(monkeypatch: pytest.Monk
     assert one_misses_what_all_others_deliver_at_once().delivered("d") == ["a0", "b0"]
 
     monkeypatch.setattr(Agreement, "recent", lambda _self, _most: (b"", b""))
-    monkeypatch.setattr(member_module, "true_arcs", undelivered_arcs)
+    monkeypatch.setattr("antiphon.protocols.dpg.telling.true_arcs", undelivered_arcs)
     monkeypatch.setattr(OwnMessages, "overdue", lambda _self, _time_ns: [])
     printed = one_misses_what_all_others_deliver_at_once()
     assert printed.delivered("c") == ["a0", "b0"]
@@ -195,7 +195,7 @@ def away_for_a_while() -> list[str]:
 def test_who_returns_delivers_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
     delivered = away_for_a_while()
     assert len(set(delivered)) == len(delivered) > 20
-    monkeypatch.setattr(member_module, "take_up", reset)
+    monkeypatch.setattr("antiphon.protocols.dpg.learning.take_up", reset)
     printed = away_for_a_while()
     assert len(set(printed)) < len(printed), "what others still report is delivered once more"
 

@@ -804,8 +804,8 @@ class TestHostile:
         for index in range(6000):
             told = message((index + 1) * 16, previous=5)
             leader.receive(group.now, f"x{index}", told, after_loss=False, fresh=True)
-        assert len(leader._sequencer._waiting) <= 4096
-        assert len(leader._asked) <= 4096
+        assert len(leader._leading.sequencer._waiting) <= 4096
+        assert len(leader._leading._asked) <= 4096
         for epoch in range(2, 12):
             for first in range(1, 2000, 500):
                 told_tags = [16 * (epoch * 10_000 + first + index) for index in range(500)]

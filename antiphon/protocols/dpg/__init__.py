@@ -14,10 +14,11 @@ messages. Members exchange digests of what they have agreed on, and say so (`Dis
 apart; a message that is passed over is told too (`Unavailable`).
 
 What is where: `graph` the precedence graph; `order` the graph's root, the agreed sequence, bodies, delivery;
-`reporting` what reports tell and teach; `suspended` Suspended Delivery; `recovery` lost bodies; `spells`
-absence and return; `agreement` digests; `own` a member's own messages until they have a place; `hearing` what
-the channel brings; `intake` bodies as they come; `flow`, `cycles`, `heartbeat`, `wakes`, `buffers`, `tags`
-what their names say; `company` who was heard of lately; `member` ties them together.
+`delivering` when it goes on; `hearing` what the channel brings; `suspended` Suspended Delivery; `intake`
+bodies as they come; `recovery` lost bodies; `own` a member's own messages until they have a place;
+`reporting` what stands in reports; `telling` when a member reports, and what; `learning` what it makes of
+others' reports; `agreement` digests; `spells` absence and return; `company` who was heard of lately; `flow`,
+`cycles`, `heartbeat`, `wakes`, `buffers`, `tags` what their names say; `member` ties them together.
 
 Deviations, with reasons:
 - 'message' PDUs carry a packed batch, so that one vertex orders many messages; they name the sender's message

@@ -5,9 +5,10 @@ long one may be silent before that is taken to mean something depends on how lon
 there was something to tell: on a busy machine processes stand still for a while without being gone.
 """
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Final
 
+from antiphon.core.effects import Appeared, Effect, Vanished
 from antiphon.core.ids import Site
 from antiphon.core.time import SECOND_NS, Nanoseconds
 
@@ -33,39 +34,43 @@ class Companion:
 
 
 class Company:
-    """The other members, as far as they have told something."""
+    """The other members, as far as they have told something; says who appears and vanishes."""
 
-    def __init__(self, lately_ns: Nanoseconds, gone_ns: Nanoseconds, busy: int) -> None:
+    def __init__(
+        self, lately_ns: Nanoseconds, gone_ns: Nanoseconds, busy: int, emit: Callable[[Effect], None]
+    ) -> None:
         """`busy` is by how much the order has grown when a member has had something to tell."""
         self._lately_ns = lately_ns
         self._gone_ns = max(lately_ns, gone_ns)
         self._busy = max(1, busy)
+        self._emit = emit
         self._sites: dict[Site, Companion] = {}
 
-    def note(self, now: Nanoseconds, site: Site, index: int, own: int) -> bool:
-        """Someone was heard, and tells how far it has come; whether it is new."""
+    def note(self, now: Nanoseconds, site: Site, index: int, own: int) -> None:
+        """Someone was heard, and tells how far it has come."""
         companion = self._sites.get(site)
         if companion is None:
-            if len(self._sites) >= MOST_SITES:
-                return False
-            self._sites[site] = Companion(index, now)
-            return True
+            if len(self._sites) < MOST_SITES:
+                self._sites[site] = Companion(index, now)
+                self._emit(Appeared(site))
+            return
         companion.silence_ns -= companion.silence_ns // FORGETTING
         if own - companion.index >= self._busy:
             companion.silence_ns = max(companion.silence_ns, now - companion.heard_ns)
         companion.index = index
         companion.heard_ns = now
-        return False
 
-    def leave(self, site: Site) -> bool:
-        return self._sites.pop(site, None) is not None
+    def leave(self, site: Site) -> None:
+        """Someone says that it goes."""
+        if self._sites.pop(site, None) is not None:
+            self._emit(Vanished(site, "It left."))
 
-    def look(self, now: Nanoseconds) -> list[Site]:
-        """Forget those who have been silent for long, and name them."""
+    def look(self, now: Nanoseconds) -> None:
+        """Forget those who have been silent for long."""
         gone = [site for site, one in self._sites.items() if now - one.heard_ns > self._gone_ns]
         for site in gone:
             del self._sites[site]
-        return gone
+            self._emit(Vanished(site, "It has been silent for too long."))
 
     def known(self) -> bool:
         return bool(self._sites)

@@ -11,6 +11,7 @@ from typing import Final
 
 from antiphon.core.ids import Site
 from antiphon.core.time import SECOND_NS, Nanoseconds
+from antiphon.protocols.dpg.pdus import DpgConfiguration
 
 MOST_SITES: Final = 64
 """Other members whose clocks are followed; a median over more would not be better."""
@@ -26,6 +27,8 @@ MOST_OFF: Final = 0.02
 """No clock is believed to be faster or slower than ours by more than this share."""
 JUMP: Final = 0.5
 """A clock that is off by more than this share has not run: it has jumped."""
+COUNT_UNITS: Final = 8
+"""Messages that make up a report cycle where cycles are counted in messages."""
 
 
 class Clock:
@@ -153,3 +156,10 @@ class CountClock(Clock):
         self._own_ns = self.time(now) + self._unit_ns
         self._gap_ns += (min(now - self._last_ns, self._idle_ns) - self._gap_ns) // 8
         self._last_ns = now
+
+
+def build_clock(configuration: DpgConfiguration, idle_ns: Nanoseconds) -> Clock:
+    """The clock for what cycles are to be counted in."""
+    if configuration.cycles == "clock":
+        return RateClock()
+    return CountClock(configuration.report_cycle_ns // COUNT_UNITS, idle_ns)

@@ -21,11 +21,14 @@ MOST_RECEIVED: Final = 4096
 class Intake:
     """One member's. Times are in the member's own clock."""
 
-    def __init__(self, order: Order, tags: Tags, flow: Flow, heartbeat: ReportHeartbeat) -> None:
+    def __init__(
+        self, order: Order, tags: Tags, flow: Flow, heartbeat: ReportHeartbeat, *, reports_ordered: bool
+    ) -> None:
         self._order = order
         self._tags = tags
         self._flow = flow
         self._heartbeat = heartbeat
+        self._looks_for_gaps = reports_ordered
         self._received: OrderedDict[Tag, None] = OrderedDict()
 
     def makes_sense(self, message: Message) -> bool:
@@ -47,12 +50,28 @@ class Intake:
             self._received.popitem(last=False)
         return True
 
-    def store(self, time_ns: Nanoseconds, sender: Site, message: Message) -> None:
+    def take(self, time_ns: Nanoseconds, sender: Site, message: Message, *, present: bool) -> None:
+        """Hold a body that was lacking here; whoever is `present` sees whether another must be."""
         if self._order.store(sender, message) is not None:
             self._flow.overflowed(time_ns)
             self._heartbeat.urge(time_ns)
+        if present and self._looks_for_gaps:
+            self._look_for_gap(time_ns, sender, message)
 
-    def look_for_gap(self, time_ns: Nanoseconds, sender: Site, message: Message) -> None:
+    def take_part(self, time_ns: Nanoseconds) -> None:
+        """See what must be missing of all that was heard before we took part."""
+        if not self._looks_for_gaps:
+            return
+        for tag in list(self._order.graph):
+            held = self._order.buffers.get(tag)
+            if held is not None:
+                self._look_for_gap(time_ns, held.sender, held.message)
+
+    def listen(self) -> None:
+        """After an absence the channel begins anew."""
+        self._received.clear()
+
+    def _look_for_gap(self, time_ns: Nanoseconds, sender: Site, message: Message) -> None:
         """Something before this is not delivered: if the sender's message before it is unknown, it is lost.
 
         Nobody may have it, and so nobody report it.
@@ -63,14 +82,3 @@ class Intake:
         is_beyond = expected < (message.incarnation, message.number)
         if is_beyond and not order.is_known(previous) and self._tags.is_ours(previous):
             order.add(time_ns, previous)
-
-    def look_for_gaps(self, time_ns: Nanoseconds) -> None:
-        """The same for all that was heard before we took part."""
-        for tag in list(self._order.graph):
-            held = self._order.buffers.get(tag)
-            if held is not None:
-                self.look_for_gap(time_ns, held.sender, held.message)
-
-    def listen(self) -> None:
-        """After an absence the channel begins anew."""
-        self._received.clear()

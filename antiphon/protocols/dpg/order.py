@@ -225,7 +225,7 @@ class Order:
 
     # Delivery
 
-    def deliver(self, time_ns: Nanoseconds, may_pass: Callable[[Tag], bool]) -> None:
+    def deliver(self, time_ns: Nanoseconds, may_pass: Callable[[Nanoseconds, Tag], bool]) -> None:
         """Hand up from the head of the queue on; a body that nobody has is waited for, but not for ever.
 
         When its time is over it is passed over if it may be; else everything waits (`awaited`).
@@ -235,7 +235,7 @@ class Order:
             tag, since_ns, place = queue[0]
             held = self.own.pop(tag, None) or self.buffers.pop(tag)
             if held is None:
-                if time_ns - since_ns < self._configuration.dummy_cycle_ns or not may_pass(tag):
+                if time_ns - since_ns < self._configuration.dummy_cycle_ns or not may_pass(time_ns, tag):
                     return
                 self.dummies += 1
                 self.lost.pop(tag, None)
@@ -322,3 +322,17 @@ class Order:
         self.queue.clear()
         self.graph.reset(self.graph.root)
         self._unstable.clear()
+
+    def figures(self) -> dict[str, int]:
+        """What a user may want to watch."""
+        return {
+            "dummies": self.dummies,
+            "late": self.late,
+            "repeated": self.repeated,
+            "committed": self.committed,
+            "contradictions": self.graph.contradictions,
+            "vertices": len(self.graph),
+            "ordering_buffers": len(self.buffers),
+            "overflows": self.buffers.overflows,
+            "lost_bodies": len(self.lost),
+        }

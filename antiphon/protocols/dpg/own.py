@@ -29,15 +29,6 @@ class Batch(NamedTuple):
     bodies: Packed
 
 
-class Renewed(NamedTuple):
-    """What has become of own messages during an absence."""
-
-    placed: list[Tag]
-    """They have their place among what is yet to be delivered."""
-    passed: list[Message]
-    """Nobody heard of them before the others delivered what followed: they are lost."""
-
-
 class OwnMessages:
     """Those of one member. Times are in the member's own clock."""
 
@@ -113,17 +104,30 @@ class OwnMessages:
         waiting = [(message.number, tag) for tag, (message, _) in self.unlocated.items()]
         return [tag for _, tag in sorted((*located, *waiting))]
 
-    def locate(self, time_ns: Nanoseconds, tag: Tag) -> bool:
-        """This has its place; whether it is one of ours that had none."""
+    def locate(self, now: Nanoseconds, time_ns: Nanoseconds, tag: Tag) -> None:
+        """This has its place: the service is told if it is one of ours that had none."""
         handed = self.unlocated.pop(tag, None)
         if handed is None:
-            return False
+            return
         message, handed_ns = handed
         if self._service.reports_ordered:
             self._note_congestion(time_ns, handed_ns)
         if not self._service.hears_itself:
             self._located.append((message.number, tag))
-        return True
+        self._service.located(now, tag)
+
+    def locate_known(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
+        """Others have told of those that the order knows by now."""
+        for tag in [tag for tag in self.unlocated if self._order.is_known(tag)]:
+            self.locate(now, time_ns, tag)
+
+    def locate_alone(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
+        """Where there is nobody else, what we vouch for ourselves has to do."""
+        order = self._order
+        for message in self.overdue(time_ns):
+            if order.add(time_ns, message.tag):
+                order.connect_as_sent(message.tag)
+                self.locate(now, time_ns, message.tag)
 
     def _note_congestion(self, time_ns: Nanoseconds, handed_ns: Nanoseconds) -> None:
         """Word of an own message has come: late, if the shared channel is full. Keep the less under way."""
@@ -152,9 +156,10 @@ class OwnMessages:
         """What the channel brings from here on follows nothing that is known."""
         self._located.clear()
 
-    def renew(self, time_ns: Nanoseconds, agreed: Sequence[Tag]) -> Renewed:
+    def renew(self, now: Nanoseconds, time_ns: Nanoseconds, agreed: Sequence[Tag]) -> list[Message]:
         """What was handed over before an absence: delivered meanwhile, known, or to be handed over anew.
 
+        Returned are those of which nobody heard before the others delivered what followed: they are lost.
         What the others have agreed on may still be asked for, although it lies before our spell. What comes
         before one of ours that they know keeps its tag: handed over anew it would stand behind that.
         """
@@ -164,21 +169,24 @@ class OwnMessages:
             (held.message.number for tag, held in order.own.items() if tag in order.graph), default=-1
         )
         self.previous = ORIGIN
-        found = Renewed([], [])
+        placed = []
+        passed = []
         for tag, held in sorted(order.own.items(), key=lambda item: item[1].message.number):
             message = held.message
             if tag in agreed or (message.incarnation, message.number) < expected:
                 order.kept.keep(time_ns, tag, order.own.pop(tag))
                 self.unlocated.pop(tag, None)
                 if self._is_passed(message, agreed):
-                    found.passed.append(message)
+                    passed.append(message)
             elif tag in order.graph or (message.number < known and order.add(time_ns, tag)):
                 order.connect_as_sent(tag)
                 self.previous = tag
-                found.placed.append(tag)
+                placed.append(tag)
             else:
                 self.unlocated.setdefault(tag, (message, time_ns))
-        return found
+        for tag in placed:
+            self.locate(now, time_ns, tag)
+        return passed
 
     def _is_passed(self, message: Message, agreed: Sequence[Tag]) -> bool:
         """Whether the others never heard of this, as far back as they tell, and we did not deliver it."""

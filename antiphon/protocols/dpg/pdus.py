@@ -64,6 +64,12 @@ class Remulticast(Pdu, frozen=True, gc=False):
     number: int
     bodies: Packed
 
+    def message(self) -> Message:
+        """What was multicast once; how far its sender had come then is not told again."""
+        return Message(
+            self.tag, self.previous, self.seen, self.stamp, 0, self.incarnation, self.number, self.bodies
+        )
+
 
 class Report(Pdu, frozen=True, gc=False):
     """What a member knows of the order, what it lacks, and how fast it can go. Lists of tags are packed.

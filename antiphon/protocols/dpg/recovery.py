@@ -3,8 +3,11 @@
 Source: Konorski, section 4.3. One member answers: the sender if it was heard of lately, else one that all
 agree on without a word; when that did not help, a few at random, each time twice as many. On a shared channel
 everyone hears a remulticast, and leaves it to whoever was quicker; elsewhere it goes to the one who asked.
+Who asks tells also what becomes of a message that has been waited for long enough: it is passed over if all
+who are there lack it.
 """
 
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
@@ -12,8 +15,11 @@ from antiphon.core.effects import Effect, Multicast, Send
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.buffers import Held
+from antiphon.protocols.dpg.company import Company
 from antiphon.protocols.dpg.order import Order
-from antiphon.protocols.dpg.pdus import DpgConfiguration, Remulticast, Tag
+from antiphon.protocols.dpg.pdus import DpgConfiguration, Remulticast, Request, Tag
+from antiphon.protocols.dpg.tag_lists import pack_tags
+from antiphon.protocols.dpg.wakes import Wakes
 
 MOST_ASKED: Final = 64
 """Bodies asked for in one report at most. Raising it lets one report cost the group more."""
@@ -38,12 +44,30 @@ class Answer:
 
 
 class Recovery:
-    """Asks and answers for one member; times are in its own clock."""
+    """Asks and answers for one member; `time_ns` is in its own clock.
 
-    def __init__(self, site: Site, configuration: DpgConfiguration, random: Random, *, shared: bool) -> None:
+    Its timers are `ask` and `answer`.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        configuration: DpgConfiguration,
+        order: Order,
+        company: Company,
+        wakes: Wakes,
+        random: Random,
+        emit: Callable[[Effect], None],
+        *,
+        shared: bool,
+    ) -> None:
         self._site = site
         self._configuration = configuration
+        self._order = order
+        self._company = company
+        self._wakes = wakes
         self._random = random
+        self._emit = emit
         self._shared = shared
         self._answers: dict[Tag, Answer] = {}
         self._gone: dict[Tag, None] = {}
@@ -55,12 +79,24 @@ class Recovery:
         """When the first of them is to be asked for again."""
         self.remulticasts = 0
 
-    def has_to_ask(self, order: Order, time_ns: Nanoseconds) -> bool:
-        """Whether LM would not be empty."""
-        return order.newly_lost or (bool(order.lost) and time_ns >= self._ask_ns)
+    # Asking
 
-    def wanted(self, order: Order, time_ns: Nanoseconds) -> list[Tag]:
+    def ask_soon(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
+        """If LM is not empty. Not at once, since others may lack the same, and one of them be quicker."""
+        order = self._order
+        if order.newly_lost or (order.lost and time_ns >= self._ask_ns):
+            wait_ns = round(self._configuration.report_cycle_ns * self._random.random())
+            self._wakes.set_own("ask", now, time_ns + wait_ns)
+
+    def ask(self, time_ns: Nanoseconds) -> None:
+        """The timer `ask`."""
+        wanted = self.wanted(time_ns)
+        if wanted:
+            self._emit(Multicast(Request(pack_tags(wanted))))
+
+    def wanted(self, time_ns: Nanoseconds) -> list[Tag]:
         """LM: what is lacking and has not been asked for within Retr_Cycle, or longer after vain requests."""
+        order = self._order
         tries = self._tries = {tag: self._tries.get(tag, 0) for tag in order.lost}
         self._lacking = {tag: sites for tag, sites in self._lacking.items() if tag in tries}
         due = [tag for tag, asked_ns in order.lost.items() if asked_ns + self._pause_ns(tag) <= time_ns]
@@ -80,10 +116,49 @@ class Recovery:
         self._tries.clear()
         self._ask_ns = 0
 
-    def asked(
-        self, order: Order, time_ns: Nanoseconds, by: Site, tags: tuple[Tag, ...], lately: frozenset[Site]
-    ) -> bool:
-        """Another lacks these; whether an answer is due later."""
+    # What is lacking elsewhere
+
+    def lacking(self, time_ns: Nanoseconds, tag: Tag) -> set[Site]:
+        """Who else has lately asked for what is lacking here."""
+        since_ns = time_ns - self._configuration.dummy_cycle_ns
+        return {site for site, asked_ns in self._lacking.get(tag, {}).items() if asked_ns >= since_ns}
+
+    def may_pass(self, time_ns: Nanoseconds, tag: Tag) -> bool:
+        """Whether nobody has a body: all who are there have asked for it."""
+        others = self._company.sites()
+        return bool(others) and others <= self.lacking(time_ns, tag)
+
+    def has_a_hole(self, now: Nanoseconds, time_ns: Nanoseconds) -> bool:
+        """Whether we lack alone what we have waited for long enough: the others have a message there.
+
+        Whoever is silent may be gone, and then it does not matter that it has not asked for it.
+        """
+        tag = self._order.awaited(time_ns)
+        if tag is None:
+            return False
+        company = self._company
+        return not company.known() or bool(company.lately(now) - self.lacking(time_ns, tag))
+
+    def is_too_late_for(self, gone: tuple[Tag, ...]) -> bool:
+        """Whether what we wait for was delivered by others and is kept no more: nobody waits for us."""
+        queue = self._order.queue
+        return bool(gone) and bool(queue) and queue[0].tag in gone and queue[0].tag in self._order.lost
+
+    def has_gone(self) -> bool:
+        """Whether somebody asks in vain and should know."""
+        return bool(self._gone)
+
+    def gone(self) -> list[Tag]:
+        """What was asked for here lately that was delivered and is not kept any more."""
+        gone = list(self._gone)
+        self._gone.clear()
+        return gone
+
+    # Answering
+
+    def asked(self, now: Nanoseconds, time_ns: Nanoseconds, by: Site, tags: tuple[Tag, ...]) -> None:
+        """Another lacks these: have those remulticast in time that fall to us."""
+        order, lately = self._order, self._company.lately(now)
         for tag in tags[:MOST_ASKED]:
             held = order.body(tag)
             if held is None:
@@ -99,22 +174,7 @@ class Recovery:
                 own = held.sender == self._site
                 wait = 0.1 * self._random.random() if own else 0.2 + self._random.random()
                 answer.due_ns = time_ns + round(wait * self._configuration.retr_cycle_ns / 2)
-        return any(answer.due_ns is not None for answer in self._answers.values())
-
-    def lacking(self, tag: Tag, time_ns: Nanoseconds) -> set[Site]:
-        """Who else has lately asked for what is lacking here."""
-        since_ns = time_ns - self._configuration.dummy_cycle_ns
-        return {site for site, asked_ns in self._lacking.get(tag, {}).items() if asked_ns >= since_ns}
-
-    def has_gone(self) -> bool:
-        """Whether somebody asks in vain and should know."""
-        return bool(self._gone)
-
-    def gone(self) -> list[Tag]:
-        """What was asked for here lately that was delivered and is not kept any more."""
-        gone = list(self._gone)
-        self._gone.clear()
-        return gone
+        self.answer(now, time_ns)
 
     def _note(self, tag: Tag, time_ns: Nanoseconds) -> Answer:
         answer = self._answers.get(tag)
@@ -149,9 +209,8 @@ class Recovery:
             answer.due_ns = None
             answer.told_ns = time_ns
 
-    def answer(self, order: Order, time_ns: Nanoseconds) -> tuple[list[Effect], Nanoseconds | None]:
-        """RM: what is due now, and when the next one is."""
-        effects: list[Effect] = []
+    def answer(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
+        """The timer `answer`. RM: what is due now, and a timer for the next one."""
         next_ns: Nanoseconds | None = None
         for tag, answer in self._answers.items():
             if answer.due_ns is None:
@@ -161,11 +220,12 @@ class Recovery:
                 continue
             answer.due_ns = None
             answer.told_ns = time_ns
-            held = order.body(tag)
+            held = self._order.body(tag)
             if held is not None:
                 self.remulticasts += 1
-                effects.append(self._pdu(held, answer.to))
-        return effects, next_ns
+                self._emit(self._pdu(held, answer.to))
+        if next_ns is not None:
+            self._wakes.set_own("answer", now, next_ns)
 
     def _pdu(self, held: Held, to: Site | None) -> Effect:
         sender, message = held
@@ -175,5 +235,6 @@ class Recovery:
         )  # fmt: skip
         return Multicast(again) if self._shared or to is None else Send(to, again)
 
-    def forget(self) -> None:
+    def listen(self) -> None:
+        """What was asked for before an absence is asked for again if need be."""
         self._answers.clear()

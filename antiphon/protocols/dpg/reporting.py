@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.order import MARKED_LINK, TRUE_LINK, Order
-from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, Arc, Message, Report, Tag
+from antiphon.protocols.dpg.pdus import LARGEST, MOST_TAGS, ORIGIN, Arc, Message, Report, Tag
 from antiphon.protocols.dpg.tag_lists import are_tags, unpack_tags
 
 MARK: Final = 1 << 63
@@ -69,7 +69,10 @@ def lists_bytes(report: Report) -> int:
 
 
 def read(report: Report) -> Told | None:
-    """A report's lists, or None if they make no sense."""
+    """A report's lists, or None if it makes no sense."""
+    numbers = (report.index, report.digest, report.demand_ns, report.clock_ns, report.incarnation)
+    if min(numbers) < 0 or max(report.index, report.incarnation) >= LARGEST:
+        return None
     packed = (report.agreed, report.vertices, report.arcs, report.lost, report.gone)
     whole = [tags for part in packed if (tags := unpack_tags(part, 2 * MOST_TAGS)) is not None]
     if len(whole) < len(packed):

@@ -7,8 +7,11 @@ and has no gap. If nobody answers it is alone: one with a memory goes on where i
 order.
 """
 
+from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
+from antiphon.core.effects import Absent, Effect, Present
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.order import Order
 from antiphon.protocols.dpg.pdus import ORIGIN, DpgConfiguration, Report, Tag
@@ -56,6 +59,53 @@ class Listening:
             return True
         known = {*told.agreed, *told.vertices}
         return all(tag in known or is_recent(order, tag, report, told) for tag in order.graph)
+
+
+class State(Enum):
+    """Where a member is in its spells."""
+
+    AWAY = "away"
+    LISTENING = "listening"
+    PRESENT = "present"
+
+
+class Presence:
+    """A member's way through its spells. Its application is told where one ends and where the next begins."""
+
+    def __init__(self, configuration: DpgConfiguration, emit: Callable[[Effect], None]) -> None:
+        self._configuration = configuration
+        self._emit = emit
+        self._is_absent = False
+        self.state = State.AWAY
+        self.listening = Listening(configuration, 0)
+
+    def begin(self) -> None:
+        """A member without a past is present from the first."""
+        self.state = State.PRESENT
+
+    def begin_absent(self) -> None:
+        """What came before this member's start was a spell, and its end has been told."""
+        self._is_absent = True
+
+    def listen(self, now: Nanoseconds) -> None:
+        """Begin to listen, whatever was before."""
+        self.state = State.LISTENING
+        self.listening = Listening(self._configuration, now)
+
+    def take_part(self) -> None:
+        """A spell begins, or goes on if nothing was missed."""
+        self.state = State.PRESENT
+        self._is_absent = False
+        self._emit(Present())
+
+    def be_absent(self) -> None:
+        """A spell is over, if that was not told before."""
+        if not self._is_absent:
+            self._is_absent = True
+            self._emit(Absent())
+
+    def leave(self) -> None:
+        self.state = State.AWAY
 
 
 def take_up(order: Order, time_ns: Nanoseconds, report: Report, told: Told) -> None:

@@ -4,14 +4,16 @@ from collections.abc import Callable
 
 from antiphon.core.effects import Effect, SetTimer
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.dpg.cycles import Clock
 
 
 class Wakes:
     """When each timer is due."""
 
-    __slots__ = ("_due_ns", "_emit")
+    __slots__ = ("_clock", "_due_ns", "_emit")
 
-    def __init__(self, emit: Callable[[Effect], None]) -> None:
+    def __init__(self, clock: Clock, emit: Callable[[Effect], None]) -> None:
+        self._clock = clock
         self._emit = emit
         self._due_ns: dict[str, Nanoseconds] = {}
 
@@ -22,6 +24,10 @@ class Wakes:
         if known_ns is None or due_ns < known_ns:
             self._due_ns[name] = due_ns
             self._emit(SetTimer(name, max(1, pause_ns)))
+
+    def set_own(self, name: str, now: Nanoseconds, own_deadline_ns: Nanoseconds) -> None:
+        """A timer no later than when the member's own clock may have come so far."""
+        self.set(name, now, self._clock.until(now, own_deadline_ns))
 
     def fired(self, name: str) -> None:
         self._due_ns.pop(name, None)

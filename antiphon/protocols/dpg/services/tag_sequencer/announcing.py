@@ -34,7 +34,6 @@ class Announcer:
         sequencer: TagSequencer,
         numbers: Numbers,
     ) -> None:
-        self.active = False
         self.announced = 0
         self.lease = Lease(options.takeover_ns)
         self._emit = emit
@@ -53,7 +52,6 @@ class Announcer:
 
     def begin(self, now: Nanoseconds, counter: int, base: int, known_by_all: int) -> None:
         """Be the sequencer of an epoch; tell the numbers beyond `known_by_all` again."""
-        self.active = True
         self._awake_ns = now
         self._stalled = False
         self._counter = counter
@@ -68,10 +66,6 @@ class Announcer:
             self._emit(Multicast(self._numbered(first, tags)))
         self._say(now, [])
         self._tick()
-
-    def end(self) -> None:
-        """No longer be the sequencer."""
-        self.active = False
 
     def is_stalled(self, now: Nanoseconds) -> bool:
         """Whether we stood still for so long, since we began, that somebody may have taken over."""

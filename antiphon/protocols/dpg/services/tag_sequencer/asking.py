@@ -2,13 +2,15 @@
 
 from typing import Final
 
+from antiphon.core.effects import SetTimer
 from antiphon.core.time import NEVER_NS, Nanoseconds
 from antiphon.protocols.dpg.pdus import Tag
-from antiphon.protocols.dpg.services.base import Channel
+from antiphon.protocols.dpg.services.base import PREFIX, Channel
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import SequencerOptions, TagRequest
 from antiphon.protocols.dpg.tag_lists import pack_tags
 
+ASK: Final = PREFIX + "ask"
 MOST_TRIES: Final = 6
 """How often a missing number is asked for, with growing pauses; then nobody is taken to know it."""
 MOST_ASKED: Final = 512
@@ -18,7 +20,7 @@ LONGEST_PAUSE: Final = 8
 
 
 class Asking:
-    """When to ask, and for what.
+    """When to ask, and for what. Its timer is `ASK`.
 
     A sender waits for `repeat_ns`, or for twice as long as its numbers have taken lately if that is more: a
     busy sequencer is not to be asked after what it will number anyway.
@@ -40,16 +42,12 @@ class Asking:
         self._gap_due_ns: Nanoseconds = NEVER_NS
         self._tries = 0
         self._given_up = 0
+        self._wake_ns: Nanoseconds = NEVER_NS
 
     @property
     def patience_ns(self) -> Nanoseconds:
         """How long a number is waited for before it is asked for."""
         return min(max(self._options.repeat_ns, 2 * self._usual_ns), self._options.takeover_ns)
-
-    @property
-    def is_after_gap(self) -> bool:
-        """Whether numbers were missing when we last looked."""
-        return self._gap_due_ns != NEVER_NS
 
     def oldest_ns(self) -> Nanoseconds | None:
         """Since when our oldest message without a number has waited."""
@@ -88,13 +86,39 @@ class Asking:
     def look_for_gaps(self, now: Nanoseconds) -> None:
         """Numbers may be missing, or no longer so."""
         numbers = self._numbers
+        is_gap = numbers.through < numbers.newest or numbers.newest < self.told
+        if is_gap or self._gap_due_ns != NEVER_NS:
+            self._mind_gaps(now)
+            self.wake(now)
+
+    def _mind_gaps(self, now: Nanoseconds) -> None:
+        numbers = self._numbers
         if not numbers.newest or numbers.through >= max(numbers.newest, self.told):
             self._gap_due_ns = NEVER_NS
             self._tries = 0
         elif self._gap_due_ns == NEVER_NS:
             self._gap_due_ns = now + self._options.gap_ns
 
-    def due_ns(self) -> Nanoseconds:
+    def wake(self, now: Nanoseconds) -> None:
+        """Have the timer run out when there may be something to ask for."""
+        self._wake_by(now, self._due_ns())
+
+    def wake_again(self, now: Nanoseconds, limit_ns: Nanoseconds) -> None:
+        """The timer has run out: have it do so again, by `limit_ns` at the latest."""
+        self._wake_by(now, max(now + 1, min(self._due_ns(), limit_ns)))
+
+    def _wake_by(self, now: Nanoseconds, due_ns: Nanoseconds) -> None:
+        if due_ns < self._wake_ns:
+            self._wake_ns = due_ns
+            self._channel.emit(SetTimer(ASK, max(1, due_ns - now)))
+
+    def woke(self, now: Nanoseconds) -> Nanoseconds:
+        """The timer has run out; how late it is."""
+        late_ns = now - self._wake_ns
+        self._wake_ns = NEVER_NS
+        return late_ns
+
+    def _due_ns(self) -> Nanoseconds:
         """When there may be something to ask for."""
         oldest_ns = self.oldest_ns()
         if oldest_ns is None:
@@ -125,7 +149,7 @@ class Asking:
             self.told = min(self.told, self._numbers.newest)
             self._gap_due_ns = NEVER_NS
             self._tries = 0
-            self.look_for_gaps(now)
+            self._mind_gaps(now)
             return 1, 0
         first, last = self._numbers.hole() or (self._numbers.newest + 1, self.told)
         self._gap_due_ns = now + (self._options.gap_ns << self._tries + 1)

@@ -1,7 +1,36 @@
-"""A claim to be the sequencer, while it waits for the answers of the others."""
+"""A claim to be the sequencer, while it waits for the answers of the others, and who they are."""
+
+from typing import Final
 
 from antiphon.core.ids import Site
-from antiphon.core.time import Nanoseconds
+from antiphon.core.time import MILLISECOND_NS, Nanoseconds
+from antiphon.protocols.dpg.services.tag_sequencer.numbering import MOST_SENDERS
+
+RECENT_NS: Final[Nanoseconds] = 500 * MILLISECOND_NS
+"""Whoever was heard of within this time is expected to answer a claim, if only for so long."""
+
+
+class Neighbours:
+    """Who said something, and when."""
+
+    def __init__(self) -> None:
+        self._heard_ns: dict[Site, Nanoseconds] = {}
+
+    def __len__(self) -> int:
+        return len(self._heard_ns)
+
+    def note(self, now: Nanoseconds, site: Site) -> None:
+        heard_ns = self._heard_ns
+        if site not in heard_ns and len(heard_ns) >= MOST_SENDERS:
+            del heard_ns[next(iter(heard_ns))]
+        heard_ns[site] = now
+
+    def leave(self, site: Site) -> None:
+        self._heard_ns.pop(site, None)
+
+    def recent(self, now: Nanoseconds) -> frozenset[Site]:
+        """Those heard of not long ago."""
+        return frozenset(site for site, heard_ns in self._heard_ns.items() if heard_ns > now - RECENT_NS)
 
 
 class Claiming:

@@ -59,6 +59,14 @@ class Following:
         self.place(now, number, tag)
         return True
 
+    def learn_all(self, now: Nanoseconds, first: int, tags: tuple[Tag, ...]) -> None:
+        """The tags from a number on, most of them known already."""
+        numbers = self._numbers
+        begin = max(first, numbers.through + 1) if numbers.newest and first >= numbers.start else first
+        for number in range(begin, first + len(tags)):
+            self.learn(now, number, tags[number - first])
+        self._asking.look_for_gaps(now)
+
     def place(self, now: Nanoseconds, number: int, tag: Tag) -> None:
         """Tell the member what follows from a number that has just become known."""
         entry = self.unnumbered.pop(tag, None)

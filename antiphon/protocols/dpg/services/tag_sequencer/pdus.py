@@ -6,6 +6,8 @@ Lists of tags are packed, as `tag_lists` says.
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
+import msgspec
+
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
@@ -17,6 +19,9 @@ LONGEST_LEAP: Final = 1 << 32
 """How far beyond what is known here a counter or number may lie that somebody tells."""
 FIRST_NUMBER: Final = 1
 """The number of the first tag; `ORIGIN` stands before it."""
+
+
+NOTE: Final = msgspec.msgpack.Decoder(tuple[int, str, int])
 
 
 class Epoch(NamedTuple):
@@ -143,3 +148,25 @@ def is_name(site: Site) -> bool:
 def is_number(number: int, known: int) -> bool:
     """Whether a number or counter that a peer tells is believed, given what is known here (0: nothing)."""
     return 0 <= number < LARGEST and (known == 0 or number <= known + LONGEST_LEAP)
+
+
+def read_answer(answer: Answer, known: int) -> tuple[Tag, ...] | None:
+    """The tags that somebody answers with, given what is known here; None if it makes no sense."""
+    tags = read_tags(answer.tags, unknown=True)
+    if tags is None or not 0 <= answer.through <= LARGEST or not 0 < answer.first <= LARGEST:
+        return None
+    return tags if is_number(answer.first + len(tags), known) else None
+
+
+def pack_note(epoch: Epoch, newest: int) -> bytes:
+    """What rides on reports: the epoch that a member follows, and the greatest number that it knows."""
+    return msgspec.msgpack.encode((*epoch, newest))
+
+
+def read_note(data: bytes, known: int) -> tuple[Epoch, int] | None:
+    """The same of another, given the greatest number known here; None if it makes no sense."""
+    try:
+        counter, sequencer, newest = NOTE.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError):
+        return None
+    return (Epoch(counter, sequencer), newest) if is_number(newest, known) else None

@@ -3,21 +3,19 @@
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from antiphon.core.effects import Multicast, Send, SetTimer
 from antiphon.core.ids import Site
-from antiphon.core.time import MILLISECOND_NS, NEVER_NS, Nanoseconds
+from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.dpg.pdus import LARGEST, ORIGIN, Farewell, Message, Report, Tag
 from antiphon.protocols.dpg.services.base import PREFIX, Channel
-from antiphon.protocols.dpg.services.tag_sequencer.announcing import GATHER, TICK, Announcer
-from antiphon.protocols.dpg.services.tag_sequencer.asking import Asking
-from antiphon.protocols.dpg.services.tag_sequencer.claiming import Claiming
+from antiphon.protocols.dpg.services.tag_sequencer.announcing import GATHER, TICK
+from antiphon.protocols.dpg.services.tag_sequencer.asking import ASK, Asking
+from antiphon.protocols.dpg.services.tag_sequencer.claiming import Claiming, Neighbours
 from antiphon.protocols.dpg.services.tag_sequencer.following import Following
-from antiphon.protocols.dpg.services.tag_sequencer.lease import believed
-from antiphon.protocols.dpg.services.tag_sequencer.numbering import MOST_SENDERS, TagSequencer
+from antiphon.protocols.dpg.services.tag_sequencer.leading import Leading
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
+from antiphon.protocols.dpg.services.tag_sequencer.patience import ROUND_TRIPS, Patience
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
     NO_EPOCH,
     PDUS,
@@ -30,31 +28,20 @@ from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
     TagRequest,
     is_name,
     is_number,
+    pack_note,
+    read_answer,
+    read_note,
     read_tags,
 )
 from antiphon.protocols.dpg.tag_lists import pack_tags
 
-ASK: Final = PREFIX + "ask"
 CLAIM: Final = PREFIX + "claim"
-STUCK: Final = 4
-"""After so many times `takeover_ns` without a number a sequencer is replaced although it lives."""
-ROUND_TRIPS: Final = 3
-"""An answer is awaited for so many times as long as one takes at least."""
 ASSUMED_NS: Final[Nanoseconds] = 50 * MILLISECOND_NS
 """What an answer takes before anything was numbered. Raising it costs time when the first claim fails."""
-LAST_WORDS: Final = 3
-"""How often a sequencer that leaves tells its last numbers again."""
 CLAIM_REPEATS: Final = 5
 """How often a claim is made while its answers are awaited."""
-STALE_NS: Final[Nanoseconds] = 400 * MILLISECOND_NS
-"""A new sequencer numbers no message by itself that came longer ago: it may have been ordered without."""
-COMPANY_NS: Final[Nanoseconds] = 500 * MILLISECOND_NS
-"""Whoever was heard of within this time is expected to answer a claim, if only for so long."""
-ASK_AGAIN_NS: Final[Nanoseconds] = 3 * MILLISECOND_NS
-"""Pause before the sequencer asks the same sender again."""
 TELL_AGAIN_NS: Final[Nanoseconds] = 10 * MILLISECOND_NS
 """Pause before sequencers of past epochs are told again that theirs is over."""
-NOTE: Final = msgspec.msgpack.Decoder(tuple[int, str, int])
 
 
 class SequencerService:
@@ -85,29 +72,23 @@ class SequencerService:
         self._numbers = Numbers(options.memory)
         self._asking = Asking(channel, self._numbers, options)
         self._following = Following(channel, self._numbers, self._asking)
-        self._sequencer = TagSequencer(self._numbers)
-        self._announcer = Announcer(channel.emit, options, self._sequencer, self._numbers)
+        self._leading = Leading(channel, options, self._numbers, self._following)
+        self._patience = Patience(options, channel.random)
+        self._company = Neighbours()
         self._epoch = Epoch(1, options.outside) if options.outside else NO_EPOCH
         self._vacant = options.outside is None
         self._has_left = False
         self._claim: Claiming | None = None
         self._claim_armed = False
-        self._base = 0
         self._base_known = False
-        self._asked: dict[Site, Nanoseconds] = {}
-        self._company: dict[Site, Nanoseconds] = {}
         self._told_ns: Nanoseconds = 0
-        self._announcing = False
-        self._ask_due_ns: Nanoseconds = NEVER_NS
-        self._lease_ns = options.takeover_ns
-        self._doubts = False
         self._begin_epoch(now)
 
     # Inputs
 
     def start(self, now: Nanoseconds, incarnation: int) -> None:  # noqa: ARG002 - epochs need no incarnations
         self._counter = max(self._counter, self._epoch.counter)
-        self._earlier_announced += self._announcer.announced
+        self._earlier_announced += self._leading.announcer.announced
         self._earlier_conflicts += self._following.conflicts
         self._taking_part = False
         self._reset(now)
@@ -117,16 +98,14 @@ class SequencerService:
         if self._channel.is_at_origin():
             self._numbers.expect_all()
         self._reconcile(now)
-        self._wake(now, self._asking.due_ns())
+        self._asking.wake(now)
         if self._vacant and self._asking.own:
             self._claim_in_turn(now)
 
     def depart(self, now: Nanoseconds) -> None:
-        if self._announcer.active:
+        if self._leading.active:
             self._announce(now, at_once=True)
-            for _ in range(LAST_WORDS):
-                self._announcer.say_again()  # whoever follows us must know where to go on
-            self._announcer.end()
+            self._leading.leave()
         self._claim = None
         self._taking_part = False
 
@@ -136,14 +115,14 @@ class SequencerService:
     def hand_over(self, now: Nanoseconds, message: Message) -> None:
         self._channel.emit(Multicast(message))
         self._following.note(now, self._channel.site, message.tag, message.previous)
-        if self._announcer.active:
-            self._sequencer.offer(self._channel.site, message.tag, message.previous)
+        if self._leading.active:
+            self._leading.take(now, self._channel.site, message.tag, message.previous)
             self._announce(now)
             return
         self._asking.own[message.tag] = now
         if self._epoch.sequencer == self._options.outside:
             self._channel.emit(Send(self._epoch.sequencer, TagRequest(self._asking.listed(), 1, 0)))
-        self._wake(now, self._asking.due_ns())
+        self._asking.wake(now)
         if self._vacant:
             self._claim_in_turn(now)
 
@@ -158,26 +137,26 @@ class SequencerService:
     ) -> None:
         self._hear(now, sender)
         if sender == self._epoch.sequencer:
-            self._heard_ns = now
+            self._patience.heard_ns = now
         if not fresh:
             return
         if message.previous == ORIGIN:
             self._following.forget_sender(sender)
         self._following.note(now, sender, message.tag, message.previous)
-        if self._announcer.active:
-            if not self._sequencer.offer(sender, message.tag, message.previous):
-                self._ask_sender(now, sender)
+        if self._leading.active:
+            self._leading.take(now, sender, message.tag, message.previous)
             self._announce(now)
 
     def receive_report(self, now: Nanoseconds, sender: Site, report: Report, *, after_loss: bool) -> None:  # noqa: ARG002
         self._hear(now, sender)
-        note = self._read_note(report.service)
+        note = read_note(report.service, self._numbers.newest)
         if note is None:
+            self._ignored += 1
             return
         epoch, newest = note
         self._hear_epoch(now, sender, epoch)
         if epoch == self._epoch and self._asking.hear_of(newest):
-            self._look_for_gaps(now)
+            self._asking.look_for_gaps(now)
 
     def receive_other(self, now: Nanoseconds, sender: Site, pdu: Pdu, *, after_loss: bool) -> None:  # noqa: ARG002
         self._hear(now, sender)
@@ -185,7 +164,7 @@ class SequencerService:
         if act is not None:
             act(self, now, sender, pdu)
         elif sender == self._epoch.sequencer:
-            self._heard_ns = now
+            self._patience.heard_ns = now
 
     def located(self, now: Nanoseconds, tag: Tag) -> None:  # noqa: ARG002 - only that it is known counts
         self._asking.own.pop(tag, None)
@@ -196,41 +175,28 @@ class SequencerService:
             act(self, now)
 
     def note(self, now: Nanoseconds) -> bytes:  # noqa: ARG002 - it holds until the next one
-        return msgspec.msgpack.encode((*self._epoch, self._numbers.newest))
+        return pack_note(self._epoch, self._numbers.newest)
 
     def figures(self) -> dict[str, int]:
+        leading = self._leading
         return {
             "ignored": self._ignored,
             "stale": self._stale,
             "epoch": self._epoch.counter,
-            "is_sequencer": int(self._announcer.active),
+            "is_sequencer": int(leading.active),
             "claims": self._claims,
-            "numbered": self._earlier_announced + self._announcer.announced,
+            "numbered": self._earlier_announced + leading.announcer.announced,
             "conflicts": self._earlier_conflicts + self._following.conflicts,
             "requests": self._requests,
-            "lease_ns": self._announcer.lease.ns if self._announcer.active else self._lease_ns,
+            "lease_ns": leading.announcer.lease.ns if leading.active else self._patience.lease_ns,
         }
-
-    def _read_note(self, data: bytes) -> tuple[Epoch, int] | None:
-        """Which epoch another follows, and the greatest number that it knows."""
-        try:
-            counter, sequencer, newest = NOTE.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError):
-            self._ignored += 1
-            return None
-        if not is_number(newest, self._numbers.newest):
-            self._ignored += 1
-            return None
-        return Epoch(counter, sequencer), newest
 
     # Following
 
     def _hear(self, now: Nanoseconds, sender: Site) -> None:
-        if self._announcer.active:
-            self._announcer.look(now)
-        if sender not in self._company and len(self._company) >= MOST_SENDERS:
-            del self._company[next(iter(self._company))]
-        self._company[sender] = now
+        if self._leading.active:
+            self._leading.announcer.look(now)
+        self._company.note(now, sender)
 
     def _numbered(self, now: Nanoseconds, sender: Site, pdu: Numbered) -> None:
         if (pdu.counter, sender) != self._epoch:
@@ -242,79 +208,45 @@ class SequencerService:
         if tags is None or not 0 < pdu.first <= LARGEST or not 0 < pdu.base <= LARGEST:
             self._ignored += 1
             return
-        self._heard_ns = self._numbered_ns = now
-        self._lease_ns = believed(pdu.lease_ns, self._options.takeover_ns)
+        self._patience.numbered(now, pdu.lease_ns)
         self._vacant = self._has_left
         if not self._base_known:
             self._base_known = True
             self._following.drop_from(pdu.base)
-        self._learn(now, pdu.first, tags)
-
-    def _learn(self, now: Nanoseconds, first: int, tags: tuple[Tag, ...]) -> None:
-        """Numbered tags, most of them known already."""
-        numbers, learn = self._numbers, self._following.learn
-        begin = max(first, numbers.through + 1) if numbers.newest and first >= numbers.start else first
-        for number in range(begin, first + len(tags)):
-            learn(now, number, tags[number - first])
-        self._look_for_gaps(now)
-
-    def _look_for_gaps(self, now: Nanoseconds) -> None:
-        numbers, asking = self._numbers, self._asking
-        if numbers.through < numbers.newest or numbers.newest < asking.told or asking.is_after_gap:
-            asking.look_for_gaps(now)
-            self._wake(now, asking.due_ns())
-
-    def _wake(self, now: Nanoseconds, due_ns: Nanoseconds) -> None:
-        """Look by then whether there is something to ask for, or a sequencer to replace."""
-        if due_ns < self._ask_due_ns:
-            self._ask_due_ns = due_ns
-            self._channel.emit(SetTimer(ASK, max(1, due_ns - now)))
+        self._following.learn_all(now, pdu.first, tags)
 
     def _fire_ask(self, now: Nanoseconds) -> None:
-        if now > self._ask_due_ns + self._options.takeover_ns // 4:
-            # We stood still, and what the sequencer said meanwhile is still to be read.
-            self._heard_ns = max(self._heard_ns, now - self._options.takeover_ns // 2)
-        self._ask_due_ns = NEVER_NS
-        if self._announcer.active or self._claim is not None:
+        asking = self._asking
+        if asking.woke(now) > self._options.takeover_ns // 4:
+            self._patience.stood_still(now)
+        if self._leading.active or self._claim is not None:
             return
         self._reconcile(now)
-        takeover_ns = self._takeover_ns()
-        doubted, self._doubts = self._doubts, now >= takeover_ns
-        if self._doubts and doubted:
+        oldest_ns = None if self._vacant else asking.oldest_ns()
+        takeover_ns = self._patience.next_ns(now, oldest_ns, asking.least_ns)
+        if takeover_ns is None:
             self._begin_claim(now)
             return
-        if self._doubts:
-            takeover_ns = now + self._options.spread_ns // 4  # its word may be waiting to be read
-        request = self._asking.request(now)
+        request = asking.request(now)
         if request is not None and self._epoch != NO_EPOCH:
             self._requests += 1
             self._channel.emit(Send(self._epoch.sequencer, request))
-        self._wake(now, max(now + 1, min(self._asking.due_ns(), takeover_ns)))
+        asking.wake_again(now, takeover_ns)
 
     def _reconcile(self, now: Nanoseconds) -> None:
         """See which messages wait for a number; whoever listens first hands them over anew."""
         if self._taking_part:
             self._asking.reconcile(now)
 
-    def _takeover_ns(self) -> Nanoseconds:
-        """When the sequencer is to be replaced if nothing more is heard of it."""
-        oldest_ns = self._asking.oldest_ns()
-        if oldest_ns is None or self._vacant:
-            return NEVER_NS
-        patience_ns = max(self._lease_ns, ROUND_TRIPS * self._asking.least_ns)
-        silent_ns = max(oldest_ns, self._heard_ns) + patience_ns
-        stuck_ns = max(oldest_ns, self._numbered_ns) + STUCK * patience_ns
-        return min(silent_ns, stuck_ns) + self._spread_ns
-
     # Epochs
 
     def _hear_epoch(self, now: Nanoseconds, sender: Site, epoch: Epoch) -> None:
         """Somebody tells which epoch it holds for the latest."""
         if sender == self._epoch.sequencer:
-            if epoch < self._epoch and now > self._epoch_ns + self._lease_ns:
+            if epoch < self._epoch and now > self._patience.epoch_ns + self._patience.lease_ns:
                 self._succeed(now)  # it has lost the role, with its memory
                 return
-            self._heard_ns = now
+            self._patience.heard_ns = now
         if epoch <= self._epoch:
             return
         if not is_name(epoch.sequencer) or not is_number(epoch.counter, self._epoch.counter):
@@ -324,23 +256,22 @@ class SequencerService:
         elif epoch.counter > self._counter:
             # We are taken for what we were before a restart, or were never: a claim of ours must be later.
             self._counter = epoch.counter
-            if self._announcer.active:
+            if self._leading.active:
                 self._begin_claim(now)
 
     def _adopt(self, now: Nanoseconds, epoch: Epoch) -> None:
         """Follow this epoch's sequencer and no other."""
-        self._announcer.end()
+        self._leading.end()
         self._claim = None
         self._epoch = epoch
         self._vacant = self._has_left = False
         self._base_known = False
         self._begin_epoch(now)
         self._reconcile(now)
-        self._wake(now, self._asking.due_ns())
+        self._asking.wake(now)
 
     def _begin_epoch(self, now: Nanoseconds) -> None:
-        self._epoch_ns = self._heard_ns = self._numbered_ns = now
-        self._spread_ns = round(self._channel.random.random() * self._options.spread_ns)
+        self._patience.begin_epoch(now)
         self._asking.begin_anew(now)
 
     def _tell_past(self, now: Nanoseconds, sender: Site) -> None:
@@ -358,11 +289,12 @@ class SequencerService:
     # Taking over
 
     def _farewell(self, now: Nanoseconds, sender: Site, pdu: Farewell) -> None:
-        self._company.pop(sender, None)
+        self._company.leave(sender)
         if sender != self._epoch.sequencer:
             return
         self._has_left = True
-        note = self._read_note(pdu.service)
+        note = read_note(pdu.service, self._numbers.newest)
+        self._ignored += note is None
         if note is None or note[1] <= self._numbers.newest:
             self._succeed(now)
         else:  # its last numbers are still on their way
@@ -371,7 +303,7 @@ class SequencerService:
 
     def _succeed(self, now: Nanoseconds) -> None:
         """The sequencer has given up: the lowest of us claims at once, others if that one does not."""
-        if self._vacant or self._announcer.active or self._claim is not None:
+        if self._vacant or self._leading.active or self._claim is not None:
             return
         self._vacant = True
         if not self._taking_part:
@@ -384,8 +316,7 @@ class SequencerService:
 
     def _claim_in_turn(self, now: Nanoseconds) -> None:
         """There is no sequencer: the lowest of us claims first, so that two seldom do so at once."""
-        heard = (site for site, heard_ns in self._company.items() if heard_ns > now - COMPANY_NS)
-        is_lowest = all(self._channel.site < other for other in heard)
+        is_lowest = all(self._channel.site < other for other in self._company.recent(now))
         self._claim_soon(self._options.spread_ns if is_lowest else 3 * self._options.spread_ns)
 
     def _claim_soon(self, least_ns: Nanoseconds) -> None:
@@ -401,11 +332,10 @@ class SequencerService:
         counter = max(old.counter, self._counter) + 1
         if counter >= LARGEST:
             return
-        self._announcer.end()
+        self._leading.begin_epoch()
         self._epoch = Epoch(counter, self._channel.site)
-        self._epoch_ns = now
+        self._patience.epoch_ns = now
         self._vacant = self._has_left = False
-        self._base = 0
         self._claims += 1
         if old.sequencer == self._options.outside:
             self._channel.emit(Send(old.sequencer, Claim(counter, self._numbers.through)))
@@ -417,11 +347,10 @@ class SequencerService:
         self._begin_claim(now)
 
     def _gather_answers(self, now: Nanoseconds, old: Epoch) -> None:
-        company = {site for site, heard_ns in self._company.items() if heard_ns > now - COMPANY_NS}
         # Also of the one that is to be replaced, if it may live: what it numbered, it has delivered.
-        awaited = (self._channel.lately(now) | company) - {self._channel.site}
+        awaited = (self._channel.lately(now) | self._company.recent(now)) - {self._channel.site}
         trips_ns = ROUND_TRIPS * (ASSUMED_NS if old == NO_EPOCH else self._asking.least_ns)
-        deadline_ns = now + max(self._options.gather_answers_ns, self._lease_ns // 2, trips_ns)
+        deadline_ns = now + max(self._options.gather_answers_ns, self._patience.lease_ns // 2, trips_ns)
         is_first = old == NO_EPOCH and not awaited
         self._claim = Claiming(awaited, self._numbers.through, deadline_ns, is_first=is_first)
         self._pursue(now)
@@ -439,7 +368,7 @@ class SequencerService:
         self._claim_armed = False
         if self._claim is not None:
             self._pursue(now)
-        elif self._vacant and self._taking_part and not self._announcer.active:
+        elif self._vacant and self._taking_part and not self._leading.active:
             self._begin_claim(now)
 
     def _claimed(self, now: Nanoseconds, sender: Site, pdu: Claim) -> None:
@@ -450,12 +379,8 @@ class SequencerService:
         self._answer(sender, pdu.through + 1)
 
     def _answered(self, now: Nanoseconds, sender: Site, pdu: Answer) -> None:
-        tags = read_tags(pdu.tags, unknown=True)
-        newest = self._numbers.newest
-        if tags is None or not 0 <= pdu.through <= LARGEST or not 0 < pdu.first <= LARGEST:
-            self._ignored += 1
-            return
-        if not is_number(pdu.first + len(tags), newest):
+        tags = read_answer(pdu, self._numbers.newest)
+        if tags is None:
             self._ignored += 1
             return
         self._hear_epoch(now, sender, Epoch(pdu.counter, pdu.sequencer))
@@ -471,75 +396,43 @@ class SequencerService:
     # Being the sequencer
 
     def _lead(self, now: Nanoseconds, known_by_all: int) -> None:
-        """Go on behind the greatest number that anyone knows; number what we have seen without one."""
+        """Go on behind the greatest number that anyone knows."""
         self._claim = None
-        sequencer, following = self._sequencer, self._following
-        sequencer.begin(max(self._numbers.newest, self._asking.told) + 1)
-        self._base = self._base or sequencer.next_number
-        self._announcer.begin(now, self._epoch.counter, self._base, known_by_all)
-        following.forget_older(now - STALE_NS)
-        for tag, entry in following.unnumbered.items():
-            if not sequencer.offer(entry.sender, tag, entry.previous):
-                self._ask_sender(now, entry.sender)
-        sequencer.request(self._channel.site, [message.tag for message in self._channel.unlocated()])
+        next_number = max(self._numbers.newest, self._asking.told) + 1
+        self._leading.begin(now, self._epoch.counter, next_number, known_by_all)
         self._announce(now, at_once=True)
 
     def _announce(self, now: Nanoseconds, *, at_once: bool = False) -> None:
-        """Tell the numbers of what is ready, and place it in our own view as well, unless it is too early."""
-        if self._announcing or not self._sequencer.ready:
-            return
-        if self._announcer.is_stalled(now):
+        if not self._leading.announce(now, at_once=at_once):
             self._confirm(now)
-            return
-        # The member may hand over the next message as soon as one has its place: that one waits.
-        self._announcing = True
-        while self._sequencer.ready and (self._announcer.may_speak(now) or at_once):
-            first, tags = self._announcer.announce(now)
-            for number, tag in enumerate(tags, first):
-                self._following.place(now, number, tag)
-        self._announcing = False
 
     def _confirm(self, now: Nanoseconds) -> None:
         """We stood still: number nothing before we know that nobody has taken over."""
-        self._announcer.end()
+        self._leading.end()
         self._gather_answers(now, self._epoch)
 
     def _fire_gather(self, now: Nanoseconds) -> None:
-        if self._announcer.active:
+        if self._leading.active:
             self._announce(now, at_once=True)
 
     def _fire_tick(self, now: Nanoseconds) -> None:
-        if not self._announcer.active:
-            return
-        if self._announcer.is_stalled(now):
+        if self._leading.active and not self._leading.tick(now):
             self._confirm(now)
-        else:
-            self._announcer.fire_tick(now)
 
     def _requested(self, now: Nanoseconds, sender: Site, pdu: TagRequest) -> None:
         tags = read_tags(pdu.tags)
         if tags is None or pdu.first < 1 or pdu.last >= LARGEST:
             self._ignored += 1
-        elif self._announcer.active:
-            self._announcer.tell_places(sender, self._sequencer.request(sender, tags))
-            self._announcer.tell(sender, pdu.first, pdu.last)
+        elif self._leading.active:
+            self._leading.take_all(sender, tags, pdu.first, pdu.last)
             self._announce(now)
         elif self._claim is None:
             self._answer(sender, self._numbers.newest + 1)  # we are not the sequencer, and say who is
 
-    def _ask_sender(self, now: Nanoseconds, sender: Site) -> None:
-        """Ask a sender for what we lack of it, not too often."""
-        if now < self._asked.get(sender, 0) or sender == self._channel.site:
-            return
-        if len(self._asked) >= MOST_SENDERS:
-            self._asked.clear()
-        self._asked[sender] = now + ASK_AGAIN_NS
-        self._channel.emit(Send(sender, Ask()))
-
     def _was_asked(self, now: Nanoseconds, sender: Site, pdu: Ask) -> None:  # noqa: ARG002
         tags = self._asking.listed()
         if sender == self._epoch.sequencer and tags and self._taking_part:
-            self._heard_ns = now
+            self._patience.heard_ns = now
             self._channel.emit(Send(sender, TagRequest(tags, 1, 0)))
 
     _words: Final[dict[type[Pdu], Callable[..., None]]] = {

@@ -1,0 +1,112 @@
+"""What falls to an epoch's sequencer: it takes tags, numbers and announces them, and places them itself."""
+
+from typing import Final
+
+from antiphon.core.effects import Send
+from antiphon.core.ids import Site
+from antiphon.core.time import MILLISECOND_NS, Nanoseconds
+from antiphon.protocols.dpg.pdus import Tag
+from antiphon.protocols.dpg.services.base import Channel
+from antiphon.protocols.dpg.services.tag_sequencer.announcing import Announcer
+from antiphon.protocols.dpg.services.tag_sequencer.following import Following
+from antiphon.protocols.dpg.services.tag_sequencer.numbering import MOST_SENDERS, TagSequencer
+from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import Ask, SequencerOptions
+
+LAST_WORDS: Final = 3
+"""How often a sequencer that leaves tells its last numbers again."""
+STALE_NS: Final[Nanoseconds] = 400 * MILLISECOND_NS
+"""A new sequencer numbers no message by itself that came longer ago: it may have been ordered without."""
+ASK_AGAIN_NS: Final[Nanoseconds] = 3 * MILLISECOND_NS
+"""Pause before the sequencer asks the same sender again."""
+
+
+class Leading:
+    """One member's, which is the sequencer while it is `active`.
+
+    Whoever stood still for long may have been replaced. It does nothing then, and says so.
+    """
+
+    def __init__(
+        self, channel: Channel, options: SequencerOptions, numbers: Numbers, following: Following
+    ) -> None:
+        self.active = False
+        self.sequencer = TagSequencer(numbers)
+        self.announcer = Announcer(channel.emit, options, self.sequencer, numbers)
+        self._channel = channel
+        self._following = following
+        self._base = 0
+        self._asked: dict[Site, Nanoseconds] = {}
+        self._announcing = False
+
+    def begin_epoch(self) -> None:
+        """An epoch of ours, in which no number has been given yet."""
+        self.active = False
+        self._base = 0
+
+    def begin(self, now: Nanoseconds, counter: int, next_number: int, known_by_all: int) -> None:
+        """Go on from this number, and number what we have seen without one; `announce` comes next."""
+        sequencer, following = self.sequencer, self._following
+        sequencer.begin(next_number)
+        self._base = self._base or next_number
+        self.active = True
+        self.announcer.begin(now, counter, self._base, known_by_all)
+        following.forget_older(now - STALE_NS)
+        for tag, entry in following.unnumbered.items():
+            self.take(now, entry.sender, tag, entry.previous)
+        sequencer.request(self._channel.site, [message.tag for message in self._channel.unlocated()])
+
+    def end(self) -> None:
+        """No longer be the sequencer."""
+        self.active = False
+
+    def leave(self) -> None:
+        """End, and tell whoever follows us where to go on."""
+        for _ in range(LAST_WORDS):
+            self.announcer.say_again()
+        self.active = False
+
+    def take(self, now: Nanoseconds, sender: Site, tag: Tag, previous: Tag) -> None:
+        """A tag has come with its message; its sender is asked if one before it has not."""
+        if not self.sequencer.offer(sender, tag, previous):
+            self._ask_sender(now, sender)
+
+    def take_all(self, sender: Site, tags: tuple[Tag, ...], first: int, last: int) -> None:
+        """A sender lists its tags without number; it is told these and other numbers that it lacks."""
+        self.announcer.tell_places(sender, self.sequencer.request(sender, tags))
+        self.announcer.tell(sender, first, last)
+
+    def announce(self, now: Nanoseconds, *, at_once: bool) -> bool:
+        """Tell the numbers of what is ready, and place it in our own view as well, unless it is too early.
+
+        False if we stood still.
+        """
+        sequencer, announcer = self.sequencer, self.announcer
+        if self._announcing or not sequencer.ready:
+            return True
+        if announcer.is_stalled(now):
+            return False
+        # The member may hand over the next message as soon as one has its place: that one waits.
+        self._announcing = True
+        while sequencer.ready and (announcer.may_speak(now) or at_once):
+            first, tags = announcer.announce(now)
+            for number, tag in enumerate(tags, first):
+                self._following.place(now, number, tag)
+        self._announcing = False
+        return True
+
+    def tick(self, now: Nanoseconds) -> bool:
+        """See whether the last numbers are to be told again. False if we stood still."""
+        if self.announcer.is_stalled(now):
+            return False
+        self.announcer.fire_tick(now)
+        return True
+
+    def _ask_sender(self, now: Nanoseconds, sender: Site) -> None:
+        """Ask a sender for what we lack of it, not too often."""
+        if now < self._asked.get(sender, 0) or sender == self._channel.site:
+            return
+        if len(self._asked) >= MOST_SENDERS:
+            self._asked.clear()
+        self._asked[sender] = now + ASK_AGAIN_NS
+        self._channel.emit(Send(sender, Ask()))
