@@ -34,7 +34,7 @@ ADMISSION_BYTES: Final = 1 << 20
 """What waits for its turn in the total order. Raising it costs latency under load."""
 ORDERING_BUFFERS: Final = 256
 """Batches of the total order that are not yet delivered. Raising it costs memory."""
-KEPT_BYTES: Final = 16 << 20
+KEPT_BYTES: Final = 12 << 20
 """Delivered batches of the total order that are kept for others. Raising it costs memory."""
 DEFAULT_SERVICE: Final = "sequencer"
 """The one-channel service that keeps its order on an ordinary network and a busy machine (docs/total.md)."""

@@ -11,7 +11,7 @@ from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Admit, Received, Start
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
-from antiphon.core.wire import Codec, Packet, Pdu
+from antiphon.core.wire import MAXIMUM_BODY_BYTES, Codec, Packet, Pdu
 from antiphon.protocols.co import Co, CoConfiguration
 from antiphon.protocols.controlled import PDUS, SCHEMES, Controlled, ControlledConfiguration, Scheme
 from antiphon.protocols.controlled.pdus import Announce, Confirm, Data, Deferred, Reply, Rider
@@ -380,7 +380,7 @@ MISUSE: dict[str, tuple[Admit, str]] = {
     "for nobody": (Admit((b"x",), frozenset()), "at least one member"),
     "for a stranger": (Admit((b"x",), frozenset({"b", "z"})), "members only"),
     "of another group": (Admit((b"x",), None, "g"), "one group only"),
-    "too large": (Admit((bytes(1 << 17),)), "does not fit"),
+    "too large": (Admit((bytes(MAXIMUM_BODY_BYTES),)), "does not fit"),
 }
 
 

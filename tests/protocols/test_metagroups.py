@@ -347,7 +347,7 @@ def test_a_group_without_members_is_refused() -> None:
         (Admit([b"x"]), "A message goes to a group."),
         (Admit([], group="A"), "There is nothing to multicast: no body was handed in."),
         (Admit([b"x"], frozenset("a"), "A"), "Messages go to a whole group"),
-        (Admit([bytes(200_000)], group="A"), "A batch of 200008 bytes does not fit a PDU."),
+        (Admit([bytes(400_000)], group="A"), "A batch of 400008 bytes does not fit a PDU."),
         (Start(), "This site has started already."),
     ],
 )

@@ -21,7 +21,7 @@ from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Admit, Received, Start, Suspected, TimerFired
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
-from antiphon.core.wire import Codec, Packet, Pdu
+from antiphon.core.wire import MAXIMUM_BODY_BYTES, Codec, Packet, Pdu
 from antiphon.protocols.totem import PDUS, Totem, TotemConfiguration
 from antiphon.protocols.totem.gathering import Gathering, Heard
 from antiphon.protocols.totem.pdus import (
@@ -601,7 +601,7 @@ def test_misuse_raises_and_changes_nothing() -> None:
         Admit([]),
         Admit([b"x"], frozenset("a")),
         Admit([b"x"], None, "g"),
-        Admit([bytes(1 << 18)]),
+        Admit([bytes(MAXIMUM_BODY_BYTES)]),
     ):
         with pytest.raises(UsageError):
             totem.handle(0, event)

@@ -398,6 +398,7 @@ class Dpg:
             return
         for tag in told.vertices:
             self._order.kept.touch(time_ns, tag)
+        self._recovery.heard_of(told.vertices)
         self._own.locate_known(now, time_ns)
         if learned.news:
             self._hearing.learned()

@@ -86,6 +86,16 @@ class Order:
     def is_known(self, tag: Tag) -> bool:
         return tag in self.graph or tag in self.tombstones
 
+    def is_placed(self, tag: Tag) -> bool:
+        """Whether it has its place in the order of this spell."""
+        return tag in self.tombstones and not self.tombstones.is_skipped(tag)
+
+    def is_beyond_reports(self, tag: Tag) -> bool:
+        """Whether it got its place so long ago that reports tell no more of it."""
+        place = self.tombstones.index(tag)
+        is_old = place is not None and place <= self.agreement.index - self._configuration.history
+        return is_old and self.is_placed(tag)
+
     def is_done(self) -> bool:
         """Whether nothing is known that is not delivered."""
         return not (self.queue or len(self.graph))
@@ -96,7 +106,7 @@ class Order:
 
     def was_delivered(self, tag: Tag) -> bool:
         """Whether it has been delivered here, as far as that is remembered."""
-        return tag in self.tombstones and not self.tombstones.is_skipped(tag) and tag not in self.lost
+        return self.is_placed(tag) and tag not in self.lost
 
     def before(self, one: Tag, other: Tag) -> bool:
         """Whether one is known to precede the other."""
@@ -120,9 +130,13 @@ class Order:
             return False
         self.graph.add(tag, time_ns)
         if self.body(tag) is None:
-            self.lost[tag] = NEVER_ASKED
-            self.newly_lost = True
+            self._lose(tag)
         return True
+
+    def _lose(self, tag: Tag) -> None:
+        """The body is missing, and nobody was asked for it yet."""
+        self.lost[tag] = NEVER_ASKED
+        self.newly_lost = True
 
     def connect_as_sent(self, tag: Tag) -> None:
         """The arcs that its sender vouched for: from its own message before, and from what it had seen."""
@@ -143,8 +157,7 @@ class Order:
             self.lost.pop(tag, None)
             self._emit(Arrived(sender, message.number, len(message.bodies)))
         if given_up is not None and self.is_known(given_up):
-            self.lost[given_up] = NEVER_ASKED
-            self.newly_lost = True
+            self._lose(given_up)
         return given_up
 
     def _seizable(self, tag: Tag) -> Tag | None:
@@ -216,7 +229,8 @@ class Order:
     def skip(self, tag: Tag) -> None:
         """A vertex came too late for its place: order is kept, and atomicity is not."""
         self.late += 1
-        self.graph.drop(tag)
+        if tag in self.graph:
+            self.graph.drop(tag)
         self.tombstones.add(tag, self.agreement.index, skipped=True)
         self.lost.pop(tag, None)
         held = self.buffers.pop(tag) or self.own.pop(tag, None)
@@ -233,8 +247,10 @@ class Order:
         queue = self.queue
         while queue:
             tag, since_ns, place = queue[0]
-            held = self.own.pop(tag, None) or self.buffers.pop(tag)
+            held = self.own.pop(tag, None) or self.buffers.pop(tag) or self.kept.get(tag)
             if held is None:
+                if tag not in self.lost:
+                    self._lose(tag)  # it was kept when its vertex became known, and is no more
                 if time_ns - since_ns < self._configuration.dummy_cycle_ns or not may_pass(time_ns, tag):
                     return
                 self.dummies += 1

@@ -140,16 +140,24 @@ class Recovery:
         return not company.known() or bool(company.lately(now) - self.lacking(time_ns, tag))
 
     def is_too_late_for(self, gone: tuple[Tag, ...]) -> bool:
-        """Whether what we wait for was delivered by others and is kept no more: nobody waits for us."""
-        queue = self._order.queue
-        return bool(gone) and bool(queue) and queue[0].tag in gone and queue[0].tag in self._order.lost
+        """Whether the others have left behind what we wait for: a body, or the place of an own message."""
+        order, queue = self._order, self._order.queue
+        if any(tag in order.own and not order.is_known(tag) for tag in gone):
+            return True
+        return bool(gone) and bool(queue) and queue[0].tag in gone and queue[0].tag in order.lost
 
     def has_gone(self) -> bool:
         """Whether somebody asks in vain and should know."""
         return bool(self._gone)
 
+    def heard_of(self, tags: tuple[Tag, ...]) -> None:
+        """Another does not know where these stand: it should hear of those that no report tells any more."""
+        for tag in tags:
+            if len(self._gone) < MOST_ASKED and self._order.is_beyond_reports(tag):
+                self._gone[tag] = None
+
     def gone(self) -> list[Tag]:
-        """What was asked for here lately that was delivered and is not kept any more."""
+        """What was asked for here lately that was delivered and is not kept any more, or told of no more."""
         gone = list(self._gone)
         self._gone.clear()
         return gone

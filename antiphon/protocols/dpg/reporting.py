@@ -89,6 +89,8 @@ def read(report: Report) -> Told | None:
 def unite(order: Order, time_ns: Nanoseconds, index: int, told: Told) -> Learned:
     """Join another's graph and history with ours; `index` is how far it has come."""
     lacking = _is_lacking(order, told)
+    for tag in _passed_by(order, told.agreed):
+        order.skip(tag)
     news, behind = _follow(order, time_ns, index, told.agreed, told.links)
     for tag in told.vertices:
         if not order.is_known(tag) and order.add(time_ns, tag):
@@ -98,7 +100,7 @@ def unite(order: Order, time_ns: Nanoseconds, index: int, told: Told) -> Learned
         if head in order.graph:
             if tail != head:
                 news |= order.graph.connect(tail, head, marked=marked)
-        elif tail in order.graph and head in order.tombstones and not order.tombstones.is_skipped(head):
+        elif tail in order.graph and order.is_placed(head):
             order.skip(tail)
     return Learned(news, lacking, behind)
 
@@ -106,13 +108,23 @@ def unite(order: Order, time_ns: Nanoseconds, index: int, told: Told) -> Learned
 def _is_lacking(order: Order, told: Told) -> bool:
     """Whether some of its vertices have their place here, or follow contiguously what it does not say."""
     marked = {head for _, head, is_marked in told.arcs if is_marked}
-    graph, tombstones = order.graph, order.tombstones
+    graph = order.graph
     return any(
-        graph.has_mark(tag) and tag not in marked
-        if tag in graph
-        else tag in tombstones and not tombstones.is_skipped(tag)
+        graph.has_mark(tag) and tag not in marked if tag in graph else order.is_placed(tag)
         for tag in told.vertices
     )
+
+
+def _passed_by(order: Order, agreed: Sequence[Tag]) -> list[Tag]:
+    """What we never heard of, though it stands between two that have their places here: it is too late.
+
+    What stands before the first of those may lie before our spell.
+    """
+    tombstones = order.tombstones
+    if all(tag in tombstones for tag in agreed):
+        return []
+    placed = [place for place, tag in enumerate(agreed) if order.is_placed(tag)]
+    return [tag for tag in agreed[placed[0] : placed[-1]] if not order.is_known(tag)] if placed else []
 
 
 def _follow(
