@@ -15,7 +15,8 @@ from antiphon.protocols.dpg.cycles import MOST_SITES as MOST_CLOCKS
 from antiphon.protocols.dpg.flow import MOST_SITES as MOST_DEMANDS
 from antiphon.protocols.dpg.flow import Flow
 from antiphon.protocols.dpg.heartbeat import ReportHeartbeat
-from antiphon.protocols.dpg.pdus import TAG_LIMIT, Message, Tag
+from antiphon.protocols.dpg.order import Order
+from antiphon.protocols.dpg.pdus import ORIGIN, TAG_LIMIT, DpgConfiguration, Message, Tag
 from antiphon.protocols.dpg.tags import Tags
 
 CYCLE_NS = 1000
@@ -99,6 +100,30 @@ def test_kept_bodies_that_are_too_large_together_leave_the_longest_quiet_first()
     assert (len(kept), kept.size) == (2, 2 * size)
     assert kept.expire(100) == [held(2), held(3)]
     assert kept.size == 0
+
+
+def ordered(tag: Tag) -> Order:
+    """An order in which this is to be delivered next, whose body is kept as if that had been done before."""
+    order = Order(DpgConfiguration(), lambda _: None)
+    order.expect("a", (0, tag + 1))
+    order.kept.keep(0, tag, held(tag))
+    assert order.add(0, tag)
+    order.graph.connect(ORIGIN, tag, marked=True)
+    order.incorporate_marked(0)
+    return order
+
+
+def test_a_message_that_was_delivered_under_another_tag_does_not_hold_up_the_order() -> None:
+    order = ordered(3)
+    order.deliver(0, lambda *_: False)
+    assert (order.is_done(), order.repeated, order.lost) == (True, 1, {})
+
+
+def test_a_body_that_was_kept_and_is_no_more_is_asked_for() -> None:
+    order = ordered(3)
+    assert order.kept.expire(1 << 40) == [held(3)]
+    order.deliver(0, lambda *_: False)
+    assert (order.is_done(), list(order.lost), order.newly_lost) == (False, [3], True)
 
 
 def test_tombstones_remember_places_and_forget_the_oldest() -> None:

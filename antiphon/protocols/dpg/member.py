@@ -95,8 +95,9 @@ class Dpg:
             order, self._tags, self._flow, heartbeat, reports_ordered=service.reports_ordered
         )
         self._telling = Telling(
-            knobs, order, own, self._recovery, self._flow, service, heartbeat, silence_ns, wakes, emit
-        )
+            knobs, order, own, self._recovery, self._company, self._flow, service, heartbeat, silence_ns,
+            wakes, emit,
+        )  # fmt: skip
         self._learning = Learning(order, emit)
         self._presence = Presence(knobs, emit)
         self._started = False

@@ -24,6 +24,8 @@ TRUE_LINK: Final = 1
 MARKED_LINK: Final = 3
 MOST_SENDERS: Final = 4096
 """Senders whose numbers are remembered. Raising it costs memory."""
+MEMORY: Final = 4
+"""How many times what reports usually tell is remembered of the order. Raising it costs memory."""
 SEIZURE_LOOKS: Final = 32
 """Held bodies that are looked at for one that may give way."""
 NEVER_ASKED: Final = -(1 << 62)
@@ -58,7 +60,7 @@ class Order:
         self._configuration = configuration
         self._emit = emit
         self.graph = PrecedenceGraph()
-        self.agreement = Agreement(4 * configuration.history)
+        self.agreement = Agreement(MEMORY * configuration.history)
         self.tombstones = Tombstones(configuration.tombstones)
         self.buffers = OrderingBuffers(configuration.ordering_buffers)
         self.kept = KeptBodies(
@@ -274,7 +276,7 @@ class Order:
         number, bodies = message.number, message.bodies
         self.kept.keep(time_ns, tag, held)
         self.names[tag] = (sender, number)
-        if len(self.names) > 4 * self._configuration.history:
+        if len(self.names) > MEMORY * self._configuration.history:
             self.names.popitem(last=False)
         if (message.incarnation, number) < self.streams.get(sender, (0, 0)):
             self.repeated += 1  # it was sent again under a new tag, and both have got a place

@@ -38,7 +38,7 @@ class Learned(NamedTuple):
     lacking: bool
     """Whether its sender does not know what we know of the order of its vertices."""
     behind: bool
-    """Whether nothing that it has agreed on lately is known here: we have missed too much."""
+    """Whether it tells no more of what follows what is agreed here: we have missed too much."""
 
 
 def pack_arcs(arcs: Iterable[Arc]) -> bytes:
@@ -137,7 +137,8 @@ def _follow(
     begin = len(agreed)
     while begin and agreed[begin - 1] not in tombstones:
         begin -= 1
-    if begin == 0 and index > len(agreed) and agreed[0] not in order.graph:
+    told_from = index - len(agreed)
+    if begin == 0 and told_from and (agreed[0] not in order.graph or told_from > order.agreement.index):
         return False, True
     news = False
     for place in range(begin, len(agreed)):

@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 from antiphon.core.effects import Effect, Multicast
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.dpg.company import Company
 from antiphon.protocols.dpg.flow import Flow
 from antiphon.protocols.dpg.heartbeat import ReportHeartbeat
-from antiphon.protocols.dpg.order import Order
+from antiphon.protocols.dpg.order import MEMORY, Order
 from antiphon.protocols.dpg.own import OwnMessages
 from antiphon.protocols.dpg.pdus import DpgConfiguration, Progress, Report
 from antiphon.protocols.dpg.recovery import Recovery
@@ -29,6 +30,7 @@ class Telling:
         order: Order,
         own: OwnMessages,
         recovery: Recovery,
+        company: Company,
         flow: Flow,
         service: Service,
         heartbeat: ReportHeartbeat,
@@ -41,6 +43,7 @@ class Telling:
         self._order = order
         self._own = own
         self._recovery = recovery
+        self._company = company
         self._flow = flow
         self._service = service
         self._heartbeat = heartbeat
@@ -124,11 +127,17 @@ class Telling:
         self.changed = False
         self._heartbeat.reported(time_ns, busy=busy)
 
+    def _reach(self, now: Nanoseconds) -> int:
+        """How far back a report tells: as far as the slowest member needs, if that is remembered."""
+        history, index = self._configuration.history, self._order.agreement.index
+        behind = index - self._company.slowest(now, index)
+        return max(history, min(behind, MEMORY * history))
+
     def _compose(self, now: Nanoseconds, time_ns: Nanoseconds, listening: bool) -> Report:
         order, knobs = self._order, self._configuration
         self.reports += 1
         self._serial += 1
-        agreed, links = order.agreement.recent(knobs.history)
+        agreed, links = order.agreement.recent(self._reach(now))
         wanted = self._recovery.wanted(time_ns)
         listened = self._listener_ns is not None and now - self._listener_ns < knobs.listen_ns
         own = [] if listening else self._own.overdue(time_ns)
