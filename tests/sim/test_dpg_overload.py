@@ -27,3 +27,18 @@ def test_an_overloaded_channel_neither_halts_the_group_nor_breaks_its_order(seed
     assert metrics["finished"]
     assert metrics["violated"] == 0
     assert metrics["unnoticed"] == 0
+
+
+def test_a_lost_message_is_not_placed_before_what_its_sender_sent_earlier() -> None:
+    """Its sender is away, so nobody has it; only the message after it tells that there was one.
+
+    Placed by its tag alone it stood before two others of its sender, which were then taken for repetitions.
+    """
+    scenario = find_scenario("dpg")
+    parameters = {
+        "members": 2, "messages": 39, "size": 10, "rate": 78.0, "delay_ms": 5.0, "loss": 0.03, "churn": 1,
+        "calm_ms": 100.0,
+    }  # fmt: skip
+    metrics = scenario.run(scenario.configure(parameters), 503591, MemoryRecorder("placed too early"))
+    assert metrics["finished"]
+    assert metrics["violated"] == 0

@@ -74,11 +74,25 @@ class Intake:
     def _look_for_gap(self, time_ns: Nanoseconds, sender: Site, message: Message) -> None:
         """Something before this is not delivered: if the sender's message before it is unknown, it is lost.
 
-        Nobody may have it, and so nobody report it.
+        Nobody may have it, and so nobody report it. It follows what else we hold of its sender.
         """
         order = self._order
         expected = order.streams.get(sender, (0, 0))
         previous = message.previous
         is_beyond = expected < (message.incarnation, message.number)
         if is_beyond and not order.is_known(previous) and self._tags.is_ours(previous):
-            order.add(time_ns, previous)
+            before = self._latest_before(sender, message)
+            if order.add(time_ns, previous) and before is not None:
+                order.graph.connect(before, previous)
+
+    def _latest_before(self, sender: Site, message: Message) -> Tag | None:
+        """The last of what we hold of this sender that it sent before this message."""
+        held = [
+            (each.message.number, tag)
+            for tag in self._order.buffers
+            if (each := self._order.buffers.get(tag)) is not None
+            and (each.sender, each.message.incarnation) == (sender, message.incarnation)
+            and each.message.number < message.number
+            and tag in self._order.graph
+        ]
+        return max(held)[1] if held else None
