@@ -24,17 +24,7 @@ USUAL_WINDOW: Final = 4
 """Batches under way of one sender that should fit its share of a receiver's buffer before they grow."""
 LARGEST_WINDOW: Final = 20
 """Batches under way of one sender. Raising it costs memory at every receiver."""
-LARGEST_TOTAL_WINDOW: Final = 10
-"""The same where all batches are in one order. Raising it costs latency under load, and gains nothing."""
-LARGEST_LAG: Final = 60
-"""How many batches the order may run ahead of its slowest member. Raising it costs latency under load."""
-LAG_SHARE: Final = 0.56
-"""What these may take of a receiver's buffer, whose memory the kernel's own data share."""
-ADMISSION_BYTES: Final = 1 << 20
-"""What waits for its turn in the total order. Raising it costs latency under load."""
-ORDERING_BUFFERS: Final = 256
-"""Batches of the total order that are not yet delivered. Raising it costs memory."""
-KEPT_BYTES: Final = 12 << 20
+KEPT_BODIES: Final = 256
 """Delivered batches of the total order that are kept for others. Raising it costs memory."""
 DEFAULT_SERVICE: Final = "sequencer"
 """The one-channel service that keeps its order on an ordinary network and a busy machine (docs/total.md)."""
@@ -113,14 +103,13 @@ class Settings:
     secret: bytes = b""
     hears_itself: bool = False
     """Whether own multicasts come back where they passed on the channel."""
+    small_batches: bool = False
+    """Whether a batch is one datagram at most."""
 
     @property
     def batch_bytes(self) -> int:
-        """What a batch has at most: as much as leaves room for several of each sender in a receiver's buffer.
-
-        Where a channel's own order counts, a batch is one datagram, which passes on the channel as a whole.
-        """
-        if self.service == "lan":
+        """What a batch has at most: so much that several of each sender fit a receiver's buffer."""
+        if self.small_batches:
             return SMALL_BATCH_BYTES
         share = self.receive_buffer_bytes // ASSUMED_SENDERS // USUAL_WINDOW
         return max(SMALL_BATCH_BYTES, min(share, BATCH_BYTES))
@@ -143,6 +132,8 @@ class Order:
     build: Callable[[Settings], Protocol]
     echoed: tuple[type[Pdu], ...] = ()
     """PDUs whose own multicasts are worth hearing, where a channel lets us."""
+    small_batches: bool = False
+    """Whether a batch is one datagram at most, so that it passes on the channel, or is lost, as a whole."""
     selective: bool = False
     """Whether it sends a message to its destinations only; the others multicast it and deliver it there."""
     several: bool = False
@@ -176,14 +167,9 @@ def _build_sequencer(settings: Settings) -> Protocol:
 
 
 def _build_total(settings: Settings) -> Protocol:
-    batch_bytes = settings.batch_bytes
-    fits = int(LAG_SHARE * settings.receive_buffer_bytes / batch_bytes)
+    windows = settings.window_batches
     configuration = dpg.DpgConfiguration(
-        window=max(2, min(LARGEST_TOTAL_WINDOW, 3 * settings.window_batches // 4)),
-        lag=max(8, min(LARGEST_LAG, fits)),
-        admission_buffers=ADMISSION_BYTES // batch_bytes,
-        ordering_buffers=ORDERING_BUFFERS,
-        kept_bytes=KEPT_BYTES,
+        window=max(2, windows // 2), lag=max(8, 3 * windows), kept_bodies=KEPT_BODIES
     )
     lan = settings.service == "lan"
     service = LanService(hears_itself=settings.hears_itself) if lan else SERVICES[settings.service]()
@@ -233,6 +219,7 @@ ORDERS: Final = {
             promised=lambda *_: dpg.PROMISES,
             build=_build_total,
             echoed=(dpg.pdus.Message,),
+            small_batches=True,
         ),
         Order(
             name="total-across",

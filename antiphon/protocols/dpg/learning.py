@@ -22,15 +22,17 @@ BEHIND: Final = 2
 class Learning:
     """One member's; `time_ns` is in its own clock."""
 
-    def __init__(self, order: Order, emit: Callable[[Effect], None]) -> None:
+    def __init__(self, order: Order, emit: Callable[[Effect], None], *, shared: bool) -> None:
+        """`shared` tells whether reports and messages share a channel."""
         self._order = order
+        self._shared = shared
         self._emit = emit
         self._behind = 0
         self.disagreements = 0
 
     def learn(self, time_ns: Nanoseconds, report: Report, told: Told) -> Learned:
         """Take in what another reports."""
-        learned = unite(self._order, time_ns, report.index, told)
+        learned = unite(self._order, time_ns, report.index, told, shared=self._shared)
         self._behind = self._behind + 1 if learned.behind else 0
         return learned
 
@@ -44,7 +46,7 @@ class Learning:
         self.compare(sender, report, told)
         missed = report.index > order.agreement.index
         take_up(order, time_ns, report, told)
-        unite(order, time_ns, report.index, told)
+        unite(order, time_ns, report.index, told, shared=self._shared)
         return missed
 
     def compare(self, sender: Site, report: Report, told: Told) -> None:

@@ -98,7 +98,7 @@ class Dpg:
             knobs, order, own, self._recovery, self._company, self._flow, service, heartbeat, silence_ns,
             wakes, emit,
         )  # fmt: skip
-        self._learning = Learning(order, emit)
+        self._learning = Learning(order, emit, shared=service.reports_ordered)
         self._presence = Presence(knobs, emit)
         self._started = False
         self._handled_ns: Nanoseconds | None = None

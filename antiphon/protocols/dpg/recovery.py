@@ -142,7 +142,7 @@ class Recovery:
     def is_too_late_for(self, gone: tuple[Tag, ...]) -> bool:
         """Whether the others have left behind what we wait for: a body, or the place of an own message."""
         order, queue = self._order, self._order.queue
-        if any(tag in order.own and not order.is_known(tag) for tag in gone):
+        if self._shared and any(tag in order.own and not order.is_known(tag) for tag in gone):
             return True
         return bool(gone) and bool(queue) and queue[0].tag in gone and queue[0].tag in order.lost
 
@@ -152,9 +152,10 @@ class Recovery:
 
     def heard_of(self, tags: tuple[Tag, ...]) -> None:
         """Another does not know where these stand: it should hear of those that no report tells any more."""
-        for tag in tags:
-            if len(self._gone) < MOST_ASKED and self._order.is_beyond_reports(tag):
-                self._gone[tag] = None
+        if self._shared:
+            for tag in tags:
+                if len(self._gone) < MOST_ASKED and self._order.is_beyond_reports(tag):
+                    self._gone[tag] = None
 
     def gone(self) -> list[Tag]:
         """What was asked for here lately that was delivered and is not kept any more, or told of no more."""

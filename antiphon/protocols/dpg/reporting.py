@@ -86,12 +86,19 @@ def read(report: Report) -> Told | None:
     return Told(agreed, report.links, vertices, arcs, lost, gone)
 
 
-def unite(order: Order, time_ns: Nanoseconds, index: int, told: Told) -> Learned:
-    """Join another's graph and history with ours; `index` is how far it has come."""
+def unite(order: Order, time_ns: Nanoseconds, index: int, told: Told, *, shared: bool) -> Learned:
+    """Join another's graph and history with ours; `index` is how far it has come.
+
+    On a channel that reports share with messages (`shared`) nothing but reports tells what the channel did
+    not: what they tell no more, or tell too late, will not be told.
+    """
     lacking = _is_lacking(order, told)
-    for tag in _passed_by(order, told.agreed):
-        order.skip(tag)
+    if shared:
+        for tag in _passed_by(order, told.agreed):
+            order.skip(tag)
     news, behind = _follow(order, time_ns, index, told.agreed, told.links)
+    if shared and _is_untold(order, index, told.agreed):
+        behind = True
     for tag in told.vertices:
         if not order.is_known(tag) and order.add(time_ns, tag):
             order.connect_as_sent(tag)
@@ -127,6 +134,12 @@ def _passed_by(order: Order, agreed: Sequence[Tag]) -> list[Tag]:
     return [tag for tag in agreed[placed[0] : placed[-1]] if not order.is_known(tag)] if placed else []
 
 
+def _is_untold(order: Order, index: int, agreed: Sequence[Tag]) -> bool:
+    """Whether the other tells no more of what follows what is agreed here."""
+    told_from = index - len(agreed)
+    return told_from > order.agreement.index and not any(tag in order.tombstones for tag in agreed)
+
+
 def _follow(
     order: Order, time_ns: Nanoseconds, index: int, agreed: Sequence[Tag], links: bytes
 ) -> tuple[bool, bool]:
@@ -137,8 +150,7 @@ def _follow(
     begin = len(agreed)
     while begin and agreed[begin - 1] not in tombstones:
         begin -= 1
-    told_from = index - len(agreed)
-    if begin == 0 and told_from and (agreed[0] not in order.graph or told_from > order.agreement.index):
+    if begin == 0 and index > len(agreed) and agreed[0] not in order.graph:
         return False, True
     news = False
     for place in range(begin, len(agreed)):

@@ -128,8 +128,13 @@ class Telling:
         self._heartbeat.reported(time_ns, busy=busy)
 
     def _reach(self, now: Nanoseconds) -> int:
-        """How far back a report tells: as far as the slowest member needs, if that is remembered."""
+        """How far back a report tells: as far as the slowest member needs, if that is remembered.
+
+        Where reports do not share a channel with messages, something else brings what was missed.
+        """
         history, index = self._configuration.history, self._order.agreement.index
+        if not self._service.reports_ordered:
+            return history
         behind = index - self._company.slowest(now, index)
         return max(history, min(behind, MEMORY * history))
 
