@@ -136,8 +136,8 @@ def _passed_by(order: Order, agreed: Sequence[Tag]) -> list[Tag]:
 
 def _is_untold(order: Order, index: int, agreed: Sequence[Tag]) -> bool:
     """Whether the other tells no more of what follows what is agreed here."""
-    told_from = index - len(agreed)
-    return told_from > order.agreement.index and not any(tag in order.tombstones for tag in agreed)
+    is_beyond = bool(agreed) and index - len(agreed) > order.agreement.index
+    return is_beyond and not any(tag in order.tombstones for tag in agreed)
 
 
 def _follow(
