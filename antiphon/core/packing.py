@@ -208,7 +208,7 @@ def pack(
     >>> list(pack([b"a", b"", b"bc"]))
     [b'a', b'', b'bc']
     """
-    if isinstance(bodies, Packed):
+    if type(bodies) is Packed:
         return bodies
     pieces = list(bodies)
     lengths = array("I", map(len, pieces))

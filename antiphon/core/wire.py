@@ -19,7 +19,7 @@ import struct
 import zlib
 from collections.abc import Iterable
 from enum import Enum
-from typing import ClassVar, Final, NamedTuple, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -66,7 +66,7 @@ class Reason(Enum):
     BODY = "body does not fit its kind of PDU"
 
 
-class Head(NamedTuple):
+class Head(msgspec.Struct, frozen=True, gc=False):
     """A header that makes sense by itself and fits the length of what follows it."""
 
     sealed: bool
@@ -123,18 +123,14 @@ def parse(view: memoryview) -> Head | Reason:
     return Head(version >= SEALED, code, group, boot, counter, checksum)
 
 
-def checksum_fits(head: Head, view: memoryview) -> bool:
-    """Whether the header and the beginning of the body are as they were sent."""
-    return _checksum(view) == head.checksum
-
-
 def stamp(buffer: bytearray, code: int, group: int, boot: int, counter: int) -> None:
     """Write the header of an unsealed PDU whose body stands in the buffer already."""
     PREFIX.pack_into(buffer, 0, MAGIC, VERSION, code, len(buffer) - HEADER.size, group, boot, counter)
-    CHECKSUM.pack_into(buffer, PREFIX.size, _checksum(memoryview(buffer)))
+    CHECKSUM.pack_into(buffer, PREFIX.size, checksum(memoryview(buffer)))
 
 
-def _checksum(view: memoryview) -> int:
+def checksum(view: memoryview) -> int:
+    """Of an unsealed PDU: of the rest of its header, and of the beginning of its body."""
     return zlib.crc32(view[HEADER.size : CHECKED_BYTES], zlib.crc32(view[: PREFIX.size]))
 
 
@@ -211,7 +207,7 @@ class Codec:
             return Garbage(Reason.SEALED)
         if head.code not in self._decoders:
             return Garbage(Reason.KIND)
-        if not checksum_fits(head, view):
+        if checksum(view) != head.checksum:
             return Garbage(Reason.CHECKSUM)
         found = self.decode_body(head.code, view[HEADER.size :])
         if isinstance(found, Reason):

@@ -21,7 +21,7 @@ from typing import ClassVar, Final
 
 from antiphon.core.ids import Group, Site
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
-from antiphon.core.wire import HEADER, PREFIX, Codec, Head, Pdu, Reason, checksum_fits, group_hash, parse
+from antiphon.core.wire import HEADER, PREFIX, Codec, Head, Pdu, Reason, checksum, group_hash, parse
 from antiphon.live.counters import Counters
 from antiphon.live.networks import Address
 from antiphon.live.sealing import ReplayWindow, Seal, Seals
@@ -194,7 +194,7 @@ class Gate:
     def _read_unsealed(
         self, known: Known, head: Head, view: memoryview, address: Address
     ) -> tuple[Known, Pdu] | None:
-        if not checksum_fits(head, view):
+        if checksum(view) != head.checksum:
             return self._lose(Reason.CHECKSUM.value)
         if address != known.address:
             self._move(known, address)
@@ -241,7 +241,7 @@ class Gate:
         return owner is not None and self.now - owner.heard_ns < SILENCE_NS
 
     def _meet_unsealed(self, head: Head, view: memoryview, address: Address) -> tuple[Known, Pdu] | None:
-        if not checksum_fits(head, view):
+        if checksum(view) != head.checksum:
             return self._refuse(Reason.CHECKSUM.value)
         found = self._codec.decode_body(head.code, view[HEADER.size :])
         if isinstance(found, Reason):

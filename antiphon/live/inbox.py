@@ -87,18 +87,20 @@ class Inbox:
         sender, number, bodies = effect.sender, effect.number, effect.bodies
         if type(bodies) is not Packed:
             bodies = pack(bodies)
+        count = len(bodies)
         if sender == self._name:
-            self._watch.delivered(number + len(bodies), time.monotonic_ns())
-        if places is not None and len(places) < len(bodies):
+            self._watch.delivered(number + count, time.monotonic_ns())
+        if places is not None and len(places) < count:
             self._deliver_some(effect, bodies, places)
             return
-        self._count(len(bodies), bodies.size)
+        self._count(count, bodies.size)
         if bodies.continuing or bodies.unfinished or self.pieces.size:
             whole = self.pieces.take(sender, number, bodies)
             if whole is None:
                 return
             number, bodies = whole
-        numbers = range(number, number + len(bodies))
+            count = len(bodies)
+        numbers = range(number, number + count)
         to = effect.destinations if bodies.addresses is None else bodies.addresses.each()
         self._put(Batch(sender, numbers, bodies, bodies.size, self._stable, to, effect.group))
 

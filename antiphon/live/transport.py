@@ -270,13 +270,14 @@ class Transport:
                 found = read(sock)
                 if found is None:
                     break
-                if not self._is_echo(found[0], found[2], arrived):
-                    self._take(found[0], found[1], found[2], arrived)
+                view, each, address = found
+                if len(view) != PREFIX.size or not self._is_echo(view, address, arrived):
+                    self._take(view, each, address, arrived)
         return arrived
 
     def _is_echo(self, view: memoryview, address: Address, arrived: list[Arrival]) -> bool:
         """Where losses are noticed, the heads of our own multicasts come back."""
-        if len(view) != PREFIX.size or not self.notices_losses or not self._sockets.is_own(address):
+        if not self.notices_losses or not self._sockets.is_own(address):
             return False
         *_, boot, counter = PREFIX.unpack_from(view)
         if boot != self.boot:
@@ -294,30 +295,33 @@ class Transport:
     def _take(self, view: memoryview, each: int, address: Address, arrived: list[Arrival]) -> None:
         """Take in what was read: one datagram, or several of one size that the kernel joined."""
         size = len(view)
-        self._counters.bytes_received += size
-        if not each:
-            self._counters.datagrams_received += 1
-            self._take_datagram(view, address, arrived, lasting=self._sockets.reads_last)
-            return
-        self._counters.datagrams_received += -(-size // each)
+        counters = self._counters
+        counters.bytes_received += size
+        counters.datagrams_received += -(-size // each) if each else 1
+        if each:
+            self._take_joined(view, each, address, arrived)
+        elif size < PREFIX.size or view[3] != FRAGMENT:
+            self._take_pdu(view, address, arrived)
+        else:
+            # It stays for long: where it is, if that is memory of its own.
+            own = view if self._sockets.reads_last else memoryview(bytes(view))
+            self._take_fragment(own, address, arrived)
+
+    def _take_joined(self, view: memoryview, each: int, address: Address, arrived: list[Arrival]) -> None:
         joined = join(view, each, self._group)
         if joined is None:
-            for begin in range(0, size, each):
-                self._take_datagram(view[begin : begin + each], address, arrived, lasting=False)
+            for begin in range(0, len(view), each):
+                one = memoryview(bytes(view[begin : begin + each]))
+                is_whole = len(one) < PREFIX.size or one[3] != FRAGMENT
+                (self._take_pdu if is_whole else self._take_fragment)(one, address, arrived)
             return
         boot, counter, whole = joined
         if boot != self.boot and not self._reassembly.is_late(address, boot, counter):
             self._reassembly.finish(address, boot, counter)
             self._take_pdu(memoryview(whole), address, arrived)
 
-    def _take_datagram(
-        self, view: memoryview, address: Address, arrived: list[Arrival], *, lasting: bool
-    ) -> None:
-        """A fragment is copied unless it may stay where it is: in memory of its own, and that for long."""
-        if len(view) < PREFIX.size or view[3] != FRAGMENT:
-            self._take_pdu(view, address, arrived)
-            return
-        piece = parse_fragment(view if lasting else memoryview(bytes(view)), self._group)
+    def _take_fragment(self, view: memoryview, address: Address, arrived: list[Arrival]) -> None:
+        piece = parse_fragment(view, self._group)
         if isinstance(piece, str):
             self._counters.drop(piece)
         elif piece.boot != self.boot:

@@ -174,8 +174,8 @@ def reset(order: Order, time_ns: Nanoseconds, _report: Report, _told: Told) -> N
     order.tombstones = Tombstones(order._configuration.tombstones)
     order.streams.clear()
     order.begin_again(ORIGIN, 0, 0, [], list(order.graph), time_ns)
-    for tag, kept in order.kept._kept.items():
-        order.buffers.put(tag, kept.held, lambda: None)
+    for tag, held in order.kept.items():
+        order.buffers.put(tag, held, lambda: None)
 
 
 def away_for_a_while() -> list[str]:

@@ -36,10 +36,11 @@ class Delivering:
     def deliver(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
         """Incorporate and deliver what can be, and see to the next deadline if something waits."""
         order = self._order
-        order.incorporate_marked(time_ns)
+        if order.graph.vertices:
+            order.incorporate_marked(time_ns)
         if order.queue:
             order.deliver(time_ns, self._recovery.may_pass)
-        if len(order.graph) or order.queue:
+        if not order.is_done():
             self._wait_for_rest(now, time_ns)
         if order.lost:
             self._recovery.ask_soon(now, time_ns)

@@ -73,7 +73,7 @@ class PrecedenceGraph:
         self.contradictions = 0
         self.work = 0
         self._ranks = 0
-        self._vertices: dict[Tag, _Vertex] = {}
+        self.vertices: Final[dict[Tag, _Vertex]] = {}
         self._sources: dict[_Chain, None] = {}
         self._sinks: dict[_Chain, None] = {}
         self._lead: _Chain | None = None
@@ -82,34 +82,34 @@ class PrecedenceGraph:
         """Tails that are not in the graph, each with its heads."""
 
     def __len__(self) -> int:
-        return len(self._vertices)
+        return len(self.vertices)
 
     def __contains__(self, tag: object) -> bool:
-        return tag in self._vertices
+        return tag in self.vertices
 
     def __iter__(self) -> Iterator[Tag]:
         """The tags, in the order in which they were added."""
-        return iter(self._vertices)
+        return iter(self.vertices)
 
     def reset(self, root: Tag) -> None:
         """Forget every vertex and begin again under a root."""
         self.root = root
         self._lead = None
-        for table in (self._vertices, self._sources, self._sinks, self._awaited):
+        for table in (self.vertices, self._sources, self._sinks, self._awaited):
             table.clear()
 
     def add(self, tag: Tag, now: Nanoseconds) -> None:
         """Take a new vertex in; it hangs under the root until an arc says otherwise."""
-        assert tag not in self._vertices, "the vertex is new"
+        assert tag not in self.vertices, "the vertex is new"
         self._ranks = rank = self._ranks + 1
-        vertex = self._vertices[tag] = _Vertex(tag, now, rank)
+        vertex = self.vertices[tag] = _Vertex(tag, now, rank)
         self._sources[vertex.chain] = self._sinks[vertex.chain] = None
         if tag in self._awaited:
             self._come_into_force(vertex)
 
     def since(self, tag: Tag) -> Nanoseconds:
         """When the vertex was added."""
-        return self._vertices[tag].since
+        return self.vertices[tag].since
 
     def connect(self, tail: Tag, head: Tag, *, marked: bool = False) -> bool:
         """Learn that the tail precedes the head, and nothing between them if marked; True if that is news.
@@ -117,7 +117,7 @@ class PrecedenceGraph:
         The head is in the graph. If the tail is neither there nor the root, it was incorporated long ago or
         is not yet known: the arc is remembered as an origin, and comes into force if the tail is added later.
         """
-        vertex = self._vertices[head]
+        vertex = self.vertices[head]
         known = vertex.origins.get(tail)
         if known or (known is not None and not marked):
             return False
@@ -126,7 +126,7 @@ class PrecedenceGraph:
             marked = (
                 False  # From here on, the head of a marked arc heads its chain: nothing is marked into it.
             )
-        source = self._vertices.get(tail)
+        source = self.vertices.get(tail)
         if source is not None:
             news = self._order(source, vertex)
             if news is None:
@@ -145,11 +145,11 @@ class PrecedenceGraph:
 
     def origins(self, tag: Tag) -> tuple[tuple[Tag, bool], ...]:
         """The arcs into a vertex as they were given, and whether marked; the marked one is always kept."""
-        return tuple(self._vertices[tag].origins.items())
+        return tuple(self.vertices[tag].origins.items())
 
     def has_mark(self, tag: Tag) -> bool:
         """Whether a marked arc leads to a vertex."""
-        return self._vertices[tag].mark is not None
+        return self.vertices[tag].mark is not None
 
     def first(self) -> Tag | None:
         """The vertex that follows the root with nothing between them, if it is known."""
@@ -175,7 +175,7 @@ class PrecedenceGraph:
         is taken, vertex by vertex, its others remain takeable although the first of them may bring a
         successor of its own to the front.
         """
-        vertex = self._vertices.pop(tag)
+        vertex = self.vertices.pop(tag)
         chain = vertex.chain
         members = chain.members
         assert members[0] is vertex, "the marked predecessor of what is taken has gone"
@@ -196,12 +196,12 @@ class PrecedenceGraph:
 
         The same as to add it, to connect it by a marked arc, and to take it.
         """
-        assert not self._vertices, "nothing else is known"
+        assert not self.vertices, "nothing else is known"
         self.root = tag
 
     def drop(self, tag: Tag) -> None:
         """Let a vertex leave that came too late to be taken; its successors inherit its predecessors."""
-        vertex = self._vertices.pop(tag)
+        vertex = self.vertices.pop(tag)
         chain = vertex.chain
         chain.members.remove(vertex)
         for member in chain.members:
@@ -218,7 +218,7 @@ class PrecedenceGraph:
 
     def precedes(self, before: Tag, after: Tag) -> bool:
         """Whether a path leads from one vertex to another, marks used."""
-        source, vertex = self._vertices[before], self._vertices[after]
+        source, vertex = self.vertices[before], self.vertices[after]
         if source.chain is vertex.chain:
             return source.position < vertex.position
         if source.chain is self._lead or vertex.chain is self._lead:
@@ -227,17 +227,17 @@ class PrecedenceGraph:
 
     def is_marked(self, tail: Tag, head: Tag) -> bool:
         """Whether it is known that nothing lies between the root or a vertex and another."""
-        vertex = self._vertices.get(head)
+        vertex = self.vertices.get(head)
         if vertex is None:
             return False
         if tail == self.root:
             return vertex.chain is self._lead and vertex.chain.members[0] is vertex
-        source = self._vertices.get(tail)
+        source = self.vertices.get(tail)
         return source is not None and source.chain is vertex.chain and source.position + 1 == vertex.position
 
     def arcs(self) -> list[Arc]:
         """The graph linearised, the root included as a tail, sorted."""
-        chains = {vertex.chain: None for vertex in self._vertices.values()}
+        chains = {vertex.chain: None for vertex in self.vertices.values()}
         arcs = [(self.root, tag, self._lead is not None) for tag in self.front()]
         for chain in chains:
             tags = [vertex.tag for vertex in chain.members]
@@ -379,9 +379,9 @@ class PrecedenceGraph:
     def _come_into_force(self, vertex: _Vertex) -> None:
         """Learn the arcs that waited for this tail. One that is refused now was no true origin."""
         for head in self._awaited.pop(vertex.tag):
-            marked = self._vertices[head].origins.pop(vertex.tag)
+            marked = self.vertices[head].origins.pop(vertex.tag)
             if marked:
-                self._vertices[head].mark = None
+                self.vertices[head].mark = None
             self.connect(vertex.tag, head, marked=marked)
 
     def _forget(self, vertex: _Vertex) -> None:

@@ -314,7 +314,8 @@ class Dpg:
     def _note_place(self, now: Nanoseconds, time_ns: Nanoseconds, tag: Tag) -> None:
         """The channel has told something of where this stands."""
         self._telling.note_change(now, time_ns)
-        self._own.locate(now, time_ns, tag)
+        if tag in self._own.unlocated:
+            self._own.locate(now, time_ns, tag)
         self._progress(now, time_ns)
 
     def _progress(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:

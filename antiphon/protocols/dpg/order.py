@@ -10,7 +10,9 @@ are its true arcs alone: those that were given to the graph, never an order that
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from antiphon.core.effects import Arrived, Deliver, Effect, Stable, Unavailable
 from antiphon.core.ids import Site
@@ -36,7 +38,7 @@ Expected = tuple[int, int]
 """Of a sender: its incarnation, and the number that is expected next."""
 
 
-class Queued(NamedTuple):
+class Queued(msgspec.Struct, frozen=True, gc=False):
     """An incorporated vertex that is not delivered yet."""
 
     tag: Tag
@@ -44,7 +46,7 @@ class Queued(NamedTuple):
     place: int
 
 
-class Delivered(NamedTuple):
+class Delivered(msgspec.Struct, frozen=True, gc=False):
     """A delivered batch that is not known to be everywhere."""
 
     place: int
@@ -100,7 +102,7 @@ class Order:
 
     def is_done(self) -> bool:
         """Whether nothing is known that is not delivered."""
-        return not (self.queue or len(self.graph))
+        return not (self.queue or self.graph.vertices)
 
     def body(self, tag: Tag) -> Held | None:
         """A message that is held here, delivered or not."""
@@ -186,13 +188,12 @@ class Order:
     def incorporate(self, time_ns: Nanoseconds, tag: Tag) -> None:
         """Give a vertex of the front the next place."""
         before = self.graph.root
-        link = 0
-        others = []
-        for tail, marked in self.graph.take(tag):
-            if tail == before:
-                link = MARKED_LINK if marked else TRUE_LINK
-            else:
-                others.append((tail, marked))
+        origins = dict(self.graph.take(tag))
+        marked = origins.pop(before, None)
+        if marked is None:
+            self._chosen = self.agreement.index + 1
+        others = [(tail, mark) for tail, mark in origins.items() if mark or not self._is_linked(tail)]
+        link = 0 if marked is None else MARKED_LINK if marked else TRUE_LINK
         self._place(time_ns, tag, link, others)
 
     def follow(self, time_ns: Nanoseconds, tag: Tag, message: Message) -> None:
@@ -203,30 +204,26 @@ class Order:
         before = self.graph.root
         self.graph.follow(tag)
         tails = {message.previous, message.seen} - {ORIGIN, tag, before}
-        self._place(time_ns, tag, MARKED_LINK, [(tail, False) for tail in tails])
+        others = [(tail, False) for tail in tails if not self._is_linked(tail)]
+        self._place(time_ns, tag, MARKED_LINK, others)
+
+    def _is_linked(self, tail: Tag) -> bool:
+        """Whether true links lead from this agreed vertex to the root (the place of a skipped one is < 0)."""
+        return self.tombstones.get(tail, -1) >= self._chosen
 
     def _place(self, time_ns: Nanoseconds, tag: Tag, link: int, others: list[tuple[Tag, bool]]) -> None:
-        """The next place, with what reports tell of the arcs to it: from the one before, and from others."""
+        """The next place, with what reports tell of the arcs to it: from the one before, and from others.
+
+        Of the others only those count that do not follow from the links between agreed vertices.
+        """
         agreement = self.agreement
-        if not link:
-            self._chosen = agreement.index + 1
-        self._remember_arcs(tag, others)
+        if others:
+            self.past[tag] = tuple(others)
+            if len(self.past) > self._configuration.history:
+                self.past.popitem(last=False)
         agreement.append(tag, link)
         self.tombstones.add(tag, agreement.index)
         self.queue.append(Queued(tag, time_ns, agreement.index))
-
-    def _remember_arcs(self, tag: Tag, arcs: list[tuple[Tag, bool]]) -> None:
-        """Keep for reports the true arcs that do not follow from the links between agreed vertices."""
-        telling = tuple((tail, marked) for tail, marked in arcs if marked or not self._is_linked(tail))
-        if telling:
-            self.past[tag] = telling
-            if len(self.past) > self._configuration.history:
-                self.past.popitem(last=False)
-
-    def _is_linked(self, tail: Tag) -> bool:
-        """Whether true links lead from this agreed vertex to the root."""
-        place = self.tombstones.index(tail)
-        return place is not None and place >= self._chosen and not self.tombstones.is_skipped(tail)
 
     def skip(self, tag: Tag) -> None:
         """A vertex came too late for its place: order is kept, and atomicity is not."""
@@ -235,7 +232,7 @@ class Order:
             self.graph.drop(tag)
         self.tombstones.add(tag, self.agreement.index, skipped=True)
         self.lost.pop(tag, None)
-        held = self.buffers.pop(tag) or self.own.pop(tag, None)
+        held = self.buffers.pop(tag, None) or self.own.pop(tag, None)
         name = (None, None) if held is None else (held.sender, held.message.number)
         self._emit(Unavailable(TOO_LATE, *name))
 
@@ -248,32 +245,36 @@ class Order:
         """
         queue = self.queue
         while queue:
-            tag, since_ns, place = queue[0]
-            held = self.own.pop(tag, None) or self.buffers.pop(tag) or self.kept.get(tag)
+            head = queue[0]
+            tag = head.tag
+            held = self.own.pop(tag, None) or self.buffers.pop(tag, None) or self.kept.get(tag)
             if held is None:
                 if tag not in self.lost:
                     self._lose(tag)  # it was kept when its vertex became known, and is no more
-                if time_ns - since_ns < self._configuration.dummy_cycle_ns or not may_pass(time_ns, tag):
+                is_awaited = time_ns - head.since_ns < self._configuration.dummy_cycle_ns
+                if is_awaited or not may_pass(time_ns, tag):
                     return
                 self.dummies += 1
                 self.lost.pop(tag, None)
-                self.tombstones.add(tag, place, skipped=True)  # it was not delivered, and nobody is told so
+                # It was not delivered, and nobody is told so.
+                self.tombstones.add(tag, head.place, skipped=True)
                 self._emit(Unavailable(NOBODY_HAS_IT))
             else:
-                self._hand_up(time_ns, tag, place, held)
+                self._hand_up(time_ns, head, held)
             queue.popleft()
 
     def awaited(self, time_ns: Nanoseconds) -> Tag | None:
         """What lacks its body and has been waited for long enough."""
         if not self.queue:
             return None
-        tag, since_ns, _ = self.queue[0]
-        is_over = time_ns - since_ns >= self._configuration.dummy_cycle_ns
-        return tag if is_over and tag in self.lost else None
+        head = self.queue[0]
+        is_over = time_ns - head.since_ns >= self._configuration.dummy_cycle_ns
+        return head.tag if is_over and head.tag in self.lost else None
 
-    def _hand_up(self, time_ns: Nanoseconds, tag: Tag, place: int, held: Held) -> None:
-        sender, message = held
+    def _hand_up(self, time_ns: Nanoseconds, queued: Queued, held: Held) -> None:
+        tag, sender, message = queued.tag, held.sender, held.message
         number, bodies = message.number, message.bodies
+        count = len(bodies)
         self.kept.keep(time_ns, tag, held)
         self.names[tag] = (sender, number)
         if len(self.names) > MEMORY * self._configuration.history:
@@ -281,9 +282,9 @@ class Order:
         if (message.incarnation, number) < self.streams.get(sender, (0, 0)):
             self.repeated += 1  # it was sent again under a new tag, and both have got a place
             return
-        self.expect(sender, (message.incarnation, number + len(bodies)))
+        self.expect(sender, (message.incarnation, number + count))
         self._emit(Deliver(sender, number, bodies, None, message.incarnation))
-        self._unstable.append(Delivered(place, sender, number, len(bodies)))
+        self._unstable.append(Delivered(queued.place, sender, number, count))
         if len(self._unstable) > self._configuration.tombstones:
             self._unstable.popleft()
 
@@ -296,8 +297,8 @@ class Order:
         """Everyone heard of lately has come so far in the order."""
         unstable = self._unstable
         while unstable and unstable[0].place <= index:
-            _, sender, number, count = unstable.popleft()
-            self._emit(Stable(sender, number, count))
+            settled = unstable.popleft()
+            self._emit(Stable(settled.sender, settled.number, settled.messages))
 
     # Beginning again
 
@@ -327,16 +328,16 @@ class Order:
         """It lies before our presence spell: it is not to be delivered here."""
         if tag not in self.tombstones:
             self.tombstones.add(tag, index, skipped=True)
-        self.buffers.pop(tag)
+        self.buffers.pop(tag, None)
         self.lost.pop(tag, None)
 
     def forget_graph(self) -> None:
         """What was known but not incorporated is void: whoever begins to listen has missed something."""
         for queued in self.queue:
-            self.tombstones.remove(queued.tag)  # it has a place, but was not delivered
+            self.tombstones.pop(queued.tag, None)  # it has a place, but was not delivered
         for tag in (*self.graph, *(queued.tag for queued in self.queue)):
             self.lost.pop(tag, None)
-            self.buffers.pop(tag)
+            self.buffers.pop(tag, None)
         self.queue.clear()
         self.graph.reset(self.graph.root)
         self._unstable.clear()

@@ -6,7 +6,9 @@ How many may be under way adapts to a shared channel: it is full when word of an
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from antiphon.core.effects import Admitted, Rejected
 from antiphon.core.ids import Site
@@ -22,7 +24,7 @@ FIRST_REACH: Final = 4
 """Own messages under way at first, on a channel that is shared."""
 
 
-class Batch(NamedTuple):
+class Batch(msgspec.Struct, frozen=True, gc=False):
     """An admitted batch that waits for its turn."""
 
     number: int

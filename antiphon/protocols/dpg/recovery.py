@@ -237,9 +237,9 @@ class Recovery:
             self._wakes.set_own("answer", now, next_ns)
 
     def _pdu(self, held: Held, to: Site | None) -> Effect:
-        sender, message = held
+        message = held.message
         again = Remulticast(
-            sender, message.tag, message.previous, message.seen, message.stamp, message.incarnation,
+            held.sender, message.tag, message.previous, message.seen, message.stamp, message.incarnation,
             message.number, message.bodies,
         )  # fmt: skip
         return Multicast(again) if self._shared or to is None else Send(to, again)
