@@ -12,7 +12,7 @@ from typing import Final
 
 from antiphon.core import effects as fx
 from antiphon.core.ids import Site
-from antiphon.core.packing import Packed, pack
+from antiphon.core.packing import Packed
 from antiphon.live.figures import Figures, Watch
 from antiphon.live.limits import Limits
 from antiphon.live.member import Member
@@ -83,11 +83,9 @@ class Inbox:
 
     # What is delivered
 
-    def delivered(self, effect: fx.Deliver, places: Sequence[int] | None) -> None:
-        sender, number, bodies = effect.sender, effect.number, effect.bodies
-        if type(bodies) is not Packed:
-            bodies = pack(bodies)
-        count = len(bodies)
+    def delivered(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int] | None) -> None:
+        sender, number = effect.sender, effect.number
+        count = bodies.messages
         if sender == self._name:
             self._watch.delivered(number + count, time.monotonic_ns())
         if places is not None and len(places) < count:
@@ -99,7 +97,7 @@ class Inbox:
             if whole is None:
                 return
             number, bodies = whole
-            count = len(bodies)
+            count = bodies.messages
         numbers = range(number, number + count)
         to = effect.destinations if bodies.addresses is None else bodies.addresses.each()
         self._put(Batch(sender, numbers, bodies, bodies.size, self._stable, to, effect.group))

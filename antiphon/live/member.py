@@ -28,7 +28,7 @@ from antiphon.core.inputs import (
     Start,
     TimerFired,
 )
-from antiphon.core.packing import Destinations, Packed, consecutive
+from antiphon.core.packing import Destinations, Packed, consecutive, pack
 from antiphon.core.protocol import Protocol
 from antiphon.core.time import MILLISECOND_NS, NEVER_NS, SECOND_NS, Nanoseconds
 from antiphon.live.history import HistoryLog
@@ -52,8 +52,8 @@ class Reader(Interface):
     pressed: bool
     """Whether the application reads too slowly, so that bodies are better not taken in."""
 
-    def delivered(self, effect: fx.Deliver, places: Sequence[int] | None) -> None:
-        """`places` are those of the messages that are for this member; None means all."""
+    def delivered(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int] | None) -> None:
+        """`bodies` are the effect's, packed; `places` which of them are for this member, None means all."""
 
     def has_room(self) -> bool:
         """Whether history may go on: the application has read most of what it was given."""
@@ -349,24 +349,22 @@ class Member:
         )
 
     def _deliver(self, _now: Nanoseconds, effect: fx.Deliver) -> None:
-        bodies = effect.bodies
+        bodies = effect.bodies if type(effect.bodies) is Packed else pack(effect.bodies)
         places: Sequence[int] | None = None
-        if type(bodies) is Packed and bodies.addresses is not None:
+        if bodies.addresses is not None:
             places = bodies.places_for(self._site)
             if not places:
                 return
         if self._recorder is not None:
             if places is None:
-                size = bodies.size if isinstance(bodies, Packed) else sum(map(len, bodies))
-                self._record_delivery(effect, 0, len(bodies), size)
+                self._record_delivery(effect, 0, bodies.messages, bodies.size)
             else:
-                assert isinstance(bodies, Packed)
                 offsets = bodies.offsets()
                 for place, count in consecutive(places):
                     self._record_delivery(effect, place, count, offsets[place + count] - offsets[place])
         if self._history is not None:
             self._history.append(effect)
-        self._reader.delivered(effect, places)
+        self._reader.delivered(effect, bodies, places)
 
     def _record_delivery(self, effect: fx.Deliver, place: int, count: int, size: int) -> None:
         assert self._recorder is not None

@@ -159,7 +159,7 @@ class Order:
         given_up = self.buffers.put(tag, Held(sender, message), lambda: self._seizable(tag))
         if given_up != tag:
             self.lost.pop(tag, None)
-            self._emit(Arrived(sender, message.number, len(message.bodies)))
+            self._emit(Arrived(sender, message.number, message.bodies.messages))
         if given_up is not None and self.is_known(given_up):
             self._lose(given_up)
         return given_up
@@ -274,7 +274,7 @@ class Order:
     def _hand_up(self, time_ns: Nanoseconds, queued: Queued, held: Held) -> None:
         tag, sender, message = queued.tag, held.sender, held.message
         number, bodies = message.number, message.bodies
-        count = len(bodies)
+        count = bodies.messages
         self.kept.keep(time_ns, tag, held)
         self.names[tag] = (sender, number)
         if len(self.names) > MEMORY * self._configuration.history:

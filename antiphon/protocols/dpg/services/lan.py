@@ -88,22 +88,24 @@ class LanService:
     def receive(
         self, now: Nanoseconds, sender: Site, message: Message, *, after_loss: bool, fresh: bool
     ) -> None:
-        self._notice(after_loss)
+        if after_loss:
+            self._lose()
         if fresh:
             contiguous = self._detector.received(now, message.bodies.size)
             self._contiguities += contiguous
             self._channel.heard(now, message.tag, contiguous=contiguous)
 
     def receive_report(self, now: Nanoseconds, sender: Site, report: Report, *, after_loss: bool) -> None:
-        self._notice(after_loss)
+        if after_loss:
+            self._lose()
 
     def receive_other(self, now: Nanoseconds, sender: Site, pdu: Pdu, *, after_loss: bool) -> None:
-        self._notice(after_loss)
-
-    def _notice(self, after_loss: bool) -> None:
         if after_loss:
-            self._losses += 1
-            self._detector.lost()
+            self._lose()
+
+    def _lose(self) -> None:
+        self._losses += 1
+        self._detector.lost()
 
     def located(self, now: Nanoseconds, tag: Tag) -> None:
         """The channel is none the wiser."""
