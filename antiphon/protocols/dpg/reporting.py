@@ -128,7 +128,7 @@ def _passed_by(order: Order, agreed: Sequence[Tag]) -> list[Tag]:
     What stands before the first of those may lie before our spell.
     """
     tombstones = order.tombstones
-    if all(tag in tombstones for tag in agreed):
+    if all(map(tombstones.__contains__, agreed)):
         return []
     placed = [place for place, tag in enumerate(agreed) if order.is_placed(tag)]
     return [tag for tag in agreed[placed[0] : placed[-1]] if not order.is_known(tag)] if placed else []
