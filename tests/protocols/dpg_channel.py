@@ -39,6 +39,12 @@ class FakeChannel:
     def is_at_origin(self) -> bool:
         return not self.heard_tags and not self.placed_tags
 
+    def root(self) -> Tag:
+        return ORIGIN
+
+    def is_ahead(self, tag: Tag) -> bool:
+        return True
+
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         return self.others
 

@@ -107,6 +107,12 @@ class Member:
     def is_at_origin(self) -> bool:
         return self.spell == 0 and not self.told
 
+    def root(self) -> Tag:
+        return ORIGIN
+
+    def is_ahead(self, tag: Tag) -> bool:
+        return True
+
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         return frozenset(site for site, heard in self.company.items() if heard >= now - LATELY_NS)
 

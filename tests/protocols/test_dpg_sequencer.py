@@ -5,22 +5,43 @@ from collections import Counter
 from functools import partial
 from itertools import pairwise
 from random import Random
+from typing import Any
 
+import msgspec
 import pytest
 
+from antiphon.core.effects import Deliver, Send
 from antiphon.core.errors import UsageError
-from antiphon.core.inputs import Start
+from antiphon.core.ids import Site
+from antiphon.core.inputs import Received, Start, TimerFired
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS
 from antiphon.core.wire import Pdu
+from antiphon.protocols.dpg import Dpg, DpgConfiguration
+from antiphon.protocols.dpg import member as member_module
+from antiphon.protocols.dpg.order import MARKED_LINK
 from antiphon.protocols.dpg.pdus import LARGEST, MOST_TAGS, ORIGIN, TAG_LIMIT, Farewell, Message, Tag
-from antiphon.protocols.dpg.services.tag_sequencer import SequencerOptions, TagSequencer, TagSequencerSite
+from antiphon.protocols.dpg.services.tag_sequencer import (
+    SequencerOptions,
+    SequencerService,
+    TagSequencer,
+    TagSequencerSite,
+)
 from antiphon.protocols.dpg.services.tag_sequencer.following import MOST_DISPLACED, MOST_UNNUMBERED
 from antiphon.protocols.dpg.services.tag_sequencer.lease import LONGEST_NS, Lease
 from antiphon.protocols.dpg.services.tag_sequencer.numbering import MOST_WAITING
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import SLACK, Numbers
-from antiphon.protocols.dpg.services.tag_sequencer.pdus import Answer, Ask, Claim, Numbered, TagRequest
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
+    Answer,
+    Ask,
+    Claim,
+    Epoch,
+    Numbered,
+    TagRequest,
+    pack_note,
+)
 from antiphon.protocols.dpg.tag_lists import pack_tags, unpack_tags
 from tests.protocols.dpg_channel import message, report
+from tests.protocols.dpg_group import ChosenTags
 from tests.protocols.tag_sequencer_group import Group, Link, Member, contradictions, out_of_turn
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "60"))
@@ -385,6 +406,61 @@ class TestNumbering:
         assert group.arcs() == [(16, 32, True)]
         group.hand_in(group.members["a"], "z", Numbered(1, 1, 0, 1, pack_tags([48])))
         assert group.arcs()[1:] == [(ORIGIN, 48, True), (48, 16, True)]
+
+
+class Returning:
+    """A member whose process stood still for two seconds: 1 to 4 came before, and 5 waits in its buffers.
+
+    The others have come to 100 meanwhile; it takes up their order there.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, knows_root: bool) -> None:
+        monkeypatch.setattr(member_module, "Tags", ChosenTags())
+        self.now = SECOND_NS
+        self.member = Dpg("a", DpgConfiguration(), SequencerService(), Random(1))
+        self.effects = self.member.handle(self.now, Start())
+        self.number(1, 2, 3, 4)
+        self.now += 2 * SECOND_NS
+        self.number(5)
+        if knows_root:
+            self.number(99, 100)
+        fields: dict[str, Any] = {
+            "index": 100, "agreed": pack_tags(range(81, 101)), "links": bytes([MARKED_LINK] * 20),
+            "streams": {"b": (0, 101)}, "service": pack_note(Epoch(1, "s"), 100),
+        }  # fmt: skip
+        for _ in range(10):  # some more than usual, as nobody tells of 5
+            self.receive("b", msgspec.structs.replace(report(), **fields))
+
+    def receive(self, sender: Site, pdu: Pdu) -> None:
+        self.now += MILLISECOND_NS
+        self.effects += self.member.handle(self.now, Received(sender, pdu))
+
+    def number(self, *tags: Tag) -> None:
+        """Their messages come, under numbers that are the same, and the numbers."""
+        for tag in tags:
+            told = {"number": tag, "index": tag - 1}
+            self.receive("b", msgspec.structs.replace(message(tag, previous=tag - 1), **told))
+        self.receive("s", Numbered(1, 1, 0, tags[0], pack_tags(tags)))
+
+    def delivered(self) -> list[int]:
+        return [effect.number for effect in self.effects if isinstance(effect, Deliver)]
+
+
+@pytest.mark.parametrize("knows_root", [True, False])
+def test_who_returns_asks_for_no_number_from_before_its_spell(
+    monkeypatch: pytest.MonkeyPatch, knows_root: bool
+) -> None:
+    returning = Returning(monkeypatch, knows_root=knows_root)
+    returning.number(100, 101, 102)
+    for _ in range(20):
+        returning.now += 5 * MILLISECOND_NS
+        returning.effects += returning.member.handle(returning.now, TimerFired("service/ask"))
+    returning.receive("s", Numbered(1, 1, 0, 6, pack_tags(range(6, 80))))  # asked for before, it may be
+    returning.number(103)
+    assert returning.delivered() == [1, 2, 3, 4, 101, 102, 103]
+    assert returning.member.vertices == 0
+    asked = [effect.pdu for effect in returning.effects if isinstance(effect, Send)]
+    assert not [pdu for pdu in asked if isinstance(pdu, TagRequest) and pdu.first <= pdu.last]
 
 
 class TestTakeover:

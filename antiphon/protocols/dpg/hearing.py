@@ -72,8 +72,13 @@ class Hearing:
         order = self._order
         graph = order.graph
         self._latest = tag
-        if tag not in graph and tag not in order.tombstones and not order.add(time_ns, tag):
-            return False
+        if not order.is_known(tag):
+            late = [head for tail, head, _ in arcs if tail == tag and head in order.tombstones]
+            if late:
+                order.pass_by(tag, late[0])
+                return True
+            if not order.add(time_ns, tag):
+                return False
         detector = self._configuration.detector
         for tail, head, marked in arcs:
             if head in graph:

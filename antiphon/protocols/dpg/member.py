@@ -306,6 +306,12 @@ class Dpg:
     def is_at_origin(self) -> bool:
         return self._order.agreement.index == 0 and len(self._order.graph) == 0
 
+    def root(self) -> Tag:
+        return self._order.graph.root
+
+    def is_ahead(self, tag: Tag) -> bool:
+        return tag in self._order.graph
+
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         return self._company.lately(now)
 

@@ -236,6 +236,13 @@ class Order:
         name = (None, None) if held is None else (held.sender, held.message.number)
         self._emit(Unavailable(TOO_LATE, *name))
 
+    def pass_by(self, tag: Tag, head: Tag) -> None:
+        """It precedes one that has its place, and becomes known only now: too late, or before our spell."""
+        if self.tombstones.is_skipped(head):
+            self.bury(tag, self.agreement.index)
+        else:
+            self.skip(tag)
+
     # Delivery
 
     def deliver(self, time_ns: Nanoseconds, may_pass: Callable[[Nanoseconds, Tag], bool]) -> None:

@@ -52,6 +52,12 @@ class Channel(Interface):
     def is_at_origin(self) -> bool:
         """Whether nothing has been sent in this group yet, as far as anyone knows."""
 
+    def root(self) -> Tag:
+        """The latest that has its place in the member's order; `ORIGIN` if nothing has."""
+
+    def is_ahead(self, tag: Tag) -> bool:
+        """Whether a tag is known to the member and has no place in its order yet."""
+
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         """Other members heard of a moment ago."""
 

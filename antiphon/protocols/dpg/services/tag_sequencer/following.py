@@ -43,6 +43,19 @@ class Following:
         self._asking = asking
         self._ours: list[int] = []
 
+    def take_part(self) -> None:
+        """A spell begins at the member's root: what has a lower number lies before it.
+
+        Whoever stood still finds words of that time in its buffers, and then those of the present. The
+        numbers between were given before its spell, and are nothing to ask for.
+        """
+        numbers, channel = self._numbers, self._channel
+        ours = (number for number, tag in numbers.tags.items() if channel.is_ours(tag))
+        last = max((number for number in ours if not channel.is_ahead(numbers.tags[number])), default=0)
+        begin = last if numbers.tags.get(last) == channel.root() else last + 1
+        numbers.begin_at(begin)
+        del self._ours[: bisect_left(self._ours, begin)]
+
     def note(self, now: Nanoseconds, sender: Site, tag: Tag, previous: Tag) -> None:
         """A message has come, or is our own: if it has no number yet, it is to get one."""
         if tag not in self._numbers.places:

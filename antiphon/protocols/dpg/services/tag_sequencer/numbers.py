@@ -26,7 +26,20 @@ class Numbers:
         self.newest = 0
         self.limit = limit
         self._floor = 0
+        self._least = 0
         self._whole = False
+
+    def begin_at(self, least: int) -> None:
+        """Lower numbers are of no concern: those known are forgotten, and none is learned again."""
+        self._least = least
+        for number in [number for number in self.tags if number < least]:
+            self._forget(number)
+        if not self.tags:
+            self.start = self.through = self.newest = self._floor = 0
+        elif self.start < least:
+            self.start = self.through = min(self.tags)
+            self._floor = self.start - 1
+            self._extend()
 
     def expect_all(self) -> None:
         """No number has been given yet: whichever comes first, those before it are missing."""
@@ -35,7 +48,7 @@ class Numbers:
     def add(self, number: int, tag: Tag) -> bool:
         """Learn a number; False if it was known already, or lies too far back."""
         tags = self.tags
-        if number in tags or number <= self.newest - self.limit:
+        if number in tags or number <= self.newest - self.limit or number < self._least:
             return False
         if not tags and self._whole:
             self.start, self.through, self._floor = FIRST_NUMBER, FIRST_NUMBER - 1, 0
@@ -96,11 +109,10 @@ class Numbers:
 
     def drop_from(self, base: int) -> list[tuple[int, Tag]]:
         """Forget the numbers from `base` on, which others give anew; returns them with their tags."""
+        self._least = min(self._least, base)
         dropped = [(number, tag) for number, tag in self.tags.items() if number >= base]
-        for number, tag in dropped:
-            del self.tags[number]
-            if self.places.get(tag) == number:
-                del self.places[tag]
+        for number, _ in dropped:
+            self._forget(number)
         if not self.tags:
             self.start = self.through = self.newest = self._floor = 0
         elif dropped:
@@ -109,6 +121,11 @@ class Numbers:
                 self.through = self.newest
                 self.start = min(self.start, self.newest)
         return dropped
+
+    def _forget(self, number: int) -> None:
+        tag = self.tags.pop(number)
+        if self.places.get(tag) == number:
+            del self.places[tag]
 
     def _extend(self) -> None:
         tags = self.tags
@@ -137,9 +154,7 @@ class Numbers:
         else:
             stale = [number for number in range(self._floor + 1, floor + 1) if number in self.tags]
         for number in stale:
-            tag = self.tags.pop(number)
-            if self.places.get(tag) == number:
-                del self.places[tag]
+            self._forget(number)
         self._floor = floor
         if self.through < floor:
             self.through = floor

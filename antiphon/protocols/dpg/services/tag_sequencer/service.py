@@ -95,6 +95,7 @@ class SequencerService:
 
     def take_part(self, now: Nanoseconds) -> None:
         self._taking_part = True
+        self._following.take_part()
         if self._channel.is_at_origin():
             self._numbers.expect_all()
         self._reconcile(now)

@@ -7,7 +7,7 @@ from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Input, Received, Start, TimerFired
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.dpg.pdus import Message, Tag
+from antiphon.protocols.dpg.pdus import ORIGIN, Message, Tag
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import PDUS, SequencerOptions
 from antiphon.protocols.dpg.services.tag_sequencer.service import SequencerService
 
@@ -68,6 +68,12 @@ class TagSequencerSite:
         return ()
 
     def is_at_origin(self) -> bool:
+        return False
+
+    def root(self) -> Tag:
+        return ORIGIN
+
+    def is_ahead(self, tag: Tag) -> bool:  # noqa: ARG002 - no tag is ours
         return False
 
     def lately(self, now: Nanoseconds) -> frozenset[Site]:  # noqa: ARG002 - its service knows who asked
