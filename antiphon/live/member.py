@@ -37,7 +37,7 @@ from antiphon.live.transport import Arrival, Transport
 from antiphon.trace.segments import SegmentRecorder
 
 PDUS_AT_ONCE: Final = 64
-"""PDUs taken in before answers go out and the trace is written. Raising it costs latency under load."""
+"""PDUs taken in before the trace is written. Raising it costs latency under load."""
 PAUSE_NS: Final = MILLISECOND_NS // 2
 """Datagrams further apart than this are taken to come one by one."""
 TICK_NS: Final = 5 * MILLISECOND_NS
@@ -309,6 +309,9 @@ class Member:
     def _carry_out(self, now: Nanoseconds, event: Input) -> None:
         for effect in self._handle(now, event):
             self._apply[type(effect)](self, now, effect)
+        # At once: what the protocol makes of the next event may count on it that the others are being told.
+        if self._outgoing and self._history is None:
+            self._let_go()
 
     def _send(self, _now: Nanoseconds, effect: fx.Send | fx.Multicast) -> None:
         self._outgoing.append(effect)

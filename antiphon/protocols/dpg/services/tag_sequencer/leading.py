@@ -2,17 +2,18 @@
 
 from typing import Final
 
-from antiphon.core.effects import Send
+from antiphon.core.effects import Send, SetTimer
 from antiphon.core.ids import Site
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.protocols.dpg.pdus import Tag
-from antiphon.protocols.dpg.services.base import Channel
+from antiphon.protocols.dpg.services.base import PREFIX, Channel
 from antiphon.protocols.dpg.services.tag_sequencer.announcing import Announcer
 from antiphon.protocols.dpg.services.tag_sequencer.following import Following
 from antiphon.protocols.dpg.services.tag_sequencer.numbering import MOST_SENDERS, TagSequencer
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import Ask, SequencerOptions
 
+PLACE: Final = PREFIX + "place"
 LAST_WORDS: Final = 3
 """How often a sequencer that leaves tells its last numbers again."""
 STALE_NS: Final[Nanoseconds] = 400 * MILLISECOND_NS
@@ -31,13 +32,16 @@ class Leading:
         self, channel: Channel, options: SequencerOptions, numbers: Numbers, following: Following
     ) -> None:
         self.active = False
+        self._numbers = numbers
         self.sequencer = TagSequencer(numbers)
         self.announcer = Announcer(channel.emit, options, self.sequencer, numbers)
         self._channel = channel
         self._following = following
         self._base = 0
         self._asked: dict[Site, Nanoseconds] = {}
-        self._announcing = False
+        self._told: list[tuple[int, Tag]] = []
+        """Numbers that were announced and have no place in our own view yet."""
+        self._armed = False
 
     def begin_epoch(self) -> None:
         """An epoch of ours, in which no number has been given yet."""
@@ -60,8 +64,9 @@ class Leading:
         """No longer be the sequencer."""
         self.active = False
 
-    def leave(self) -> None:
-        """End, and tell whoever follows us where to go on."""
+    def leave(self, now: Nanoseconds) -> None:
+        """End, and tell whoever follows us where to go on; what was told is placed, as no step follows."""
+        self.place(now)
         for _ in range(LAST_WORDS):
             self.announcer.say_again()
         self.active = False
@@ -77,23 +82,42 @@ class Leading:
         self.announcer.tell(sender, first, last)
 
     def announce(self, now: Nanoseconds, *, at_once: bool) -> bool:
-        """Tell the numbers of what is ready, and place it in our own view as well, unless it is too early.
+        """Tell the numbers of what is ready, unless it is too early. False if we stood still.
 
-        False if we stood still.
+        They count for ourselves only when this step is over and they are on their way (`place`): whoever is
+        stopped before that, and wakes up when others have numbered the same anew, has delivered nothing.
         """
         sequencer, announcer = self.sequencer, self.announcer
-        if self._announcing or not sequencer.ready:
+        if not sequencer.ready:
             return True
         if announcer.is_stalled(now):
             return False
-        # The member may hand over the next message as soon as one has its place: that one waits.
-        self._announcing = True
         while sequencer.ready and (announcer.may_speak(now) or at_once):
             first, tags = announcer.announce(now)
-            for number, tag in enumerate(tags, first):
-                self._following.place(now, number, tag)
-        self._announcing = False
+            self._told.extend(enumerate(tags, first))
+        if self._told and not self._armed:
+            self._armed = True
+            self._channel.emit(SetTimer(PLACE, 1))
         return True
+
+    def place(self, now: Nanoseconds) -> None:
+        """Take what was told into our own view, unless others may have numbered the same meanwhile."""
+        if self._told and self.active and not self.announcer.is_stalled(now):
+            # The member may hand over the next message as soon as one has its place: that one comes later.
+            told, self._told = self._told, []
+            for number, tag in told:
+                self._following.place(now, number, tag)
+
+    def fire_place(self, now: Nanoseconds) -> None:
+        """The timer `PLACE`: nothing else has happened since."""
+        self._armed = False
+        self.place(now)
+
+    def withdraw(self) -> None:
+        """Another is the sequencer now: what we told and have not placed has the number that it says."""
+        if self._told:
+            self._numbers.drop_from(self._told[0][0])
+            self._told.clear()
 
     def tick(self, now: Nanoseconds) -> bool:
         """See whether the last numbers are to be told again. False if we stood still."""

@@ -13,7 +13,7 @@ from antiphon.protocols.dpg.services.tag_sequencer.announcing import GATHER, TIC
 from antiphon.protocols.dpg.services.tag_sequencer.asking import ASK, Asking
 from antiphon.protocols.dpg.services.tag_sequencer.claiming import Claiming, Neighbours
 from antiphon.protocols.dpg.services.tag_sequencer.following import Following
-from antiphon.protocols.dpg.services.tag_sequencer.leading import Leading
+from antiphon.protocols.dpg.services.tag_sequencer.leading import PLACE, Leading
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
 from antiphon.protocols.dpg.services.tag_sequencer.patience import ROUND_TRIPS, Patience
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
@@ -106,7 +106,7 @@ class SequencerService:
     def depart(self, now: Nanoseconds) -> None:
         if self._leading.active:
             self._announce(now, at_once=True)
-            self._leading.leave()
+            self._leading.leave(now)
         self._claim = None
         self._taking_part = False
 
@@ -197,6 +197,7 @@ class SequencerService:
     def _hear(self, now: Nanoseconds, sender: Site) -> None:
         if self._leading.active:
             self._leading.announcer.look(now)
+            self._leading.place(now)
         self._company.note(now, sender)
 
     def _numbered(self, now: Nanoseconds, sender: Site, pdu: Numbered) -> None:
@@ -263,6 +264,7 @@ class SequencerService:
     def _adopt(self, now: Nanoseconds, epoch: Epoch) -> None:
         """Follow this epoch's sequencer and no other."""
         self._leading.end()
+        self._leading.withdraw()
         self._claim = None
         self._epoch = epoch
         self._vacant = self._has_left = False
@@ -416,6 +418,9 @@ class SequencerService:
         if self._leading.active:
             self._announce(now, at_once=True)
 
+    def _fire_place(self, now: Nanoseconds) -> None:
+        self._leading.fire_place(now)
+
     def _fire_tick(self, now: Nanoseconds) -> None:
         if self._leading.active and not self._leading.tick(now):
             self._confirm(now)
@@ -449,4 +454,5 @@ class SequencerService:
         TICK: _fire_tick,
         ASK: _fire_ask,
         CLAIM: _fire_claim,
+        PLACE: _fire_place,
     }
