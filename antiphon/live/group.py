@@ -208,7 +208,7 @@ class Group:
             receive_buffer_bytes=transport.receive_buffer_bytes, random=SystemRandom(),
             stability=self._stability_options, across=self._across, history=self._role,
             service=self._options.get("service", DEFAULT_SERVICE), secret=self.group.encode(),
-            hears_itself=echoes and transport.notices_losses, small_batches=order.small_batches,
+            hears_itself=echoes and transport.notices_losses,
         )  # fmt: skip
         try:
             protocol = order.build(settings)

@@ -25,7 +25,11 @@ USUAL_WINDOW: Final = 4
 LARGEST_WINDOW: Final = 20
 """Batches under way of one sender. Raising it costs memory at every receiver."""
 KEPT_BODIES: Final = 256
-"""Delivered batches of the total order that are kept for others. Raising it costs memory."""
+"""Delivered batches of the total order, of a datagram each, kept for others. Raising it costs memory."""
+ORDERING_BUFFERS: Final = 1024
+"""Such batches that are not yet delivered. Raising it costs memory."""
+ADMISSION_BUFFERS: Final = 16
+"""Such batches that wait for their turn. Raising it costs latency under load."""
 DEFAULT_SERVICE: Final = "sequencer"
 """The one-channel service that keeps its order on an ordinary network and a busy machine (docs/total.md)."""
 
@@ -103,13 +107,14 @@ class Settings:
     secret: bytes = b""
     hears_itself: bool = False
     """Whether own multicasts come back where they passed on the channel."""
-    small_batches: bool = False
-    """Whether a batch is one datagram at most."""
 
     @property
     def batch_bytes(self) -> int:
-        """What a batch has at most: so much that several of each sender fit a receiver's buffer."""
-        if self.small_batches:
+        """What a batch has at most: so much that several of each sender fit a receiver's buffer.
+
+        Where it counts when a batch passes, or that it passes as a whole, it is one datagram.
+        """
+        if self.service != DEFAULT_SERVICE:
             return SMALL_BATCH_BYTES
         share = self.receive_buffer_bytes // ASSUMED_SENDERS // USUAL_WINDOW
         return max(SMALL_BATCH_BYTES, min(share, BATCH_BYTES))
@@ -132,8 +137,6 @@ class Order:
     build: Callable[[Settings], Protocol]
     echoed: tuple[type[Pdu], ...] = ()
     """PDUs whose own multicasts are worth hearing, where a channel lets us."""
-    small_batches: bool = False
-    """Whether a batch is one datagram at most, so that it passes on the channel, or is lost, as a whole."""
     selective: bool = False
     """Whether it sends a message to its destinations only; the others multicast it and deliver it there."""
     several: bool = False
@@ -168,8 +171,15 @@ def _build_sequencer(settings: Settings) -> Protocol:
 
 def _build_total(settings: Settings) -> Protocol:
     windows = settings.window_batches
+    # Larger batches are fewer, so that together they take the same memory, and the same time.
+    datagrams = settings.batch_bytes / SMALL_BATCH_BYTES
     configuration = dpg.DpgConfiguration(
-        window=max(2, windows // 2), lag=max(8, 3 * windows), kept_bodies=KEPT_BODIES
+        window=max(2, windows // 2),
+        lag=max(8, 3 * windows),
+        admission_buffers=round(ADMISSION_BUFFERS / datagrams),
+        ordering_buffers=round(ORDERING_BUFFERS / datagrams),
+        kept_bodies=KEPT_BODIES,
+        kept_bytes=KEPT_BODIES * SMALL_BATCH_BYTES,
     )
     lan = settings.service == "lan"
     service = LanService(hears_itself=settings.hears_itself) if lan else SERVICES[settings.service]()
@@ -219,7 +229,6 @@ ORDERS: Final = {
             promised=lambda *_: dpg.PROMISES,
             build=_build_total,
             echoed=(dpg.pdus.Message,),
-            small_batches=True,
         ),
         Order(
             name="total-across",

@@ -123,17 +123,18 @@ def test_a_batch_of_several_datagrams_arrives_as_it_was(order: str, key: KeyRing
 
 
 def test_batches_are_smaller_where_buffers_are_and_where_a_channel_brings_the_order() -> None:
-    def settings(receive_buffer_bytes: int, *, small_batches: bool = False) -> Settings:
+    def settings(receive_buffer_bytes: int, service: str = "sequencer") -> Settings:
         return Settings(
             site="a", sequencer=None, repair="hybrid", receive_buffer_bytes=receive_buffer_bytes,
-            random=Random(1), small_batches=small_batches,
+            random=Random(1), service=service,
         )  # fmt: skip
 
     for size in (100_000, 425_984, 2 << 20, 5 << 20, 16 << 20, 1 << 30):
         found = settings(size)
         assert SMALL_BATCH_BYTES <= found.batch_bytes <= BATCH_BYTES
         assert found.batch_bytes == SMALL_BATCH_BYTES or found.window_batches >= 4
-        assert settings(size, small_batches=True).batch_bytes == SMALL_BATCH_BYTES
+        for service in ("lan", "bounded-delay"):
+            assert settings(size, service).batch_bytes == SMALL_BATCH_BYTES
     assert settings(425_984).batch_bytes == SMALL_BATCH_BYTES
     assert settings(16 << 20).batch_bytes == BATCH_BYTES
 

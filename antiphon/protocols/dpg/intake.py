@@ -51,8 +51,11 @@ class Intake:
         return True
 
     def take(self, time_ns: Nanoseconds, sender: Site, message: Message, *, present: bool) -> None:
-        """Hold a body that was lacking here; whoever is `present` sees whether another must be."""
-        if self._order.store(sender, message) is not None:
+        """Hold a body that was lacking here; whoever is `present` sees whether another must be.
+
+        Nobody is to go slower for one that only listens: most of what it holds lies before its spell.
+        """
+        if self._order.store(sender, message) is not None and present:
             self._flow.overflowed(time_ns)
             self._heartbeat.urge(time_ns)
         if present and self._looks_for_gaps:
