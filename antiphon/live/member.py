@@ -200,10 +200,10 @@ class Member:
             elif self._reader.pressed or self._refused:
                 arrivals = self._with_room_for(arrivals)
             if arrivals:
-                now = time.monotonic_ns()
                 self._wall_ns = time.time_ns()
                 for sender, pdu, after_loss in arrivals:
-                    self._carry_out(now, Received(sender, pdu, after_loss))
+                    # Each at its own time: the process may be stopped between two, and must notice.
+                    self._carry_out(time.monotonic_ns(), Received(sender, pdu, after_loss))
                 self._let_go()
             if not self._finishing:
                 # The application, which was woken by what it gets, comes before the files.
@@ -252,7 +252,7 @@ class Member:
             now = time.monotonic_ns()
             self._wall_ns = time.time_ns()
             while (name := self._timers.due(now)) is not None:
-                self._carry_out(now, TimerFired(name))
+                self._carry_out(time.monotonic_ns(), TimerFired(name))
             if now >= self._tick_ns:
                 self._tick_ns = now + TICK_NS
                 self._transport.tick(now)
