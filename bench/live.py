@@ -14,7 +14,8 @@ machine that slows down slows all of them:
 
 Ours is what `antiphon perf` measures: applications in processes of their own, a trace of everything, and the
 checkers over it. A figure is messages a second that reach each member, the least of the members; a member's
-own messages count, everywhere. Then latency, at 100 messages of 1000 bytes a second from the whole group;
+own messages count, everywhere. Then latency, at 100 messages of 1000 bytes a second from the whole group, our
+members on uvloop;
 and, once, what the total order's members that stay see of one of seven that is killed, stopped or leaves
 every five seconds and returns.
 
@@ -255,7 +256,7 @@ class Bench:
                 self.skipped[f"churn by {how}"] = str(reason)
 
     def _run_latency(self, repeat: int) -> None:
-        rate = ("--rate", str(LATENCY_RATE))
+        rate = ("--rate", str(LATENCY_RATE), "--uvloop")
         contestants: dict[str, Callable[[int, float], Figures]] = {
             FIFO: lambda size, seconds: measure_ours("fifo", size, seconds, *rate),
             SEQUENCER: lambda size, seconds: measure_ours("sequencer", size, seconds, *rate),
