@@ -15,9 +15,8 @@ machine that slows down slows all of them:
 Ours is what `antiphon perf` measures: applications in processes of their own, a trace of everything, and the
 checkers over it. A figure is messages a second that reach each member, the least of the members; a member's
 own messages count, everywhere. Then latency, at 100 messages of 1000 bytes a second from the whole group, our
-members on uvloop;
-and, once, what the total order's members that stay see of one of seven that is killed, stopped or leaves
-every five seconds and returns.
+members on uvloop; and, once, what the total order's members that stay see of one of seven that is killed,
+stopped or leaves every five seconds and returns.
 
 Only ratios mean anything, and each is taken within one repeat; the median and the extremes of the repeats
 are printed, then the targets with 'reached' or 'not reached'. Nothing is asserted. Caveats: one machine and

@@ -41,9 +41,7 @@ def check_inside(graph: PrecedenceGraph) -> None:
     """What must hold of the parts whatever was told; chains and ranks are looked at from inside."""
     chains = {vertex.chain for vertex in graph.vertices.values()}
     for chain in chains:
-        assert all(
-            vertex.chain is chain and graph.vertices[vertex.tag] is vertex for vertex in chain.members
-        )
+        assert all(vertex.chain is chain and graph.vertices[vertex.tag] is vertex for vertex in chain.members)
         assert all(one.position + 1 == other.position for one, other in pairwise(chain.members))
         assert all(after.rank > chain.rank and chain in after.predecessors for after in chain.successors)
         assert all(chain in before.successors for before in chain.predecessors)
