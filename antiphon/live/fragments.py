@@ -31,7 +31,7 @@ MOST_FRAGMENTS: Final = 640
 """A PDU of the largest size in datagrams of the smallest."""
 MAXIMUM_PDU_BYTES: Final = HEADER.size + MAXIMUM_BODY_BYTES + 64
 INDICES: Final = tuple(index.to_bytes(2, "big") for index in range(MOST_FRAGMENTS))
-KEPT_BYTES: Final = 8 << 20
+KEPT_BYTES: Final = 4 << 20
 """Own fragmented PDUs kept for repair. Raising it costs memory; lowering it, repairs by the protocols."""
 MOST_REMEMBERED: Final = 1024
 """Finished PDUs whose late fragments are recognised."""

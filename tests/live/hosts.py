@@ -69,6 +69,7 @@ class Switch(threading.Thread):
         self._held: list[tuple[int, int, int, bytes]] = []
         self._serial = 0
         self._over = threading.Event()
+        self._rested = threading.Event()
 
     def run(self) -> None:
         ready = select.poll()
@@ -76,9 +77,18 @@ class Switch(threading.Thread):
         for port in self._ports:
             ready.register(port, select.POLLIN)
         while not self._over.is_set():
-            for port, _ in ready.poll(self._pause_ms()):
+            found = ready.poll(self._pause_ms())
+            for port, _ in found:
                 self._take(source_of[port], port)
             self._release()
+            if not found:
+                self._rested.set()
+
+    def rest(self) -> None:
+        """Wait until whatever was sent by now has been taken."""
+        for _ in range(2):  # the first look that found nothing may have been before
+            self._rested.clear()
+            self._rested.wait()
 
     def held(self) -> int:
         """How many frames are under way to hosts, held up by the weather."""

@@ -68,6 +68,7 @@ def converse(hosts: Hosts, to: str = MULTICAST) -> list[list[int]]:
         assert listener.stdout.readline() == b"listening\n"
         listeners.append(listener)
     hosts.run(0, sys.executable, "-c", SPEAK, to, str(DATAGRAMS))
+    hosts.switch.rest()
     hosts.weather.heal()
     until(lambda: hosts.switch.held() == 0)
     hosts.run(0, sys.executable, "-c", END)
