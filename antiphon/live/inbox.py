@@ -91,7 +91,8 @@ class Inbox:
         if places is not None and len(places) < count:
             self._deliver_some(effect, bodies, places)
             return
-        self._count(count, bodies.size)
+        self._figures.delivered_messages += count
+        self._figures.delivered_bytes += bodies.size
         if bodies.continuing or bodies.unfinished or self.pieces.size:
             whole = self.pieces.take(sender, number, bodies)
             if whole is None:
@@ -111,12 +112,9 @@ class Inbox:
         numbers = [effect.number + place for place in places]
         each = bodies.addresses.each()
         to = [each[place] for place in places]
-        self._count(len(chosen), size)
-        self._put(Batch(effect.sender, numbers, chosen, size, self._stable, to, effect.group))
-
-    def _count(self, messages: int, size: int) -> None:
-        self._figures.delivered_messages += messages
+        self._figures.delivered_messages += len(chosen)
         self._figures.delivered_bytes += size
+        self._put(Batch(effect.sender, numbers, chosen, size, self._stable, to, effect.group))
 
     def _put(self, batch: Batch) -> None:
         self._queue.append(batch)

@@ -144,16 +144,22 @@ class Load:
             await self._send_to_groups()
         elif self._task.destinations:
             await self._send_to_some()
+        elif self._task.rate:
+            await self._send_at_rate(self._task.rate)
         else:
             await self._send_to_all()
 
+    async def _send_at_rate(self, rate: float) -> None:
+        rest = bytes(self._task.size - STAMP.size)
+        while not self._halted.is_set():
+            await self._until_due(rate)
+            self._sent += 1
+            await self._group.send(STAMP.pack(self._sent - 1, time.monotonic_ns()) + rest)
+
     async def _send_to_all(self) -> None:
-        rate = self._task.rate
-        burst = 1 if rate else records_per_batch(self._task.size, self._group.batch_bytes)
+        burst = records_per_batch(self._task.size, self._group.batch_bytes)
         records, counts, stamps = self._records(burst)
         while not self._halted.is_set():
-            if rate:
-                await self._until_due(rate)
             counts[:] = np.arange(self._sent, self._sent + burst)
             stamps[:] = time.monotonic_ns()
             self._sent += burst

@@ -36,11 +36,12 @@ class Delivering:
     def deliver(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
         """Incorporate and deliver what can be, and see to the next deadline if something waits."""
         order = self._order
-        if order.graph.vertices:
+        vertices = order.graph.vertices
+        if vertices:
             order.incorporate_marked(time_ns)
         if order.queue:
             order.deliver(time_ns, self._recovery.may_pass)
-        if not order.is_done():
+        if vertices or order.queue:
             self._wait_for_rest(now, time_ns)
         if order.lost:
             self._recovery.ask_soon(now, time_ns)

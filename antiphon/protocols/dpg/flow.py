@@ -85,7 +85,7 @@ class Flow:
 
     def ready(self, now: Nanoseconds) -> bool:
         """Whether a 'message' PDU may be sent."""
-        return self.wait_ns(now) == 0
+        return self._sent_ns is None or now - self._sent_ns >= self.cycle_ns(now)
 
     def sent(self, now: Nanoseconds) -> None:
         self._sent_ns = now

@@ -98,7 +98,7 @@ class Hearing:
         graph = self._order.graph
         if not self._reports_ordered:
             return self._latest
-        if not len(graph):
+        if not graph.vertices:
             return graph.root
         return next((tag for tag in reversed(graph.sinks()) if tag != self._own.previous), self._latest)
 

@@ -88,7 +88,7 @@ class Order:
     # What is known
 
     def is_known(self, tag: Tag) -> bool:
-        return tag in self.graph or tag in self.tombstones
+        return tag in self.graph.vertices or tag in self.tombstones
 
     def is_placed(self, tag: Tag) -> bool:
         """Whether it has its place in the order of this spell."""

@@ -68,8 +68,8 @@ class OwnMessages:
             return Rejected("As many messages as the admission buffers hold wait already.")
         number = self._next_number
         self.waiting.append(Batch(number, bodies))
-        self._next_number += len(bodies)
-        return Admitted(number, len(bodies), bodies.size)
+        self._next_number += bodies.messages
+        return Admitted(number, bodies.messages, bodies.size)
 
     def may_go(self) -> bool:
         """Whether one waits, and not too many are under way."""
