@@ -8,8 +8,8 @@ at which to begin), sends as fast as the group takes it or at a rate, and reads 
 are quiet, it ends its membership as one does at the end of a run, and prints what it saw as one JSON object.
 On `leave` it leaves at once.
 A message's body begins with its count and the moment at which it was handed in; the clock is the machine's,
-so latencies between processes of one machine are true. Where there is no rate to keep, messages are handed in
-by the batch.
+so latencies between processes of one machine are true. At a rate messages are sent one by one, by `send`;
+where there is none to keep, they are handed in by the batch.
 """
 
 import asyncio

@@ -310,6 +310,7 @@ class Member:
         for effect in self._handle(now, event):
             self._apply[type(effect)](self, now, effect)
         # At once: what the protocol makes of the next event may count on it that the others are being told.
+        # Only where a log of history is to be written before, all of a step goes together.
         if self._outgoing and self._history is None:
             self._let_go()
 

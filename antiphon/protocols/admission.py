@@ -9,7 +9,7 @@ def batch_to_order(event: Admit, order: str, largest_bytes: int, *, started: boo
     """The batch that is to be ordered, if it makes sense; misuse is told in the name of the `order`."""
     if not started:
         raise UsageError("A member takes messages only after its start.")
-    if type(event.bodies) is not Packed and not event.bodies:
+    if type(event.bodies) is not Packed and not event.bodies:  # what is packed has a body at least
         raise UsageError("There is nothing to multicast: no body was handed in.")
     if event.destinations is not None or event.group is not None:
         raise UsageError(f"{order} orders messages to its whole group only.")

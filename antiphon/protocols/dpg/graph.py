@@ -74,6 +74,7 @@ class PrecedenceGraph:
         self.work = 0
         self._ranks = 0
         self.vertices: Final[dict[Tag, _Vertex]] = {}
+        """By their tags. Others only look whether there are any, and which."""
         self._sources: dict[_Chain, None] = {}
         self._sinks: dict[_Chain, None] = {}
         self._lead: _Chain | None = None
