@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -488,6 +488,14 @@ class Group:
         After a leave, what was delivered before it can still be read.
         """
         return self._inbox.batches()
+
+    async def for_each_batch(self, function: Callable[[Batch], None]) -> None:
+        """Have a function called with each batch as soon as it is delivered, until the membership is over.
+
+        The quickest way to read: there is no switch to a task. The function must not take long, for all that
+        this member does waits for it. What it raises is raised here, and what follows waits to be read.
+        """
+        await self._inbox.for_each(function)
 
     @property
     def pressed(self) -> bool:

@@ -1,5 +1,8 @@
 """What was delivered and waits for the application, which may read it slowly.
 
+It reads batches as an iterator, in a task of its own, or gives a function that is called as soon as something
+is delivered: that saves the switch to the task.
+
 A full queue first slows the group down: bodies are not taken in until it has drained. If it has not after
 `patience_s`, the member goes absent until then.
 """
@@ -7,10 +10,11 @@ A full queue first slows the group down: bodies are not taken in until it has dr
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from antiphon.core import effects as fx
+from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.live.figures import Figures, Watch
@@ -54,6 +58,9 @@ class Inbox:
         self._member: Member | None = None
         self._queue: deque[Batch] = deque()
         self._news = asyncio.Event()
+        self._function: Callable[[Batch], None] | None = None
+        """What is called with each batch at once, if the application wants that."""
+        self._raised: Exception | None = None
         self._stepping_aside: asyncio.TimerHandle | None = None
 
     def open(self, member: Member) -> None:
@@ -66,20 +73,74 @@ class Inbox:
             self._stepping_aside.cancel()
         self._news.set()
 
+    # How the application reads
+
     async def batches(self) -> AsyncIterator[Batch]:
+        if self._function is not None:
+            raise UsageError("A function is called with what is delivered.", hint="Read in one way only.")
         while True:
             while self._queue:
-                batch = self._queue.popleft()
-                self.queued_bytes -= batch.size
-                if self.pressed:
-                    self._relax()
-                yield batch
-            if self._standing.error is not None:
-                raise self._standing.error
-            if self._standing.is_out:
+                yield self._next()
+            if self._is_over():
                 return
-            self._news.clear()
-            await self._news.wait()
+            await self._wait_for_news()
+
+    async def for_each(self, function: Callable[[Batch], None]) -> None:
+        if self._function is not None:
+            raise UsageError("Another function is called with what is delivered.", hint="Read in one place.")
+        self._function = function
+        try:
+            while True:
+                self.hand_out()
+                if self._raised is not None:
+                    error, self._raised = self._raised, None
+                    raise error
+                if self._is_over():
+                    return
+                await self._wait_for_news()
+        finally:
+            self._function = None
+
+    def hand_out(self) -> bool:
+        """Call the application's function with all that waits; without one, wake who reads.
+
+        Whether it has had everything. What it raises reaches whoever gave it, and the rest waits.
+        """
+        function = self._function
+        if function is None:
+            self.wake()
+            return False
+        try:
+            while self._queue:
+                function(self._next())
+        except Exception as error:
+            self._function = None
+            self._raised = error
+            self._news.set()
+            return False
+        return True
+
+    def wake(self) -> None:
+        """Have what waits read soon."""
+        if self._queue:
+            self._news.set()
+
+    def _next(self) -> Batch:
+        batch = self._queue.popleft()
+        self.queued_bytes -= batch.size
+        if self.pressed:
+            self._relax()
+        return batch
+
+    def _is_over(self) -> bool:
+        """Whether nothing more will come; if something else than the application ended it, that is raised."""
+        if self._standing.error is not None:
+            raise self._standing.error
+        return self._standing.is_out
+
+    async def _wait_for_news(self) -> None:
+        self._news.clear()
+        await self._news.wait()
 
     # What is delivered
 
@@ -119,7 +180,6 @@ class Inbox:
     def _put(self, batch: Batch) -> None:
         self._queue.append(batch)
         self.queued_bytes += batch.size
-        self._news.set()
         if self.queued_bytes > self._limits.queue_bytes and not self.pressed:
             self._press()
 

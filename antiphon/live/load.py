@@ -9,7 +9,8 @@ are quiet, it ends its membership as one does at the end of a run, and prints wh
 On `leave` it leaves at once.
 A message's body begins with its count and the moment at which it was handed in; the clock is the machine's,
 so latencies between processes of one machine are true. At a rate messages are sent one by one, by `send`;
-where there is none to keep, they are handed in by the batch.
+where there is none to keep, they are handed in by the batch. They are read by a function that is called with
+each batch as soon as it is delivered.
 """
 
 import asyncio
@@ -40,6 +41,8 @@ from antiphon.live.pieces import BATCH_BYTES, records_per_batch
 STAMP: Final = struct.Struct("<QQ")
 """How many messages this process has sent before, and the monotonic clock's nanoseconds."""
 COUNT_BYTES: Final = 8
+STEPS: Final = np.arange(BATCH_BYTES, dtype=np.uint64).tobytes()
+"""By how much the counts of a batch are above its first."""
 BUCKET_NS: Final = 100_000_000
 MOST_LATENCIES: Final = 200_000
 """Latencies kept; beyond that every further one is left out."""
@@ -122,7 +125,7 @@ class Load:
 
     async def run(self) -> None:
         """Send and read from `begin` until `halt`, then read until `end`."""
-        reading = asyncio.create_task(self._read())
+        reading = asyncio.create_task(self._group.for_each_batch(self._read))
         sending = asyncio.create_task(self._send())
         telling = asyncio.create_task(self._tell())
         await asyncio.wait((reading, sending), return_when=asyncio.FIRST_COMPLETED)
@@ -219,30 +222,27 @@ class Load:
         counts, stamps = (np.ndarray(count, "<u8", records, at, (size,)) for at in (0, COUNT_BYTES))
         return records, counts, stamps
 
-    async def _read(self) -> None:
+    def _read(self, batch: Batch) -> None:
         """Every message's count is read, in place, and checked: as the raw benchmark does."""
-        size = self._task.size
-        steps = np.arange(BATCH_BYTES, dtype=np.uint64).tobytes()
-        async for batch in self._group.batches():
-            sender, count, bodies = batch.sender, len(batch), batch.bodies
-            if self._task.destinations or not isinstance(bodies, Packed):
-                self._read_some(batch)
-                continue
-            data = bodies.data
-            begin = len(data) - batch.size
-            whole = batch.size == count * size
-            if whole:
-                first, _ = STAMP.unpack_from(data, begin)
-                if count > 1:
-                    counts: NDArray[np.uint64] = np.ndarray(count, "<u8", data, begin, (size,))
-                    whole = (counts - counts[0]).tobytes() == steps[: COUNT_BYTES * count]
-                # A process that starts again counts from zero; what a restart may skip the audit judges.
-                following = self._expected.get(sender, first)
-                whole = whole and (first in (0, following) or (bool(self._task.groups) and first > following))
-                self._expected[sender] = first + count
-            self._holes += not whole
-            _, stamped_ns = STAMP.unpack_from(data, len(data) - size)
-            self._note(sender, count, stamped_ns)
+        size, sender, count, bodies = self._task.size, batch.sender, len(batch), batch.bodies
+        if self._task.destinations or not isinstance(bodies, Packed):
+            self._read_some(batch)
+            return
+        data = bodies.data
+        begin = len(data) - batch.size
+        whole = batch.size == count * size
+        if whole:
+            first, _ = STAMP.unpack_from(data, begin)
+            if count > 1:
+                counts: NDArray[np.uint64] = np.ndarray(count, "<u8", data, begin, (size,))
+                whole = (counts - counts[0]).tobytes() == STEPS[: COUNT_BYTES * count]
+            # A process that starts again counts from zero; what a restart may skip the audit judges.
+            following = self._expected.get(sender, first)
+            whole = whole and (first in (0, following) or (bool(self._task.groups) and first > following))
+            self._expected[sender] = first + count
+        self._holes += not whole
+        _, stamped_ns = STAMP.unpack_from(data, len(data) - size)
+        self._note(sender, count, stamped_ns)
 
     def _read_some(self, batch: Batch) -> None:
         """Counts need not be consecutive where others got messages in between, but they ascend."""

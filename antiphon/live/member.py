@@ -55,6 +55,12 @@ class Reader(Interface):
     def delivered(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int] | None) -> None:
         """`bodies` are the effect's, packed; `places` which of them are for this member, None means all."""
 
+    def hand_out(self) -> bool:
+        """Let the application have what was delivered; whether it has had all of it before this returns."""
+
+    def wake(self) -> None:
+        """The same, but not before whoever called us goes on: it may be the application itself."""
+
     def has_room(self) -> bool:
         """Whether history may go on: the application has read most of what it was given."""
 
@@ -205,7 +211,9 @@ class Member:
                     # Each at its own time: the process may be stopped between two, and must notice.
                     self._carry_out(time.monotonic_ns(), Received(sender, pdu, after_loss))
                 self._let_go()
-            if not self._finishing:
+            if self._reader.hand_out():
+                self._finish_receiving()
+            elif not self._finishing:
                 # The application, which was woken by what it gets, comes before the files.
                 self._finishing = True
                 self._loop.call_soon(self._finish_receiving)
@@ -239,6 +247,7 @@ class Member:
             self._wall_ns = time.time_ns()
             self._carry_out(time.monotonic_ns(), event)
             self._flush()
+            self._reader.wake()
         except UsageError:
             raise  # the caller's mistake has changed nothing
         except Exception as error:
@@ -258,6 +267,7 @@ class Member:
                 self._transport.tick(now)
                 self._look_for_room()
             self._finish()
+            self._reader.hand_out()
         except Exception as error:
             self._fail(error)
 

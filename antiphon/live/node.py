@@ -10,7 +10,7 @@
 The nodes of one `cluster` know one another; each joins the groups that it likes, and can send to any of them.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import Any, Final
 
@@ -93,6 +93,10 @@ class Node:
     def batches(self) -> AsyncIterator[Batch]:
         """The same as they travelled: much less work a message."""
         return self._whole.batches()
+
+    async def for_each_batch(self, function: Callable[[Batch], None]) -> None:
+        """The same by a function that is called at once; see `Group.for_each_batch`."""
+        await self._whole.for_each_batch(function)
 
     @property
     def counters(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import os
 import socket
 import urllib.request
 import weakref
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,7 +25,7 @@ from antiphon.live.joining import join
 from antiphon.live.keys import KeyRing
 from antiphon.live.limits import Limits
 from antiphon.live.member import Member
-from antiphon.live.messages import Presence
+from antiphon.live.messages import Batch, Presence
 from antiphon.live.metrics import serve_metrics
 from antiphon.live.orders import Settings, find_order
 from antiphon.live.pieces import BATCH_BYTES, LARGEST_MESSAGE_BYTES, SMALL_BATCH_BYTES, Outgoing
@@ -87,6 +88,106 @@ def test_batches_show_how_messages_travelled() -> None:
                     break
             assert batches < 1000
             await batch.stable()
+
+    within(body())
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_function_is_called_with_everything_in_order(order: str) -> None:
+    async def body() -> None:
+        async with joined("a", "b", order=order) as (a, b):
+            await a.send(b"waits already")
+            heard: dict[str, list[tuple[str, int, bytes]]] = {"a": [], "b": []}
+
+            def note(name: str, batch: Batch) -> None:
+                heard[name] += [(message.sender, message.number, message.body) for message in batch]
+
+            reading = [
+                asyncio.create_task(group.for_each_batch(partial(note, group.name))) for group in (a, b)
+            ]
+            for turn in range(50):
+                await a.send(f"a{turn}".encode())
+                await b.send(f"b{turn}".encode())
+            while min(map(len, heard.values())) < 101:
+                await asyncio.sleep(0.01)
+            assert not any(task.done() for task in reading)
+        await asyncio.gather(*reading)  # which ends with the membership
+        for log in heard.values():
+            assert [text for sender, _, text in log if sender == "b"] == [b"b%d" % n for n in range(50)]
+            assert [number for sender, number, _ in log if sender == "a"] == list(range(51))
+        if order not in ("fifo", "causal"):
+            assert heard["a"] == heard["b"]
+
+    within(body())
+
+
+def test_what_a_function_raises_reaches_who_gave_it_and_the_rest_can_be_read() -> None:
+    async def body() -> None:
+        async with joined("a", "b") as (a, b):
+            heard: list[bytes] = []
+
+            def choke(batch: Batch) -> None:
+                for body in batch.bodies:
+                    if body == b"2":
+                        raise ValueError("no twos")
+                    heard.append(body)
+
+            reading = asyncio.create_task(b.for_each_batch(choke))
+            for turn in range(5):
+                await (await a.send(b"%d" % turn)).stable()
+            with pytest.raises(ValueError, match="no twos"):
+                await reading
+            assert heard == [b"0", b"1"]
+            assert [text for _, _, text in await read(b, 2)] == [b"3", b"4"]
+
+    within(body())
+
+
+def test_one_reads_in_one_way_and_may_change_it() -> None:
+    async def body() -> None:
+        async with joined("a", "b") as (a, b):
+            heard: list[bytes] = []
+            reading = asyncio.create_task(b.for_each_batch(lambda batch: heard.extend(batch.bodies)))
+            await (await a.send(b"called")).stable()
+            with pytest.raises(UsageError, match="Another function"):
+                await b.for_each_batch(print)
+            with pytest.raises(UsageError, match="A function is called"):
+                await read(b, 1)
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+            await a.send(b"iterated")
+            assert heard == [b"called"]
+            assert [text for _, _, text in await read(b, 1)] == [b"iterated"]
+
+    within(body())
+
+
+def test_a_function_may_send_and_is_not_called_within_its_own_call() -> None:
+    """As with tasks that begin to run within the call that makes them."""
+
+    async def body() -> None:
+        async with joined("a", "b") as (a, b):
+            depth, deepest, echoed = 0, 0, 0
+
+            def answer(batch: Batch) -> None:
+                nonlocal depth, deepest, echoed
+                depth += 1
+                deepest = max(deepest, depth)
+                echoed += sum(message.sender == "b" for message in batch)
+                if batch.sender == "a":
+                    sending = b.send(b"answer")
+                    with contextlib.suppress(StopIteration):
+                        sending.send(None)  # fifo delivers one's own at once
+                depth -= 1
+
+            reading = asyncio.create_task(b.for_each_batch(answer))
+            for _ in range(20):
+                await (await a.send(b"question")).stable()
+            while echoed < 20:
+                await asyncio.sleep(0.01)
+            assert deepest == 1
+        await reading
 
     within(body())
 
