@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from random import SystemRandom
+from random import Random
 from types import TracebackType
 from typing import Any, Final
 
@@ -205,7 +205,7 @@ class Group:
         )  # fmt: skip
         settings = Settings(
             site=self.name, sequencer=self._options["sequencer"], repair=self._options["repair"],
-            receive_buffer_bytes=transport.receive_buffer_bytes, random=SystemRandom(),
+            receive_buffer_bytes=transport.receive_buffer_bytes, random=Random(),
             stability=self._stability_options, across=self._across, history=self._role,
             service=self._options.get("service", DEFAULT_SERVICE), secret=self.group.encode(),
             hears_itself=echoes and transport.notices_losses,

@@ -78,6 +78,7 @@ class Outgoing:
         self.size = 0
         """Bytes that wait, packed or not."""
         self._batch_bytes = batch_bytes
+        self._most_room: Final = batch_bytes - overhead_bytes(0)
         self._selective = selective
         self._group: Group | None = None
         """The group that the open batch goes to, where there are several."""
@@ -89,7 +90,7 @@ class Outgoing:
         self._addresses: list[Destinations] = []
         self._sets: set[Destinations] = set()
         self._union: set[Site] = set()
-        self._room = self._batch_bytes - overhead_bytes(0)
+        self._room = self._most_room
         self._apart = 0
         """Bytes times destinations if each message went by itself."""
         self._together = 0
@@ -97,7 +98,9 @@ class Outgoing:
 
     def add(self, bodies: Iterable[bytes], to: Destinations = None, group: Group | None = None) -> int:
         """Take bodies; how many numbers they use."""
-        self._turn_to(group)
+        if group != self._group:
+            self._close()
+            self._group = group
         numbers = 0
         for body in bodies:
             self.size += len(body)
@@ -110,11 +113,6 @@ class Outgoing:
             self._bodies.append(body)
             self._addresses.append(to)
         return numbers
-
-    def _turn_to(self, group: Group | None) -> None:
-        if group != self._group:
-            self._close()
-            self._group = group
 
     def _fits(self, length: int, to: Destinations) -> bool:
         """Whether the open batch takes one more message; then room is made for it."""

@@ -94,6 +94,10 @@ class Company:
                 least = one.index
         return least
 
+    def has_one_behind(self, now: Nanoseconds, index: int) -> bool:
+        """Whether one of those who are there has not come further than this."""
+        return any(self._is_there(now, one) for one in self._sites.values() if one.index <= index)
+
     def everywhere(self, now: Nanoseconds, own: int) -> int:
         """The least index of all who are not gone, and ours."""
         since_ns = now - self._gone_ns

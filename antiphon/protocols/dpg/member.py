@@ -165,8 +165,8 @@ class Dpg:
         """Hand over what flow control allows: the pace of the slowest, and what is under way already."""
         knobs, order, own = self._configuration, self._order, self._own
         while self._presence.state is State.PRESENT and own.may_go():
-            ahead = order.agreement.index + len(order.own) - self._company.slowest(now, order.agreement.index)
-            if ahead >= knobs.lag:
+            far_behind = order.agreement.index + len(order.own) - knobs.lag
+            if len(order.own) >= knobs.lag or self._company.has_one_behind(now, far_behind):
                 self._wakes.set("send", now, knobs.lately_ns // 4)
                 return
             time_ns = self._clock.time(now)
@@ -174,10 +174,9 @@ class Dpg:
                 self._wakes.set_own("send", now, time_ns + self._flow.wait_ns(time_ns))
                 return
             self._flow.sent(time_ns)
-            self._hand_over(now, own.waiting.popleft())
+            self._hand_over(now, time_ns, own.waiting.popleft())
 
-    def _hand_over(self, now: Nanoseconds, batch: Batch) -> None:
-        time_ns = self._clock.time(now)
+    def _hand_over(self, now: Nanoseconds, time_ns: Nanoseconds, batch: Batch) -> None:
         message = self._own.compose(now, time_ns, batch, self._hearing.seen())
         self._telling.note_message(now, time_ns, batch.bodies.size)
         self._service.hand_over(now, message)
@@ -185,7 +184,7 @@ class Dpg:
     def _repeat(self, now: Nanoseconds) -> None:
         """Hand own messages without a place over anew."""
         for batch in self._own.recall():
-            self._hand_over(now, batch)
+            self._hand_over(now, self._clock.time(now), batch)
 
     # Reception
 
