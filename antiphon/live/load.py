@@ -224,11 +224,11 @@ class Load:
 
     def _read(self, batch: Batch) -> None:
         """Every message's count is read, in place, and checked: as the raw benchmark does."""
-        size, sender, count, bodies = self._task.size, batch.sender, len(batch), batch.bodies
+        bodies = batch.bodies
         if self._task.destinations or not isinstance(bodies, Packed):
             self._read_some(batch)
             return
-        data = bodies.data
+        size, sender, count, data = self._task.size, batch.sender, bodies.messages, bodies.data
         begin = len(data) - batch.size
         whole = batch.size == count * size
         if whole:
