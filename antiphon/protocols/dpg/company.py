@@ -2,10 +2,13 @@
 
 No decision about order depends on it: a member that is not heard of any more is simply not waited for. How
 long one may be silent before that is taken to mean something depends on how long it was silent at times while
-there was something to tell: on a busy machine processes stand still for a while without being gone.
+there was something to tell: on a busy machine processes stand still for a while without being gone. After
+that it is left behind step by step, as far as what it misses is kept for it: whoever is gone does not bring
+the others to a halt, and whoever was only late finds all of it.
 """
 
 from collections.abc import Callable, Set
+from math import inf
 from typing import Final
 
 from antiphon.core.effects import Appeared, Effect, Vanished
@@ -18,6 +21,14 @@ PATIENCE: Final = 2
 """How many times its longest silence of late one may be silent."""
 MOST_PATIENCE_NS: Final[Nanoseconds] = SECOND_NS // 2
 """No silence is waited out for longer. Raising it costs a longer halt on a busy machine when one is gone."""
+LEASH: Final = 1.5
+"""A silent member is left behind by so many times the usual lag more, if it may still come back in time.
+
+Raising it takes that bodies are kept for longer.
+"""
+LEASH_SILENCES: Final = 3
+"""How many of the shortest silences that mean something that takes. Raising it costs throughput when one is
+gone, lowering it brings members that were only late to miss messages."""
 FORGETTING: Final = 16
 """A silence counts less with each word that follows it, by one part in so many."""
 
@@ -83,8 +94,10 @@ class Company:
         return frozenset(site for site, one in self._sites.items() if self._is_there(now, one))
 
     def _is_there(self, now: Nanoseconds, one: Companion) -> bool:
-        patience_ns = max(self._lately_ns, min(PATIENCE * one.silence_ns, MOST_PATIENCE_NS))
-        return now - one.heard_ns <= patience_ns
+        return now - one.heard_ns <= self._patience_ns(one)
+
+    def _patience_ns(self, one: Companion) -> Nanoseconds:
+        return max(self._lately_ns, min(PATIENCE * one.silence_ns, MOST_PATIENCE_NS))
 
     def slowest(self, now: Nanoseconds, own: int) -> int:
         """The least index of those who are there, and ours."""
@@ -94,9 +107,22 @@ class Company:
                 least = one.index
         return least
 
-    def has_one_behind(self, now: Nanoseconds, index: int) -> bool:
-        """Whether one of those who are there has not come further than this."""
-        return any(self._is_there(now, one) for one in self._sites.values() if one.index <= index)
+    def has_one_behind(self, now: Nanoseconds, index: int, lag: int) -> bool:
+        """Whether whoever has come this far has to wait for one who is behind by that much."""
+        least = index - lag
+        return any(
+            index - one.index >= lag + self._leash(now, one, lag)
+            for one in self._sites.values()
+            if one.index <= least
+        )
+
+    def _leash(self, now: Nanoseconds, one: Companion, lag: int) -> float:
+        """By how much more than usual one may be left behind."""
+        late_ns = now - one.heard_ns - self._patience_ns(one)
+        if late_ns <= 0:
+            return 0.0
+        share = late_ns / (LEASH_SILENCES * self._lately_ns)
+        return LEASH * lag * share if share < 1 else inf
 
     def everywhere(self, now: Nanoseconds, own: int) -> int:
         """The least index of all who are not gone, and ours."""

@@ -165,8 +165,8 @@ class Dpg:
         """Hand over what flow control allows: the pace of the slowest, and what is under way already."""
         knobs, order, own = self._configuration, self._order, self._own
         while self._presence.state is State.PRESENT and own.may_go():
-            far_behind = order.agreement.index + len(order.own) - knobs.lag
-            if len(order.own) >= knobs.lag or self._company.has_one_behind(now, far_behind):
+            ahead = order.agreement.index + len(order.own)
+            if len(order.own) >= knobs.lag or self._company.has_one_behind(now, ahead, knobs.lag):
                 self._wakes.set("send", now, knobs.lately_ns // 4)
                 return
             time_ns = self._clock.time(now)
