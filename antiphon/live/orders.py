@@ -13,6 +13,7 @@ from antiphon.core.recording import Property
 from antiphon.core.wire import Pdu
 from antiphon.live.pieces import BATCH_BYTES, SMALL_BATCH_BYTES
 from antiphon.protocols import dpg, fifo, metagroups, sco, sequencer
+from antiphon.protocols.dpg.company import LEASH
 from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES
 from antiphon.protocols.dpg.services.lan import LanService
 
@@ -169,18 +170,22 @@ def _build_sequencer(settings: Settings) -> Protocol:
     return sequencer.Sequencer(settings.site, members, configuration)
 
 
-def _build_total(settings: Settings) -> Protocol:
+def total_configuration(settings: Settings) -> dpg.DpgConfiguration:
     windows = settings.window_batches
     # Larger batches are fewer, so that together they take the same memory, and the same time.
     datagrams = settings.batch_bytes / SMALL_BATCH_BYTES
-    configuration = dpg.DpgConfiguration(
+    return dpg.DpgConfiguration(
         window=max(2, windows // 2),
-        lag=max(8, 3 * windows),
+        lag=max(8, min(3 * windows, int(KEPT_BODIES / datagrams / (1 + LEASH)))),
         admission_buffers=round(ADMISSION_BUFFERS / datagrams),
         ordering_buffers=round(ORDERING_BUFFERS / datagrams),
         kept_bodies=KEPT_BODIES,
         kept_bytes=KEPT_BODIES * SMALL_BATCH_BYTES,
     )
+
+
+def _build_total(settings: Settings) -> Protocol:
+    configuration = total_configuration(settings)
     lan = settings.service == "lan"
     service = LanService(hears_itself=settings.hears_itself) if lan else SERVICES[settings.service]()
     return dpg.Dpg(settings.site, configuration, service, settings.random, secret=settings.secret)

@@ -27,9 +27,10 @@ from antiphon.live.limits import Limits
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch, Presence
 from antiphon.live.metrics import serve_metrics
-from antiphon.live.orders import Settings, find_order
+from antiphon.live.orders import Settings, find_order, total_configuration
 from antiphon.live.pieces import BATCH_BYTES, LARGEST_MESSAGE_BYTES, SMALL_BATCH_BYTES, Outgoing
 from antiphon.live.transport import Transport
+from antiphon.protocols.dpg.company import LEASH
 from antiphon.trace.files import read_trace
 from antiphon.trace.segments import SegmentRecorder
 from tests.live.members import a_group_name, joined, read, within
@@ -223,14 +224,18 @@ def test_a_batch_of_several_datagrams_arrives_as_it_was(order: str, key: KeyRing
     within(body())
 
 
-def test_batches_are_smaller_where_buffers_are_and_where_a_channel_brings_the_order() -> None:
-    def settings(receive_buffer_bytes: int, service: str = "sequencer") -> Settings:
-        return Settings(
-            site="a", sequencer=None, repair="hybrid", receive_buffer_bytes=receive_buffer_bytes,
-            random=Random(1), service=service,
-        )  # fmt: skip
+BUFFERS = (100_000, 425_984, 2 << 20, 5 << 20, 16 << 20, 1 << 30)
 
-    for size in (100_000, 425_984, 2 << 20, 5 << 20, 16 << 20, 1 << 30):
+
+def settings(receive_buffer_bytes: int, service: str = "sequencer") -> Settings:
+    return Settings(
+        site="a", sequencer=None, repair="hybrid", receive_buffer_bytes=receive_buffer_bytes,
+        random=Random(1), service=service,
+    )  # fmt: skip
+
+
+def test_batches_are_smaller_where_buffers_are_and_where_a_channel_brings_the_order() -> None:
+    for size in BUFFERS:
         found = settings(size)
         assert SMALL_BATCH_BYTES <= found.batch_bytes <= BATCH_BYTES
         assert found.batch_bytes == SMALL_BATCH_BYTES or found.window_batches >= 4
@@ -238,6 +243,16 @@ def test_batches_are_smaller_where_buffers_are_and_where_a_channel_brings_the_or
             assert settings(size, service).batch_bytes == SMALL_BATCH_BYTES
     assert settings(425_984).batch_bytes == SMALL_BATCH_BYTES
     assert settings(16 << 20).batch_bytes == BATCH_BYTES
+
+
+@pytest.mark.parametrize("service", ["sequencer", "lan", "bounded-delay"])
+@pytest.mark.parametrize("size", BUFFERS)
+def test_as_much_is_kept_as_a_silent_member_is_left_behind(size: int, service: str) -> None:
+    found = settings(size, service)
+    configuration = total_configuration(found)
+    left_behind = (1 + LEASH) * configuration.lag
+    assert left_behind <= configuration.kept_bodies
+    assert left_behind * found.batch_bytes <= configuration.kept_bytes
 
 
 def test_records_travel_between_other_messages_in_order() -> None:

@@ -457,13 +457,13 @@ def test_who_is_there_holds_the_others_and_who_is_silent_is_left_behind_step_by_
         """How far one gets at this time."""
         return next((index for index in range(100, 1000) if company.has_one_behind(now, index, lag)), 1000)
 
-    assert furthest(0) == furthest(lately_ns) == 100 + lag
-    steps = [furthest(lately_ns + late * MILLISECOND_NS) for late in range(0, 150, 10)]
+    assert furthest(0) == 100 + lag
+    steps = [furthest(silence * MILLISECOND_NS) for silence in range(0, 150, 10)]
     assert steps == sorted(steps)
     assert steps[1] > 100 + lag
     assert max(later - before for before, later in pairwise(steps)) <= 3  # nobody runs away all at once
     assert 100 + 2 * lag < steps[-1] <= 100 + 2.5 * lag
-    assert furthest(4 * lately_ns) == 1000
+    assert furthest(3 * lately_ns) == 1000
     company.note(2 * lately_ns, "b", 101, 100)
     assert furthest(2 * lately_ns) == 101 + lag
 
@@ -472,6 +472,7 @@ def test_who_is_silent_at_times_is_waited_for_as_long() -> None:
     company = Company(50 * MILLISECOND_NS, SECOND_NS, busy=5, emit=lambda _: None)
     company.note(0, "b", 100, 100)
     company.note(120 * MILLISECOND_NS, "b", 110, 110)
-    assert company.has_one_behind(330 * MILLISECOND_NS, 130, 20)
-    assert company.lately(330 * MILLISECOND_NS) == {"b"}
-    assert not company.has_one_behind(520 * MILLISECOND_NS, 500, 20)
+    assert company.lately(350 * MILLISECOND_NS) == {"b"}
+    assert company.lately(370 * MILLISECOND_NS) == set()
+    assert company.has_one_behind(450 * MILLISECOND_NS, 160, 20)
+    assert not company.has_one_behind(470 * MILLISECOND_NS, 500, 20)

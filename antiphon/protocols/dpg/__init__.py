@@ -33,6 +33,7 @@ Deviations, with reasons:
 - Suspended Delivery as printed reports false marks; see `suspended`.
 - Message_Cycle as printed hardly ever comes down; see `flow`. Beyond the paper, a sender also keeps within
   reach of the slowest member that it has heard of lately: socket buffers are lost sooner than ordering ones.
+  Who is silent is left behind step by step, within what is kept for it.
 - That a message was delivered at all present sites cannot be known without membership: a body is kept until
   nobody has spoken of it for a while. A member that asks for one which others delivered and keep no more, or
   which not all who are there have asked for when Dummy_Cycle is over, ends its spell instead of delivering a

@@ -2,9 +2,10 @@
 
 No decision about order depends on it: a member that is not heard of any more is simply not waited for. How
 long one may be silent before that is taken to mean something depends on how long it was silent at times while
-there was something to tell: on a busy machine processes stand still for a while without being gone. After
-that it is left behind step by step, as far as what it misses is kept for it: whoever is gone does not bring
-the others to a halt, and whoever was only late finds all of it.
+there was something to tell: on a busy machine processes stand still for a while without being gone.
+
+Before that it is left behind step by step, the further the longer it is silent, and not beyond what is kept
+for it: whoever is gone does not bring the others to a halt, and whoever was only late finds all of it.
 """
 
 from collections.abc import Callable, Set
@@ -22,13 +23,16 @@ PATIENCE: Final = 2
 MOST_PATIENCE_NS: Final[Nanoseconds] = SECOND_NS // 2
 """No silence is waited out for longer. Raising it costs a longer halt on a busy machine when one is gone."""
 LEASH: Final = 1.5
-"""A silent member is left behind by so many times the usual lag more, if it may still come back in time.
+"""By how many times the usual lag more a silent member is left behind until nobody waits for it any more.
 
-Raising it takes that bodies are kept for longer.
+Raising it takes that more bodies are kept.
 """
-LEASH_SILENCES: Final = 3
-"""How many of the shortest silences that mean something that takes. Raising it costs throughput when one is
-gone, lowering it brings members that were only late to miss messages."""
+LEASH_SILENCES: Final = 2
+"""So many of the shortest silences that mean something pass until then, beyond those that are usual for it.
+
+Raising it costs throughput for a moment when one is gone, and then halts; lowering it makes members that were
+only late miss messages.
+"""
 FORGETTING: Final = 16
 """A silence counts less with each word that follows it, by one part in so many."""
 
@@ -118,10 +122,7 @@ class Company:
 
     def _leash(self, now: Nanoseconds, one: Companion, lag: int) -> float:
         """By how much more than usual one may be left behind."""
-        late_ns = now - one.heard_ns - self._patience_ns(one)
-        if late_ns <= 0:
-            return 0.0
-        share = late_ns / (LEASH_SILENCES * self._lately_ns)
+        share = (now - one.heard_ns) / (self._patience_ns(one) + LEASH_SILENCES * self._lately_ns)
         return LEASH * lag * share if share < 1 else inf
 
     def everywhere(self, now: Nanoseconds, own: int) -> int:
