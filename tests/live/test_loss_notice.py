@@ -284,6 +284,11 @@ class Reader:
 
     def stepped(self) -> None: ...
 
+    def hand_out(self) -> bool:
+        return False
+
+    def wake(self) -> None: ...
+
     def has_room(self) -> bool:
         return True
 

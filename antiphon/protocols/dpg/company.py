@@ -22,12 +22,12 @@ PATIENCE: Final = 2
 """How many times its longest silence of late one may be silent."""
 MOST_PATIENCE_NS: Final[Nanoseconds] = SECOND_NS // 2
 """No silence is waited out for longer. Raising it costs a longer halt on a busy machine when one is gone."""
-LEASH: Final = 1.5
+LEASH: Final = 3.0
 """By how many times the usual lag more a silent member is left behind until nobody waits for it any more.
 
 Raising it takes that more bodies are kept.
 """
-LEASH_SILENCES: Final = 2
+LEASH_SILENCES: Final = 3
 """So many of the shortest silences that mean something pass until then, beyond those that are usual for it.
 
 Raising it costs throughput for a moment when one is gone, and then halts; lowering it makes members that were

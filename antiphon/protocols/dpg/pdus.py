@@ -165,9 +165,9 @@ class DpgConfiguration:
     """Own messages handed over and not yet delivered. Raising it costs everyone buffers."""
     lag: int = 256
     """How far the order may run ahead of the slowest member heard of lately; further of one that is silent.
-    Raising it costs buffers, and takes that two and a half times as much is kept."""
+    Raising it costs buffers, and takes that four times as much is kept."""
     lately_ns: Nanoseconds = 50 * MILLISECOND_NS
-    """Silence after which a member may be gone; after three of them nobody waits for it. Raising it costs a
+    """Silence after which a member may be gone; after four of them nobody waits for it. Raising it costs a
     longer time of little throughput when one is gone."""
     admission_buffers: int = 16
     """Batches that wait for their turn. Raising it costs latency under load."""
