@@ -279,7 +279,7 @@ def small_graphs(results: Results) -> Finding:
 
 def few_reports(results: Results) -> Finding:
     share = most(results, FULL).metrics["report_share"].mean
-    return Finding(ours=f"{share:.0%} of the messages' bytes", holds=share <= 0.2)
+    return Finding(ours=f"{share:.1%} of the messages' bytes", holds=share <= 0.2)
 
 
 def falls_by_the_absent(results: Results) -> Finding:
