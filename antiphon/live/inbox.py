@@ -88,7 +88,7 @@ class Inbox:
     async def for_each(self, function: Callable[[Batch], None]) -> None:
         if self._function is not None:
             raise UsageError("Another function is called with what is delivered.", hint="Read in one place.")
-        self._function = function
+        self._function, self._raised = function, None
         try:
             while True:
                 self.hand_out()
