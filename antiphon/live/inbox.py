@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from inspect import iscoroutinefunction
 from typing import Final
 
 from antiphon.core import effects as fx
@@ -86,6 +87,11 @@ class Inbox:
             await self._wait_for_news()
 
     async def for_each(self, function: Callable[[Batch], None]) -> None:
+        if not callable(function) or iscoroutinefunction(function):
+            raise UsageError(
+                f"{function!r} is not a function that can be called with a batch and be done.",
+                hint="To await something for each batch: async for batch in group.batches().",
+            )
         if self._function is not None:
             raise UsageError("Another function is called with what is delivered.", hint="Read in one place.")
         self._function, self._raised = function, None

@@ -152,6 +152,9 @@ def test_one_reads_in_one_way_and_may_change_it() -> None:
             await (await a.send(b"called")).stable()
             with pytest.raises(UsageError, match="Another function"):
                 await b.for_each_batch(print)
+            for no_function in (None, b.send):
+                with pytest.raises(UsageError, match="is not a function"):
+                    await b.for_each_batch(no_function)  # type: ignore[arg-type]
             with pytest.raises(UsageError, match="A function is called"):
                 await read(b, 1)
             reading.cancel()
