@@ -3,6 +3,7 @@
 from typing import Protocol as Interface
 
 from antiphon.core.effects import Effect
+from antiphon.core.ids import Site
 from antiphon.core.inputs import Input
 from antiphon.core.time import Nanoseconds
 
@@ -17,3 +18,14 @@ class Protocol(Interface):
     """
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]: ...
+
+
+class LiveProtocol(Protocol, Interface):
+    """A protocol whose members may be restarted by clocks that disagree."""
+
+    def incarnation_of(self, site: Site) -> int:
+        """The latest incarnation of a site that this member knows or still remembers; 0 if there is none.
+
+        A process that joins takes an incarnation above every one that is reported for its name.
+        """
+        ...
