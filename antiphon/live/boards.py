@@ -15,6 +15,8 @@ from antiphon.live.messages import Presence
 
 NEWS_KEPT: Final = 1024
 """News that wait for an application that does not read them; the oldest go first."""
+REFUSALS_KEPT: Final = 8
+"""Refusals that are told to an application that begins to listen."""
 
 
 class LeftError(AntiphonError):
@@ -105,6 +107,7 @@ class PresenceBoard:
 
     def __init__(self) -> None:
         self.others: set[Site] = set()
+        self._refusals: deque[Presence] = deque(maxlen=REFUSALS_KEPT)
         self._readers: weakref.WeakSet[PresenceReader] = weakref.WeakSet()
         self._changed = asyncio.Event()
         self._closed: BaseException | None = None
@@ -114,6 +117,8 @@ class PresenceBoard:
             self.others.add(event.site)
         elif event.kind == "vanished":
             self.others.discard(event.site)
+        elif event.kind == "refused":
+            self._refusals.append(event)
         for reader in self._readers:
             reader.post(event)
         self._changed.set()
@@ -126,8 +131,12 @@ class PresenceBoard:
             await self._changed.wait()
 
     def read(self) -> "PresenceReader":
-        """Those who are there, then every change from now on, until the member has left."""
-        reader = PresenceReader(self.others, self._closed)
+        """Those who are there and who were refused lately, then every change, until the member has left.
+
+        Most refusals happen while a member joins, before anybody can listen.
+        """
+        there = [Presence("appeared", site) for site in sorted(self.others)]
+        reader = PresenceReader([*there, *self._refusals], self._closed)
         self._readers.add(reader)
         return reader
 
@@ -141,8 +150,8 @@ class PresenceBoard:
 class PresenceReader(AsyncIterator[Presence]):
     """What one reader has not read yet, kept from the moment that it asked, not that it first reads."""
 
-    def __init__(self, others: Iterable[Site], closed: BaseException | None) -> None:
-        self._events = deque((Presence("appeared", site) for site in sorted(others)), NEWS_KEPT)
+    def __init__(self, before: Iterable[Presence], closed: BaseException | None) -> None:
+        self._events = deque(before, NEWS_KEPT)
         self._news = asyncio.Event()
         self._closed = closed
 

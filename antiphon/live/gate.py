@@ -225,6 +225,13 @@ class Gate:
         """The member that speaks from an address."""
         return self._addresses.get(address)
 
+    def part_with(self, known: Known) -> None:
+        """A member is gone: its name is free at once."""
+        if self._known.get(known.boot) is known:
+            self._forget(known)
+        for claim in [claim for claim in self._claims.values() if claim.stranger.site == known.site]:
+            self._settle_claim(claim)
+
     def sizes(self) -> tuple[int, int, int, int]:
         """How many boots are known, claim a name, are refused and are retired."""
         return len(self._known), len(self._claims), len(self._refused), len(self._retired)
@@ -446,12 +453,17 @@ class Gate:
         if isinstance(pdu, Answer):
             self._judge(stranger, pdu, refusal)
             return
-        if isinstance(pdu, Challenge):
-            # Also of one that was refused: it is to learn why.
-            self._answer(pdu, stranger.site, stranger.address, stranger.boot, size)
         if refusal is not None:
             self._counters.drop(refusal)
-            return
+        else:
+            self._wonder(stranger, pdu, size)
+        if isinstance(pdu, Challenge):
+            # After our own challenge, so that the other knows us before it hears what becomes of it. Also of
+            # one that was refused: it is to learn why.
+            self._answer(pdu, stranger.site, stranger.address, stranger.boot, size)
+
+    def _wonder(self, stranger: Stranger, pdu: Pdu, size: int) -> None:
+        """Challenge a process that has not proved itself; greet it where it has sent too little for that."""
         if pdu.code in OWN_CODES:
             self._counters.drop(UNPROVEN)
         else:

@@ -283,7 +283,7 @@ class Group:
             return
         self._standing.is_out = True
         self._member.stop()
-        self._transport.close()
+        self._transport.close(farewell=True)
         if self._recorder is not None:
             try:
                 self._recorder.close()

@@ -57,7 +57,7 @@ from antiphon.live.fragments import (
     parse_fragment,
 )
 from antiphon.live.gate import ELSEWHERE, OWN_CODES, UNPROVEN, Gate, Host, Known
-from antiphon.live.handshake import GREETING_BYTES, Answer, Challenge, Hello, Here, Refused, Terms, shown
+from antiphon.live.handshake import GREETING_BYTES, Answer, Bye, Challenge, Hello, Here, Refused, Terms, shown
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.memory import keep_spare_memory
 from antiphon.live.networks import Address, Network, Peers
@@ -94,7 +94,7 @@ class Missing(Pdu, frozen=True, gc=False):
     bitmap: Annotated[bytes, Meta(max_length=MOST_FRAGMENTS // 8)]
 
 
-TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (Hello, Here, Challenge, Answer, Refused, Missing)
+TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (Hello, Here, Challenge, Answer, Refused, Missing, Bye)
 PADDED: Final = (Hello, Here, Challenge)
 Arrival: TypeAlias = tuple[Site, Pdu, bool]
 """Who sent which PDU, and whether something is known to be lost between it and the one before."""
@@ -190,7 +190,10 @@ class Transport:
         """Readable when something is to be received."""
         return tuple(sock.fileno() for sock in self._sockets.receiving)
 
-    def close(self) -> None:
+    def close(self, *, farewell: bool = False) -> None:
+        """Close the sockets; with a `farewell` the others know at once that the name is free."""
+        if farewell:
+            self.multicast(Bye())
         self._sockets.close()
 
     def take_part(self) -> None:
@@ -462,6 +465,8 @@ class Transport:
             self._arrive(known.site, pdu, arrived)
         elif isinstance(pdu, Missing):
             self._repair(known, pdu)
+        elif isinstance(pdu, Bye):
+            self._gate.part_with(known)
         elif isinstance(pdu, Hello) and not self._greetings_left:
             self._send_to(Here(), known.address, to=known.boot)
 
