@@ -117,11 +117,11 @@ class Join(Pdu, frozen=True, gc=False):
     """A member wants to take part; it reached `position` in the order of `epoch`.
 
     `promised` is the latest epoch it has heard of. A `newcomer` has never taken part before, in no
-    incarnation: Incarnation
+    incarnation: it can be let in where the order begins without seeing anything twice.
     """
 
     code: ClassVar[int] = 36
-    incarnation: int
+    incarnation: Incarnation
     attempt: Number
     first: Number
     promised: Incarnation
