@@ -104,6 +104,11 @@ class PresenceBoard:
         self._readers: weakref.WeakSet[PresenceReader] = weakref.WeakSet()
         self._changed = asyncio.Event()
         self._closed: BaseException | None = None
+        self._notes: list[Presence] = []
+
+    def note(self, event: Presence) -> None:
+        """What was found while joining, before anyone could read: whoever reads is told it first."""
+        self._notes.append(event)
 
     def post(self, event: Presence) -> None:
         if event.kind == "appeared":
@@ -123,7 +128,8 @@ class PresenceBoard:
 
     def read(self) -> "PresenceReader":
         """Those who are there, then every change from now on, until the member has left."""
-        reader = PresenceReader(self.others, self._closed)
+        present = (Presence("appeared", site) for site in sorted(self.others))
+        reader = PresenceReader([*self._notes, *present], self._closed)
         self._readers.add(reader)
         return reader
 
@@ -137,8 +143,8 @@ class PresenceBoard:
 class PresenceReader(AsyncIterator[Presence]):
     """What one reader has not read yet, kept from the moment that it asked, not that it first reads."""
 
-    def __init__(self, others: Iterable[Site], closed: BaseException | None) -> None:
-        self._events = deque((Presence("appeared", site) for site in sorted(others)), NEWS_KEPT)
+    def __init__(self, events: Iterable[Presence], closed: BaseException | None) -> None:
+        self._events = deque(events, NEWS_KEPT)
         self._news = asyncio.Event()
         self._closed = closed
 
