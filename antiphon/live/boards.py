@@ -15,15 +15,15 @@ from antiphon.live.messages import Presence
 
 NEWS_KEPT: Final = 1024
 """News that wait for an application that does not read them; the oldest go first."""
-REFUSALS_KEPT: Final = 8
-"""Refusals that are told to an application that begins to listen."""
+NOTES_KEPT: Final = 8
+"""Refusals and the like that are told to an application that begins to listen."""
 
 
 class LeftError(AntiphonError):
     """The member is no longer in its group."""
 
 
-class NameTakenError(LeftError):
+class NameTakenError(AntiphonError):
     """Another process has this member's name in the group."""
 
 
@@ -107,10 +107,14 @@ class PresenceBoard:
 
     def __init__(self) -> None:
         self.others: set[Site] = set()
-        self._refusals: deque[Presence] = deque(maxlen=REFUSALS_KEPT)
         self._readers: weakref.WeakSet[PresenceReader] = weakref.WeakSet()
         self._changed = asyncio.Event()
         self._closed: BaseException | None = None
+        self._notes: deque[Presence] = deque(maxlen=NOTES_KEPT)
+
+    def note(self, event: Presence) -> None:
+        """What is often found while joining, before anyone could read: each new reader is told it."""
+        self._notes.append(event)
 
     def post(self, event: Presence) -> None:
         if event.kind == "appeared":
@@ -118,7 +122,7 @@ class PresenceBoard:
         elif event.kind == "vanished":
             self.others.discard(event.site)
         elif event.kind == "refused":
-            self._refusals.append(event)
+            self.note(event)
         for reader in self._readers:
             reader.post(event)
         self._changed.set()
@@ -131,12 +135,9 @@ class PresenceBoard:
             await self._changed.wait()
 
     def read(self) -> "PresenceReader":
-        """Those who are there and who were refused lately, then every change, until the member has left.
-
-        Most refusals happen while a member joins, before anybody can listen.
-        """
+        """The latest notes, those who are there, then every change, until the member has left."""
         there = [Presence("appeared", site) for site in sorted(self.others)]
-        reader = PresenceReader([*there, *self._refusals], self._closed)
+        reader = PresenceReader([*self._notes, *there], self._closed)
         self._readers.add(reader)
         return reader
 

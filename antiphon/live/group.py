@@ -41,7 +41,7 @@ from antiphon.live.boards import (
 from antiphon.live.counters import Counters
 from antiphon.live.figures import Figures, Watch
 from antiphon.live.handshake import Terms
-from antiphon.live.history import HistoryLog, delivered_before
+from antiphon.live.history import HistoryLog, delivered_before, open_log
 from antiphon.live.inbox import Inbox
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.limits import Limits, require_group_name
@@ -450,7 +450,9 @@ class Group:
         """Reading the end of an earlier log may take a moment."""
         if self._archive is not None:
             folder, most_bytes = self._archive
-            self._history = await asyncio.to_thread(HistoryLog, folder, self.group, self.name, most_bytes)
+            self._history = await open_log(folder, self.group, self.name, most_bytes)
+            for sentence in self._history.unreadable:
+                self._presence.note(Presence("history", self.name, sentence))
 
     async def _delivered_before(self) -> Mapping[Site, int]:
         assert self._trace is not None, "only a trace tells that a member returns"

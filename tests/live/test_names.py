@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.live.boards import LeftError, NameTakenError
+from antiphon.live.boards import NameTakenError
 from antiphon.live.group import Group
 from antiphon.live.joining import join
 from tests.live.members import a_group_name, joined, read, within
@@ -110,7 +110,7 @@ def test_a_process_that_was_replaced_while_it_stood_still_learns_it(key: object)
                 c._member.listen()  # and goes on
                 with pytest.raises(NameTakenError, match=str(port(again))):
                     await read(c, 1)
-                with pytest.raises(LeftError):
+                with pytest.raises(NameTakenError):
                     await c.send(b"too late")
 
     within(body())

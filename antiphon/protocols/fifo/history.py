@@ -85,10 +85,10 @@ class Keeper:
         if type(pdu) is Fetch:
             self._requests[token] = Request(asker, pdu, self._behind(pdu.wanted))
             have = tuple((place.site, place.incarnation, place.number) for place in pdu.have)
-            state.effects.append(Recall(token, pdu.position, CHUNK_BYTES, have))
+            state.effects.append(Recall(token, pdu.position, CHUNK_BYTES, have, asker))
         else:
             self._requests[token] = Request(asker, pdu, ())
-            state.effects.append(Recall(token, 0, 0))
+            state.effects.append(Recall(token, 0, 0, asker=asker))
 
     def _serves(self, asker: Site, pdu: Inquire | Fetch) -> bool:
         state = self._state
