@@ -50,6 +50,7 @@ from antiphon.live.sealing import GENERATION_BITS, ReplayWindow, Seal, Seals
 MOST_MEMBERS: Final = 1024
 MOST_RETIRED: Final = 1024
 MOST_REFUSED: Final = 1024
+MOST_UNMET: Final = 64
 MOST_CLAIMS: Final = 64
 """Processes that wait for a name that another one may have given up."""
 LEAST_BYTES: Final = GREETING_BYTES - 1
@@ -189,6 +190,8 @@ class Gate:
         self._moving: dict[int, Known] = {}
         """Members that have answered at a new address."""
         self._claims: OrderedDict[int, Claim] = OrderedDict()
+        self._unmet: OrderedDict[int, Nanoseconds] = OrderedDict()
+        """Boots that spoke and have not proved themselves, and when they spoke last."""
         self._refused: OrderedDict[int, str] = OrderedDict()
         """Boots that were refused for good, and why."""
         self._retired: OrderedDict[int, int] = OrderedDict()
@@ -470,10 +473,18 @@ class Gate:
             self._counters.lose(UNPROVEN)
         if stranger.boot in self._claims:
             return
+        self._unmet[stranger.boot] = self.now
+        self._unmet.move_to_end(stranger.boot)
+        if len(self._unmet) > MOST_UNMET:
+            self._unmet.popitem(last=False)
         if size >= LEAST_BYTES:
             self._challenge(stranger.boot, stranger.address, size)
         else:
             self.should_greet = True
+
+    def is_meeting(self, within_ns: Nanoseconds) -> bool:
+        """Whether a process that spoke within this time has yet to prove itself."""
+        return any(self.now - spoke < within_ns for spoke in self._unmet.values())
 
     def _challenge(self, boot: int, address: Address, size: int | None) -> None:
         """Ask for a proof with no more bytes than `size`; None where the address is a member's."""
@@ -504,7 +515,9 @@ class Gate:
         """A process has answered: it is let in, or refused, or waits for its name."""
         if not self._cookies.is_right(answer.number, stranger.boot, stranger.address, self.now):
             self._counters.drop(UNPROVEN)
-        elif refusal is not None:
+            return
+        self._unmet.pop(stranger.boot, None)
+        if refusal is not None:
             self._counters.drop(refusal)
         elif not is_name(stranger.site):
             self._keep_out(stranger, BAD_NAME)

@@ -205,6 +205,10 @@ class Transport:
         told = self._gate.pending_ns
         return told is not None and self._gate.now - told < within_ns
 
+    def is_meeting(self, within_ns: Nanoseconds) -> bool:
+        """Whether a process that spoke within this time has yet to prove itself."""
+        return self._gate.is_meeting(within_ns)
+
     def figures(self, now: Nanoseconds) -> dict[str, int]:
         """How long the present key has been used, and for how many PDUs; nothing where there is none."""
         if self._key is None:
