@@ -182,7 +182,7 @@ class Member:
 
     def incarnation_of(self, site: Site) -> int:
         """The latest incarnation of a site that the protocol knows; 0 if there is none."""
-        return 0 if self._start is None else getattr(self._protocol, 'incarnation_of', lambda _: 0)(site)
+        return 0 if self._start is None else getattr(self._protocol, "incarnation_of", lambda _: 0)(site)
 
     def outlive(self, incarnation: int) -> None:
         """The others know a later incarnation of this member's name: begin anew above it."""
