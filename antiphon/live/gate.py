@@ -534,12 +534,17 @@ class Gate:
         elif isinstance(pdu, Challenge):
             # Also of one that was refused: it is to learn why.
             self._answer(pdu, stranger.site, stranger.address, stranger.boot, size)
+            if refusal is None:
+                self._note_unmet(stranger)
         elif refusal is not None:
             self._counters.drop(refusal)
         else:
             self._note_unproven(pdu)
             if stranger.identity in self._claims:
                 return
+            if isinstance(pdu, Refused) and pdu.boot == self._boot and not pdu.final:
+                # That only makes a newcomer wait, so it need not be proved.
+                self.pending_ns = self.now
             self._note_unmet(stranger)
             if size >= LEAST_BYTES:
                 self._challenge(stranger.boot, stranger.address, size)

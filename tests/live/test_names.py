@@ -105,7 +105,7 @@ def test_a_process_that_was_replaced_while_it_stood_still_learns_it(key: object)
                 asyncio.get_running_loop().remove_reader(number)  # it stands still
             c._member._running = False
             async with join(group, name="c", key=key) as again:
-                await asyncio.gather(*(each.wait_for_members(3) for each in (a, b, again)))
+                await again.wait_for_members(3)
                 c._member._running = True
                 c._member.listen()  # and goes on
                 with pytest.raises(NameTakenError, match=str(port(again))):
