@@ -1,0 +1,188 @@
+"""`python -m tests.fuzz`: fuzz every order, or replay one run.
+
+    python -m tests.fuzz --order total --service lan --seed 17     one run, told in full
+    python -m tests.fuzz --order causal --pdus 1000000             until so many PDUs were told
+    python -m tests.fuzz --seconds 600                             all orders by turns
+    python -m tests.fuzz                                           without end
+
+Failures go to standard output, each with the command that replays it, the rest to standard error. The exit
+code is 1 if anything failed.
+"""
+
+import argparse
+import json
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tests.fuzz.arena import Tally
+from tests.fuzz.plans import ORDER_NAMES, SERVICE_NAMES, Plan, draw_plan
+from tests.fuzz.run import Outcome, run
+from tests.fuzz.shrinking import as_ranges, from_ranges, shrink, sort_of
+
+MEMORY_BYTES: Final = 6 << 30
+"""A member that allocates in proportion to a number it is told meets this limit, and raises."""
+TELL_S: Final = 5.0
+SHOWN: Final = 2
+"""Failures of one sort and order that are told in full."""
+
+
+class Campaign:
+    """Many runs, and what came of them."""
+
+    def __init__(self, *, shrinks: bool) -> None:
+        self.runs: Counter[str] = Counter()
+        self.tallies: dict[str, Tally] = {}
+        self.failures: list[Outcome] = []
+        self._sorts: Counter[tuple[str, str | None]] = Counter()
+        self._shrinks = shrinks
+        self._begin_s = self._told_s = time.monotonic()
+        self.slowest_ms: dict[str, float] = {}
+        self.largest: dict[str, int] = {}
+
+    def add(self, outcome: Outcome) -> None:
+        order = outcome.plan.order
+        self.runs[order] += 1
+        self.tallies.setdefault(order, Tally()).add(outcome.tally)
+        self.slowest_ms[order] = max(self.slowest_ms.get(order, 0.0), outcome.recovered_ms)
+        self.largest[order] = max(self.largest.get(order, 0), outcome.largest)
+        if outcome.failure is not None:
+            self.failures.append(outcome)
+            sort = order, sort_of(outcome.failure)
+            self._sorts[sort] += 1
+            if self._sorts[sort] <= SHOWN:
+                tell_failure(outcome, shrinks=self._shrinks)
+
+    def said(self, order: str) -> int:
+        return self.tallies[order].said if order in self.tallies else 0
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._begin_s
+
+    def tell_progress(self) -> None:
+        now = time.monotonic()
+        if now - self._told_s >= TELL_S:
+            self._told_s = now
+            said = ", ".join(f"{order} {self.said(order)}" for order in self.runs)
+            print(
+                f"{self.elapsed_s:.0f} s: {said} PDUs; {len(self.failures)} runs of "
+                f"{self.runs.total()} failed",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+
+    def summary(self) -> dict[str, Any]:
+        orders = {
+            order: {
+                "runs": self.runs[order],
+                "pdus": tally.said,
+                "decoded": dict(tally.decoded.most_common()),
+                "refused": dict(tally.refused.most_common()),
+                "decoding_raised": tally.raised,
+                "slowest_recovery_ms": self.slowest_ms[order],
+                "largest_container": self.largest[order],
+                "failures": [
+                    {"failure": outcome.failure, "command": outcome.plan.command()}
+                    for outcome in self.failures
+                    if outcome.plan.order == order
+                ],
+            }
+            for order, tally in self.tallies.items()
+        }
+        return {"seconds": round(self.elapsed_s, 1), "orders": orders}
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.failures) or any(tally.raised for tally in self.tallies.values())
+
+
+def tell_failure(outcome: Outcome, *, shrinks: bool) -> None:
+    plan = outcome.plan
+    print(f"FAILED {plan.told()}\n{outcome.story}{outcome.failure}", flush=True)
+    if shrinks and outcome.lies:
+        places = shrink(outcome)
+        print(f"{len(places)} of {outcome.lies} lies are enough: --only {as_ranges(places)}", flush=True)
+    print(plan.command(), flush=True)
+
+
+def tell_summary(summary: dict[str, Any]) -> None:
+    for order, found in summary["orders"].items():
+        decoded, refused = sum(found["decoded"].values()), sum(found["refused"].values())
+        print(
+            f"{order}: {found['runs']} runs, {found['pdus']} PDUs ({decoded} decoded, {refused} refused), "
+            f"slowest recovery {found['slowest_recovery_ms']:.0f} ms, largest container "
+            f"{found['largest_container']}, {len(found['failures'])} runs failed"
+        )
+        print("  decoded: " + ", ".join(f"{kind} {count}" for kind, count in found["decoded"].items()))
+        print("  refused: " + ", ".join(f"{reason} {count}" for reason, count in found["refused"].items()))
+        for error, data in found["decoding_raised"].items():
+            print(f"  FAILED: decoding raised {error} at {data[:200]}")
+        sorts: dict[str | None, tuple[int, str]] = {}
+        for failure in found["failures"]:
+            sort = sort_of(failure["failure"])
+            count, command = sorts.get(sort, (0, failure["command"]))
+            sorts[sort] = count + 1, command
+        for sort, (count, command) in sorts.items():
+            print(f"  FAILED {count} times: {sort}…\n    {command}")
+    print(f"{summary['seconds']} s")
+
+
+def plans(options: argparse.Namespace, campaign: Campaign) -> Iterator[Plan]:
+    """The runs asked for, order by order in turn, until enough."""
+    orders = [order for order in ORDER_NAMES if not options.order or order in options.order]
+    first = options.seed or 0
+    count = options.runs
+    if count is None and options.pdus is None and options.seconds is None and options.seed is not None:
+        count = 1
+    turn = 0
+    while count is None or turn < count:
+        open_orders = [
+            order for order in orders if options.pdus is None or campaign.said(order) < options.pdus
+        ]
+        if not open_orders:
+            return
+        for order in open_orders:
+            if options.seconds is not None and campaign.elapsed_s >= options.seconds:
+                return
+            yield draw_plan(order, first + turn, options.service)
+        turn += 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--order", action="append", choices=ORDER_NAMES, help="this order; may be repeated")
+    parser.add_argument("--service", choices=SERVICE_NAMES, help="of the total order; else drawn by the seed")
+    parser.add_argument("--seed", type=int, help="the first seed; alone, the only run")
+    parser.add_argument("--runs", type=int, help="runs of each order")
+    parser.add_argument("--pdus", type=int, help="PDUs of liars for each order")
+    parser.add_argument("--seconds", type=float, help="time for all orders together")
+    parser.add_argument("--only", help="in a replay, tell only these lies, such as 3,17-20")
+    parser.add_argument("--no-shrink", action="store_true", help="do not look for the lies that are enough")
+    parser.add_argument("--json", action="store_true", help="the summary as JSON")
+    options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    campaign = Campaign(shrinks=not options.no_shrink and options.only is None)
+    only = None if options.only is None else from_ranges(options.only)
+    try:
+        for plan in plans(options, campaign):
+            if options.seed is not None and options.runs is None:
+                print(plan.told(), file=sys.stderr)
+            campaign.add(run(plan, only))
+            campaign.tell_progress()
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+    summary = campaign.summary()
+    if options.json:
+        print(json.dumps(summary, indent=1))
+    else:
+        tell_summary(summary)
+    return int(campaign.failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
