@@ -24,9 +24,9 @@ class Holdings:
         self.largest: dict[str, int] = {}
         self.bytes = 0
         seen: set[int] = set()
-        waiting: list[tuple[str, Any]] = [(type(root).__name__, root)]
-        while waiting:
-            path, thing = waiting.pop()
+        waiting: deque[tuple[str, Any]] = deque([(type(root).__name__, root)])
+        while waiting:  # the shortest path to each thing comes first
+            path, thing = waiting.popleft()
             if isinstance(thing, PLAIN) or id(thing) in seen:
                 continue
             seen.add(id(thing))
@@ -57,11 +57,9 @@ def _inside(path: str, thing: Any) -> Iterator[tuple[str, Any]]:
         for key, value in thing.items():
             yield f"{path}.keys", key
             yield f"{path}[]", value
-        return
-    if isinstance(thing, SEQUENCES):
+    elif isinstance(thing, SEQUENCES):
         for item in thing:
             yield f"{path}[]", item
-        return
     if isinstance(thing, msgspec.Struct):
         for name in thing.__struct_fields__:
             yield f"{path}.{name}", getattr(thing, name)

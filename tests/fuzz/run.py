@@ -99,6 +99,8 @@ class Performance:
         self._sent: dict[MessageId, tuple[Nanoseconds, bytes, frozenset[Site]]] = {}
         """When each honest message was admitted, its body, and to whom it goes."""
         self._reached: dict[MessageId, set[Site]] = {}
+        self._stable: set[MessageId] = set()
+        """Honest messages that their own senders know to be held by all."""
         self._silent_ns = 0
         self._recovered_ns = 0
         self._largest = 0
@@ -106,6 +108,7 @@ class Performance:
         arena.on_admitted = self._note_admission
         arena.on_presence = self._note_presence
         arena.on_group = self._note_group
+        arena.on_stable = self._note_stability
 
     def outcome(self, failure: str | None, story: str = "") -> Outcome:
         arena = self._arena
@@ -170,6 +173,7 @@ class Performance:
 
     def _begin_anew(self) -> None:
         arena = self._arena
+        self._known[LIAR].clear()
         arena.begin_anew()
         if self._several:
             for group in GROUPS:
@@ -197,7 +201,7 @@ class Performance:
         return f"away: {', '.join(away) or 'none'}; nothing delivered by: {', '.join(missing) or 'none'}"
 
     def _demand_closing(self) -> None:
-        """One message of each member that all must deliver, when nothing else is sent."""
+        """One message of each member must be delivered by all and become stable, while all is quiet."""
         self._offering = False
         closing_ns = self._arena.now + MILLISECOND_NS
         self._pass_ns(MILLISECOND_NS)
@@ -207,7 +211,10 @@ class Performance:
             done = {
                 message.sender
                 for message, (sent_ns, _, to) in self._sent.items()
-                if sent_ns >= closing_ns and to >= everyone and self._reached[message] >= everyone
+                if sent_ns >= closing_ns
+                and to >= everyone
+                and self._reached[message] >= everyone
+                and message in self._stable
             }
             for site in everyone - {message.sender for message in self._sent_since(closing_ns)}:
                 self._offer(site)
@@ -215,11 +222,19 @@ class Performance:
 
         left_ns = max(self._silent_ns + RECOVERY_NS - closing_ns, CLOSING_NS)
         if not self._until(is_closed, left_ns):
-            counts = {
-                str(tuple(message)): sorted(everyone - self._reached[message])
-                for message in self._sent_since(closing_ns)
-            }
-            raise Failed(f"after the recovery, closing messages did not reach: {counts}")
+            raise Failed(f"after the recovery, {self._unclosed(closing_ns)}")
+
+    def _unclosed(self, closing_ns: Nanoseconds) -> str:
+        closing = self._sent_since(closing_ns)
+        missing = {
+            f"{sent.sender}:{sent.number}": sorted(set(self._sites) - self._reached[sent]) for sent in closing
+        }
+        if any(missing.values()):
+            return f"closing messages did not reach: {missing}"
+        if len(closing) < len(self._sites):
+            return f"nothing was taken from: {sorted(set(self._sites) - {sent.sender for sent in closing})}"
+        unstable = [tuple(sent) for sent in closing if sent not in self._stable]
+        return f"closing messages are not stable: {unstable}"
 
     def _sent_since(self, since_ns: Nanoseconds) -> list[MessageId]:
         return [message for message, (sent_ns, _, _) in self._sent.items() if sent_ns >= since_ns]
@@ -227,9 +242,9 @@ class Performance:
     # Applications
 
     def _keep_offering(self) -> None:
-        """Every honest member sends, now and again and again, by turns."""
+        """Every member sends, now and again and again, by turns; a liar that takes part does so too."""
         if self._offering:
-            for site in self._sites:
+            for site in (*self._sites, LIAR):
                 self._offer(site)
             self._arena.at(self._arena.now + OFFER_NS, self._keep_offering)
 
@@ -239,7 +254,7 @@ class Performance:
         group: str | None = None
         if self._several:
             is_in_both = (site, GROUPS[1]) in self._joined
-            turn = self._serial // len(self._sites)
+            turn = self._serial // (len(self._sites) + 1)
             group = GROUPS[1] if is_in_both and self._offering and turn % 3 == 0 else GROUPS[0]
         to = frozenset({site, *self._known[site]}) if self._selective else None
         self._arena.admit(site, batch(self._offered), to, group)
@@ -268,6 +283,11 @@ class Performance:
                 self._reached[message].add(host.site)
             elif self._silent_ns and known[0] >= self._silent_ns:
                 raise Failed(f"{host.site} delivered {message} of after the silence with {body!r}")
+
+    def _note_stability(self, _now: Nanoseconds, host: Host, effect: fx.Stable) -> None:
+        if effect.sender == host.site:
+            numbers = range(effect.number, effect.number + effect.count)
+            self._stable.update(MessageId(host.site, number) for number in numbers)
 
     def _note_presence(self, _now: Nanoseconds, host: Host, effect: fx.Appeared | fx.Vanished) -> None:
         if isinstance(effect, fx.Appeared):

@@ -1,9 +1,11 @@
 """Which of a liar's lies a failure needs: fewer and fewer are told, as long as the run still fails."""
 
+import re
 import time
 from collections.abc import Callable, Collection
 from typing import Final
 
+from tests.fuzz.arena import Wrap
 from tests.fuzz.plans import Plan
 from tests.fuzz.run import Outcome, run
 
@@ -12,21 +14,23 @@ BUDGET_S: Final = 20.0
 """Time that shrinking one failure may take. Raising it costs time, and leaves fewer lies."""
 
 
-def shrink(outcome: Outcome, budget_s: float = BUDGET_S) -> list[int]:
+def shrink(outcome: Outcome, budget_s: float = BUDGET_S, wrap: Wrap | None = None) -> list[int]:
     """Places of lies that are enough for a plan to fail, as few as were found in time."""
     plan: Plan = outcome.plan
     end_s = time.monotonic() + budget_s
     kind = sort_of(outcome.failure)
     return smaller(
         list(range(outcome.lies)),
-        lambda places: sort_of(run(plan, frozenset(places)).failure) == kind,
+        lambda places: sort_of(run(plan, frozenset(places), wrap).failure) == kind,
         lambda: time.monotonic() >= end_s,
     )
 
 
 def sort_of(failure: str | None) -> str | None:
-    """What failures of one sort have in common: how they begin."""
-    return None if failure is None else failure.partition(":")[0].partition("(")[0][:60]
+    """What failures of one sort have in common: how they begin, whichever member it is."""
+    if failure is None:
+        return None
+    return re.sub(r"\bm\d+\b", "a member", failure.partition(":")[0].partition("(")[0])[:80]
 
 
 def smaller(places: list[int], fails: Fails, is_over: Callable[[], bool]) -> list[int]:
