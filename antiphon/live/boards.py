@@ -21,6 +21,10 @@ class LeftError(AntiphonError):
     """The member is no longer in its group."""
 
 
+class NameTakenError(LeftError):
+    """Another process has this member's name in the group."""
+
+
 class MissedError(AntiphonError):
     """What was waited for can no longer be known here, since this member was absent meanwhile."""
 

@@ -31,9 +31,15 @@ class Limits:
             raise UsageError("A time to wait cannot be negative.")
 
 
+def is_name(name: str) -> bool:
+    """Whether a member may be called that."""
+    # Only what is printable can be encoded for sure.
+    return name.isprintable() and " " not in name and 0 < len(name.encode()) <= LONGEST_NAME_BYTES
+
+
 def require_name(name: str) -> Site:
     """A member's name stands in every datagram and, in `antiphon node`, between spaces."""
-    if not name or len(name.encode()) > LONGEST_NAME_BYTES or not name.isprintable() or " " in name:
+    if not is_name(name):
         raise UsageError(
             f"{name!r} is no name for a member.",
             hint=f"Use 1 to {LONGEST_NAME_BYTES} printable characters without spaces.",
