@@ -1,4 +1,8 @@
-"""The seat of a stability protocol in a member: for each view a new object sits there.
+"""The seat of a stability protocol in a member: for each view an object of its own sits there.
+
+A view whose members go and return has the same number again, and PDUs of its first time may still be under
+way. So an object that was left with its view is taken up with it: one that began to count its rounds anew
+would take an old result for that of a round under way, and the group would wait for it for ever.
 
 Its timers run under a prefix of their own, its PDUs go out as ours, and what it finds is handed back. The
 same seat serves stability, which asks for the least of what members hold, and error detection, which asks for
@@ -6,6 +10,7 @@ the furthest that anyone has seen.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from antiphon.core.effects import CancelTimer, Effect, Missing, Multicast, SetTimer, Stable
 from antiphon.core.ids import Site
@@ -16,6 +21,9 @@ from antiphon.protocols.fifo.state import State
 from antiphon.protocols.fifo.streams import Stream
 from antiphon.protocols.stability import Layer, Setting, StabilityProtocol
 from antiphon.protocols.stability.base import Objective
+
+MOST_LEFT: Final = 32
+"""Views whose objects are kept in case they return. Raising it costs memory: some counts for each member."""
 
 
 class Seat:
@@ -31,6 +39,8 @@ class Seat:
         self._mark = mark
         """Makes of the view's number that which PDUs of this seat carry."""
         self._timers: set[str] = set()
+        self._left: dict[int, tuple[Layer, set[str]]] = {}
+        """The objects of earlier views, and the timers that ran."""
         self.layer: Layer | None = None
         self._rounds_before = 0
         self.view = -1
@@ -50,12 +60,31 @@ class Seat:
         return self._rounds_before + (0 if self.layer is None else self.layer.rounds_finished)
 
     def renew(self, held: Sequence[int], found: Sequence[int]) -> None:
-        """A new view: begin with what is held in it, and with what was found before."""
+        """A new view: begin with what is held in it, and with what was found before; or go on in it."""
         state = self._state
         state.effects += [CancelTimer(name) for name in sorted(self._timers)]
-        self._timers.clear()
-        self._rounds_before = self.rounds
+        self._leave()
         self.view = state.view.number ^ self._mark
+        layer, timers = self._left.pop(self.view, (None, set()))
+        if layer is not None and layer.can_hold(held):
+            self.layer, self._timers = layer, timers
+            self._rounds_before -= layer.rounds_finished
+            state.effects += [SetTimer(name, 1) for name in sorted(timers)]
+            return
+        self.layer = self._make()
+        self.layer.begin(held, found)
+
+    def _leave(self) -> None:
+        """Keep the object of the view that ends."""
+        if self.layer is not None:
+            self._rounds_before += self.layer.rounds_finished
+            self._left[self.view] = (self.layer, self._timers)
+            if len(self._left) > MOST_LEFT:
+                del self._left[next(iter(self._left))]
+        self.layer, self._timers = None, set()
+
+    def _make(self) -> Layer:
+        state = self._state
         setting = Setting(
             site=state.site,
             members=state.view.sites,
@@ -65,8 +94,7 @@ class Seat:
             round_ns=state.configuration.round_ns,
             random=state.random,
         )
-        self.layer = self._protocol.make(setting)
-        self.layer.begin(held, found)
+        return self._protocol.make(setting)
 
     def receive(
         self, now: Nanoseconds, sender: Site, pdu: Pdu, held: Sequence[int]

@@ -71,6 +71,9 @@ class Layer(Interface):
     def hold_all(self, counts: Sequence[int]) -> None:
         """How many messages of each sender are held here, counted from 0 without a gap; never fewer."""
 
+    def can_hold(self, counts: Sequence[int]) -> bool:
+        """Whether these counts are no fewer than those told before."""
+
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]: ...
 
 

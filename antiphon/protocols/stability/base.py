@@ -209,9 +209,14 @@ class Stability:
     def hold_all(self, counts: Sequence[int] | Counts) -> None:
         """The same for every sender at once, in the order of the senders."""
         given = np.array(counts, WIRE_COUNTS)
-        if given.shape != self._held.shape or (given < self._held).any():
+        if not self.can_hold(given):
             raise UsageError("What is held needs one count for each sender, none going back.")
         self._held = given
+
+    def can_hold(self, counts: Sequence[int] | Counts) -> bool:
+        """Whether these are counts for each sender, none less than what was held before."""
+        given = np.asarray(counts, WIRE_COUNTS)
+        return given.shape == self._held.shape and not (given < self._held).any()
 
     def begin(self, held: Sequence[int], stable: Sequence[int]) -> None:
         """What is held and stable when a new view begins: nothing of it is declared again."""
