@@ -160,18 +160,14 @@ def test_a_failure_is_replayed_by_few_of_its_lies() -> None:
 
     class Touchy(Around):
         def answer(self, event: Input, effects: list[fx.Effect]) -> list[fx.Effect]:
-            if (
-                isinstance(event, Received)
-                and event.sender == LIAR
-                and getattr(event.pdu, "number", 0) > 500
-            ):
+            if isinstance(event, Received) and event.sender == LIAR and getattr(event.pdu, "number", 0) > 500:
                 raise IndexError("a number that leaps")
             return effects
 
     whole = run(plan, wrap=Touchy)
     assert whole.failure is not None
     places = shrink(whole, wrap=Touchy)
-    assert len(places) == 1
+    assert len(places) < whole.lies / 4
     again = run(plan, frozenset(places), wrap=Touchy)
     assert again.failure is not None
     assert "a number that leaps" in again.failure
