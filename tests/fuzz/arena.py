@@ -6,7 +6,7 @@ under another's name). The world is the simulator's, without losses: whatever go
 """
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection
 from random import Random
 from typing import Any, ClassVar, Final
@@ -27,7 +27,7 @@ from antiphon.sim.network import Network
 from antiphon.sim.ordering import Watch, wire_size
 from antiphon.sim.world import Host, World
 from antiphon.trace.recorder import MemoryRecorder
-from tests.fuzz.pdus import Forge, datagram, fits
+from tests.fuzz.pdus import Forge, Repertoire, datagram, fits
 from tests.fuzz.plans import CROWD, MISTAKEN, STALE, VERSION, Plan
 
 LIAR: Final[Site] = "liar"
@@ -43,8 +43,6 @@ SLOWEST_S: Final = 5.0
 """No PDU of some kilobytes takes a member so long, on the busiest machine."""
 LOGGED_MESSAGES: Final = 500
 NAMES_OF_A_CROWD: Final = 3000
-ARCHIVED: Final = 200
-"""PDUs of the beginning of a run that may be said again at its end."""
 
 
 class Broken(Exception):  # noqa: N818
@@ -107,11 +105,10 @@ class Arena(World):
         self._names = {kind.code: kind.__name__ for kind in self._order.pdus}
         self._random = Random(f"liar/{plan.order}/{plan.seed}")
         self.forge = Forge(self._order.pdus, self._random, (*plan.sites, LIAR))
+        self.repertoire = Repertoire(self.forge, repeats=plan.liar == STALE)
         self._heard = 0
         self._lies = 0
         self._turns = 0
-        self._archive: list[Pdu] = []
-        self._own: deque[Pdu] = deque(maxlen=50)
         self._last: tuple[Pdu | None, Pdu | None] = (None, None)
         self._logs: dict[Site, tuple[MemoryLog, dict[Site, int]]] = {}
         self.protocols: dict[Site, Protocol] = {}
@@ -188,9 +185,7 @@ class Arena(World):
         self._last = (pdu, found.pdu)
         self._heard += 1
         if self._heard % 3 == 0:
-            self.forge.observe(found.pdu)
-            if len(self._archive) < ARCHIVED:
-                self._archive.append(found.pdu)
+            self.repertoire.observe(found.pdu)
         return found.pdu
 
     def _send_bytes(self, host: Host, effect: fx.Send) -> None:
@@ -214,7 +209,7 @@ class Arena(World):
     def _say(self, pdu: Pdu, targets: list[Site]) -> None:
         """What the liar's own protocol wants said; a mistaken one says something else now and then."""
         plan = self.plan
-        self._own.append(pdu)
+        self.repertoire.own.append(pdu)
         self._draw_anew()
         present = [site for site in targets if site in self._index and site != LIAR]
         alters = self.lying and plan.liar in (MISTAKEN, VERSION)
@@ -247,29 +242,7 @@ class Arena(World):
         if self.plan.liar == CROWD:
             number = self._random.randrange(NAMES_OF_A_CROWD)
             sender = f"x{number}" + "y" * self._random.choice((0, 0, 58))
-        self._lie(self._invention, targets, sender)
-
-    def _invention(self) -> tuple[int, bytes]:
-        forge, random = self.forge, self._random
-        known = forge.sample()
-        if known is None:
-            return forge.made()
-        chance = random.random()
-        if self.plan.liar == STALE:
-            if chance < 0.3 and self._own:
-                return forge.plain(random.choice(self._own))
-            return forge.plain(random.choice(self._archive) if self._archive and chance < 0.8 else known)
-        if chance < 0.4:
-            return forge.altered(known)
-        if chance < 0.65:
-            return forge.made()
-        if chance < 0.75:
-            return forge.flipped(*forge.altered(known))
-        if chance < 0.85:
-            return forge.plain(known)
-        if chance < 0.95 and self._archive:
-            return forge.altered(random.choice(self._archive))
-        return forge.newer(known)
+        self._lie(self.repertoire.invent, targets, sender)
 
     def _lie(self, make: Callable[[], tuple[int, bytes]], targets: list[Site], sender: Site = LIAR) -> bool:
         """Tell one lie, unless this run leaves it out; whether it was told."""

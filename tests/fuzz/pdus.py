@@ -30,6 +30,8 @@ EDGES: Final = tuple(
 """Integers at which something may change: signs, powers of two, the limits of MessagePack."""
 KEPT: Final = 48
 """Observed values of each field, and observed PDUs of each kind. Raising it costs memory."""
+ARCHIVED: Final = 200
+"""PDUs of the beginning that may be said again at the end."""
 ODD_NAMES: Final = (
     "", " ", "a\x00b", "\x1b[31mred\x1b[0m", "x" * 64, "x" * 65, "é" * 64, "n" * 255, "n" * 300,
     "\U0001f600", "..", "*",
@@ -398,6 +400,46 @@ class Forge:
         flags = random.choice((0, 0, UNFINISHED, CONTINUING, ADDRESSED, UNFINISHED | CONTINUING | ADDRESSED))
         head = COUNT.pack(random.choice((0, 1, 2, 1000, ADDRESSED - 1)) | flags)
         return (head + random.randbytes(random.choice((0, 3, 4, 8, 40))))[random.choice((0, 0, 0, 3)) :]
+
+
+class Repertoire:
+    """What a liar says: inventions, alterations of what it has heard, repetitions, and what is long past."""
+
+    def __init__(self, forge: Forge, *, repeats: bool = False) -> None:
+        """With `repeats` it says nothing that was not said before."""
+        self._forge = forge
+        self._repeats = repeats
+        self._archive: list[Pdu] = []
+        self.own: deque[Pdu] = deque(maxlen=KEPT)
+        """What its own protocol said."""
+
+    def observe(self, pdu: Pdu) -> None:
+        self._forge.observe(pdu)
+        if len(self._archive) < ARCHIVED:
+            self._archive.append(pdu)
+
+    def invent(self) -> tuple[int, bytes]:
+        """A code and a body."""
+        forge, random = self._forge, self._forge.random
+        known = forge.sample()
+        if known is None:
+            return forge.made()
+        chance = random.random()
+        if self._repeats:
+            if chance < 0.3 and self.own:
+                return forge.plain(random.choice(self.own))
+            return forge.plain(random.choice(self._archive) if chance < 0.8 else known)
+        if chance < 0.4:
+            return forge.altered(known)
+        if chance < 0.65:
+            return forge.made()
+        if chance < 0.75:
+            return forge.flipped(*forge.altered(known))
+        if chance < 0.85:
+            return forge.plain(known)
+        if chance < 0.95:
+            return forge.altered(random.choice(self._archive))
+        return forge.newer(known)
 
 
 def _clamp(value: int) -> int:

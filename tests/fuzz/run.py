@@ -16,11 +16,11 @@ from antiphon.core.inputs import JoinGroup
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.live.orders import ORDERS
 from antiphon.sim.world import Host
-from antiphon.trace.schema import Event, Run
+from antiphon.trace.schema import Run
 from tests.fuzz.arena import LIAR, RUN, Arena, Broken, Tally, Wrap, batch
 from tests.fuzz.containers import Holdings
+from tests.fuzz.judging import After
 from tests.fuzz.plans import Plan
-from tests.promises import broken_promises
 
 STEP_NS: Final = 10 * MILLISECOND_NS
 BEGINNING_NS: Final = 5 * SECOND_NS
@@ -330,68 +330,15 @@ class Performance:
                 raise Failed(f"{when}, {site} holds {held.bytes} bytes")
 
     def _judge(self) -> None:
-        """The promises hold among honest members for what was sent after the silence."""
-        order, plan = ORDERS[self._plan.order], self._plan
-        promises = order.promises(plan.repair, plan.across)
+        plan = self._plan
         groups = None
         if self._several:
             groups = {
                 name: tuple(sorted(site for site, group in self._joined if group == name and site != LIAR))
                 for name in GROUPS
             }
+        promises = ORDERS[plan.order].promises(plan.repair, plan.across)
         judged = Run(RUN, plan.order, promises, groups)
-        for violation in broken_promises(promises, self._rows(), judged):
+        after = After(self._sites, self._silent_ns, self._recovered_ns)
+        for violation in after.broken(self._arena.trace.events(), judged):
             raise Failed(f"{violation.property} is broken: {violation.explanation}")
-
-    def _rows(self) -> list[Event]:
-        """What honest members did with messages sent after the silence, a row each, and their absences."""
-        rows: list[Event] = []
-        away: set[Site] = set()
-        for event in self._arena.trace.events():
-            if event.site == LIAR:
-                continue
-            assert event.time_ns is not None
-            if event.kind in ("absent", "present"):
-                if event.time_ns >= self._silent_ns:
-                    rows.append(event)
-                elif event.kind == "absent":
-                    away.add(event.site)
-                else:
-                    away.discard(event.site)
-                continue
-            assert event.number is not None
-            numbers = range(event.number, event.number + (event.count or 1))
-            rows += [self._row(event, number) for number in numbers if self._is_judged(event, number)]
-        before = [Event(RUN, site, 0, "absent") for site in sorted(away)]
-        steps: dict[Site, int] = {}
-        renumbered: list[Event] = []
-        for event in (*before, *rows):
-            steps[event.site] = steps.get(event.site, -1) + 1
-            renumbered.append(_with_step(event, steps[event.site]))
-        return renumbered
-
-    def _is_judged(self, event: Event, number: int) -> bool:
-        assert event.time_ns is not None
-        sender = event.site if event.sender is None else event.sender
-        if sender not in self._sites:
-            return False
-        known = self._sent.get(MessageId(sender, number))
-        if known is None:  # never sent: a lie of before may still be delivered, but not for ever
-            return event.kind == "deliver" and event.time_ns > self._recovered_ns
-        return known[0] >= self._silent_ns
-
-    def _row(self, event: Event, number: int) -> Event:
-        destinations = event.destinations
-        if destinations is not None:
-            destinations = tuple(site for site in destinations if site in self._sites)
-        return Event(
-            RUN, event.site, event.step, event.kind, event.sender, number, None, event.group, destinations,
-            event.size, event.time_ns,
-        )  # fmt: skip
-
-
-def _with_step(event: Event, step: int) -> Event:
-    return Event(
-        event.run, event.site, step, event.kind, event.sender, event.number, event.count, event.group,
-        event.destinations, event.size, event.time_ns,
-    )  # fmt: skip
