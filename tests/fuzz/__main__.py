@@ -4,6 +4,7 @@
     python -m tests.fuzz --order causal --pdus 1000000             until so many PDUs were told
     python -m tests.fuzz --seconds 600                             all orders by turns
     python -m tests.fuzz                                           without end
+    python -m tests.fuzz --live --pdus 20000                       real groups of three on loopback
 
 Failures go to standard output, each with the command that replays it, the rest to standard error. The exit
 code is 1 if anything failed.
@@ -13,13 +14,18 @@ import argparse
 import json
 import resource
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final
 
+from antiphon.live.orders import DEFAULT_SERVICE
 from tests.fuzz.arena import Tally
-from tests.fuzz.plans import ORDER_NAMES, SERVICE_NAMES, Plan, draw_plan
+from tests.fuzz.live import LivePlan, play
+from tests.fuzz.plans import MEMBER, ORDER_NAMES, SERVICE_NAMES, STALE, STRANGER, Plan, draw_plan
 from tests.fuzz.run import Outcome, run
 from tests.fuzz.shrinking import as_ranges, from_ranges, shrink, sort_of
 
@@ -161,11 +167,20 @@ def main() -> int:
     parser.add_argument("--runs", type=int, help="runs of each order")
     parser.add_argument("--pdus", type=int, help="PDUs of liars for each order")
     parser.add_argument("--seconds", type=float, help="time for all orders together")
+    parser.add_argument("--live", action="store_true", help="real groups on loopback, --pdus of each run")
+    parser.add_argument("--liar", choices=(MEMBER, STRANGER, STALE), help="of live runs; else each in turn")
+    parser.add_argument("--keyed", action="store_true", help="in live runs, only groups with a key")
+    parser.add_argument("--rate", type=float, default=4000.0, help="PDUs a second of a live liar")
     parser.add_argument("--only", help="in a replay, tell only these lies, such as 3,17-20")
     parser.add_argument("--no-shrink", action="store_true", help="do not look for the lies that are enough")
     parser.add_argument("--json", action="store_true", help="the summary as JSON")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    return fuzz_live(options) if options.live else fuzz(options)
+
+
+def fuzz(options: argparse.Namespace) -> int:
+    """Simulated runs."""
     campaign = Campaign(shrinks=not options.no_shrink and options.only is None)
     only = None if options.only is None else from_ranges(options.only)
     try:
@@ -182,6 +197,55 @@ def main() -> int:
     else:
         tell_summary(summary)
     return int(campaign.failed)
+
+
+def live_plans(options: argparse.Namespace) -> Iterator[LivePlan]:
+    """Each order or service with each kind of liar, with a key and without."""
+    services = [options.service] if options.service else SERVICE_NAMES
+    parts = [
+        (order, service)
+        for order in ORDER_NAMES
+        if not options.order or order in options.order
+        for service in (services if order == "total" else (DEFAULT_SERVICE,))
+    ]
+    first = options.seed or 0
+    for seed in range(first, first + (options.runs or 1)):
+        for order, service in parts:
+            for liar in [options.liar] if options.liar else [MEMBER, STRANGER, STALE]:
+                for keyed in (True,) if options.keyed else (False, True):
+                    yield LivePlan(
+                        order=order, service=service, liar=liar, keyed=keyed, seed=seed,
+                        pdus=options.pdus or 5000, rate=options.rate,
+                    )  # fmt: skip
+
+
+def fuzz_live(options: argparse.Namespace) -> int:
+    """Live runs, one after another."""
+    begin_s = time.monotonic()
+    rows: list[dict[str, Any]] = []
+    for plan in live_plans(options):
+        if options.seconds is not None and time.monotonic() - begin_s >= options.seconds:
+            break
+        with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+            outcome = play(plan, Path(folder))
+        row = {"command": plan.command()}
+        rows.append(row | ({"failure": outcome} if isinstance(outcome, str) else asdict(outcome)))
+        if isinstance(outcome, str):
+            print(f"FAILED {outcome}\n{plan.command()}", flush=True)
+        else:
+            print(
+                f"{plan.order} {plan.service} {plan.liar} {'keyed' if plan.keyed else 'keyless'}: "
+                f"{outcome.said} PDUs, recovered in {outcome.recovered_s * 1000:.0f} ms, "
+                f"{outcome.delivered_meanwhile} delivered meanwhile, largest container {outcome.largest}",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+    failed = [row for row in rows if "failure" in row]
+    if options.json:
+        print(json.dumps(rows, indent=1))
+    else:
+        said = sum(row.get("said", 0) for row in rows)
+        print(f"{len(rows)} live runs, {said} PDUs, {len(failed)} failed")
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ import msgspec
 
 PLAIN: Final = (int, float, bool, type(None), type, Random)
 SEQUENCES: Final = (list, tuple, set, frozenset, deque)
+LARGEST_BUFFER: Final = 1 << 20
+"""Bytes that a buffer may have without being listed as a container."""
 BUFFERS: Final = (bytes, bytearray, str, array)
 
 
@@ -32,7 +34,7 @@ class Holdings:
             seen.add(id(thing))
             if isinstance(thing, BUFFERS):
                 self.bytes += len(thing)
-                if isinstance(thing, bytearray):
+                if isinstance(thing, bytearray) and len(thing) > LARGEST_BUFFER:
                     self._note(path, len(thing))
                 continue
             if isinstance(thing, (Mapping, *SEQUENCES)):
