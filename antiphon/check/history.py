@@ -9,11 +9,18 @@ they neither move it in the causal order nor change whom it is addressed to.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from antiphon.core.errors import InputError
 from antiphon.core.ids import MessageId, Site
 from antiphon.core.recording import Kind
 from antiphon.trace.schema import Event, Run
+
+MOST_EXPANDED: Final = 100_000
+"""Actions that a run of few rows may expand to. Raising it costs memory: the causal pasts of n messages take
+about n * n / 16 bytes."""
+EXPANDED_PER_ROW: Final = 64
+"""Actions a row that a run of many rows may expand to: what is large by itself may take its memory."""
 
 
 class Action(NamedTuple):
@@ -49,6 +56,7 @@ class History:
         rows: dict[Site, list[Event]] = {}
         for event in events:
             rows.setdefault(event.site, []).append(event)
+        _require_bearable(run.run, rows)
         self.logs: dict[Site, list[Action]] = {}
         self.deliveries: dict[Site, list[Delivery]] = {}
         self.sendings: dict[MessageId, Sending] = {}
@@ -103,6 +111,19 @@ class History:
         """Whether the send action at this place is the one that counts for the message."""
         sending = self.sendings[message]
         return sending.site == site and sending.place == place
+
+
+def _require_bearable(run: str, rows: Mapping[Site, list[Event]]) -> None:
+    """A few bytes may claim billions of messages; they are counted before they are made."""
+    logged = sum(map(len, rows.values()))
+    actions = sum(row.count or 1 for log in rows.values() for row in log)
+    most = max(MOST_EXPANDED, EXPANDED_PER_ROW * logged)
+    if actions > most:
+        raise InputError(
+            f"Run {run} cannot be judged here: its {logged:,} rows cover {actions:,} messages, "
+            f"and {most:,} at most are taken one by one.",
+            hint="antiphon audit judges batches as wholes.",
+        )
 
 
 def row_messages(row: Event) -> list[MessageId]:

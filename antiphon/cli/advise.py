@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from antiphon.cli.console import data, print_json, talk
+from antiphon.cli.console import data, print_json, say
 from antiphon.studies.advice.advising import Advice, Candidate, Setting
 from antiphon.studies.advice.advising import advise as find_advice
 
@@ -71,7 +71,7 @@ def print_advice(advice: Advice) -> None:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         data.print(line.rstrip(), markup=False)
     for note in advice.notes:
-        talk.print(note, markup=False)
+        say(note)
 
 
 def in_words(candidate: Candidate) -> str:

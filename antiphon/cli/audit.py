@@ -8,7 +8,7 @@ from cyclopts import Parameter, validators
 from rich.table import Table
 
 from antiphon.check.verdict import Verdict
-from antiphon.cli.console import data, print_json, starting_spark, status, talk
+from antiphon.cli.console import data, print_json, say, starting_spark, status
 from antiphon.cli.pages import diagram_of
 from antiphon.cli.sweep import Master
 from antiphon.core.errors import UsageError
@@ -53,7 +53,7 @@ def audit(
     else:
         print_result(result, paths, show)
     for sentence in reservations(result):
-        talk.print(sentence, markup=False)
+        say(sentence)
     return result.verdict.exit_code
 
 

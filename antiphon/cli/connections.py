@@ -6,7 +6,7 @@ from typing import Final
 from rich.table import Table
 
 from antiphon.check.verdict import Verdict
-from antiphon.cli.console import data, print_json, run_bar, starting_spark, talk
+from antiphon.cli.console import data, print_json, run_bar, say, starting_spark
 from antiphon.core.errors import UsageError
 from antiphon.sim.scenarios import find_scenario
 from antiphon.spark.connections import CampaignResult, run_campaign
@@ -39,7 +39,7 @@ def sweep_connections(
         try:
             result = run_campaign(spark, protocol, draw, seeds, folder, bar)
         except KeyboardInterrupt:
-            talk.print(f"{bar.done} runs are done and kept in {folder}; the same command goes on from there.")
+            say(f"{bar.done} runs are done and kept in {folder}; the same command goes on from there.")
             raise
     if json:
         print_json(result.to_json())
@@ -72,7 +72,8 @@ def report(result: CampaignResult) -> int:
     """Say on stderr how it went, and how to replay what went wrong."""
     resumed = f", {result.resumed} of them done before" if result.resumed else ""
     speed = f" {result.runs_per_s:.0f} runs a second;" if result.seconds else ""
-    talk.print(f"{result.runs} runs{resumed};{speed} results in {result.folder}.")
+    say(f"{result.runs} runs{resumed};{speed} results in {result.folder}.")
     for trouble in result.troubles:
-        talk.print(f"  {trouble.sentence}\n    {trouble.replay}", markup=False)
+        say(f"  {trouble.sentence}")
+        say(f"    {trouble.replay}")
     return result.verdict.exit_code

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from antiphon.report.escape import clean
 from antiphon.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -26,12 +27,33 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
+def say(sentence: str, style: str | None = None) -> None:
+    """One line of talk. Names in it may be a peer's or a file's: nothing in them reaches the terminal raw."""
+    talk.print(clean(sentence), markup=False, style=style)
+
+
 def print_error(sentence: str, hint: str | None = None) -> None:
     talk.print("[bold red]error:[/] ", end="")
-    talk.print(sentence, markup=False)
+    say(sentence)
     if hint:
         talk.print("[bold cyan]hint:[/] ", end="")
-        talk.print(hint, markup=False)
+        say(hint)
+
+
+def one_word(name: str) -> str:
+    """A name that can neither steer a terminal nor end the field or the line that it stands in.
+
+    >>> one_word("eve 7\\n")
+    'eve\\\\u00207\\\\u000a'
+    """
+    if name.isprintable() and " " not in name:
+        return name
+    return "".join(f"\\u{ord(each):04x}" if each.isspace() else clean(each) for each in name)
+
+
+def shown_body(body: bytes) -> str:
+    """A message's body for a terminal: one line, tabs kept, all else that cannot be printed spelled out."""
+    return "\t".join(map(clean, body.decode(errors="backslashreplace").split("\t")))
 
 
 class Bar:
@@ -67,7 +89,7 @@ def status(sentence: str) -> Iterator[None]:
         with talk.status(sentence):
             yield
     else:
-        talk.print(sentence, markup=False)
+        say(sentence)
         yield
 
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from antiphon.check.verdict import Verdict
 from antiphon.cli.audit import print_result
-from antiphon.cli.console import Sparkline, data, starting_spark, talk
+from antiphon.cli.console import Sparkline, data, say, starting_spark, talk
 from antiphon.cli.pages import audit_report, claim_rows
 from antiphon.cli.reproduce import print_claims, run_studies, write_scoreboard
 from antiphon.cli.sweep import Master
@@ -54,11 +54,10 @@ def live(folder: Path) -> None:
         crew = Crew(LIVE, folder, lambda words: line.add(words["delivered"], words["members"]))
         reports = asyncio.run(crew.run())
     figures = summarise(LIVE, reports)
-    talk.print(
+    say(
         f"  antiphon perf --members {LIVE.members} --order {LIVE.order} --seconds {LIVE.seconds:g} "
         f"--churn {LIVE.churn} --trace {folder}",
         style="dim",
-        markup=False,
     )
     data.print(
         f"  {figures['group_throughput']:,.0f} messages of {LIVE.size} bytes a second at every member, "
@@ -75,7 +74,7 @@ def simulated(**parameters: Any) -> Callable[[Path], None]:
         run = simulate_and_judge(scenario, configuration, SEED)
         write_trace(folder, [run.recorder], [run.run])
         command = scenario.replay_command(configuration, SEED)
-        talk.print(f"  {command} --trace {folder}", style="dim", markup=False)
+        say(f"  {command} --trace {folder}", style="dim")
         figures = run.metrics
         data.print(
             f"  {figures['deliveries']} deliveries in {figures['simulated_s']:.1f} simulated seconds, "
@@ -133,7 +132,8 @@ def demo(
     write_scoreboard(out / "scoreboard.json", claims)
     site = Site(generated="antiphon demo", claims=claim_rows(claims), pages=pages, audits=audits)
     page = write_site(site, out / "report")
-    talk.print(f"\nThe report is at {page}: open it in a browser.", markup=False)
+    talk.print()
+    say(f"The report is at {page}: open it in a browser.")
     as_expected = all(report.verdict is act.expected for report, act in zip(audits, ACTS, strict=True))
     return code if as_expected else 1
 
@@ -160,7 +160,8 @@ def judge_act(spark: "SparkSession", act: Act, folder: Path) -> AuditReport:
     """Audit an act's trace and say what came out."""
     result = audit(spark, [folder], limit=SHOWN)
     command = f"antiphon audit {folder}"
-    talk.print(f"\n{act.title}: {command}", markup=False)
+    talk.print()
+    say(f"{act.title}: {command}")
     print_result(result, [folder], 1)
     promised = frozenset(find_scenario("sequencer").promises)
     return audit_report(act.title, result, [folder], promised, command, act.talk)

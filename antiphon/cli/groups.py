@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from antiphon.cli.console import data, print_json, talk
+from antiphon.cli.console import data, print_json, say
 from antiphon.cli.group_files import read_membership
 from antiphon.cli.group_words import counted, listed, named, told
 from antiphon.core.errors import OutputError
@@ -110,7 +110,7 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         data.print(f"  {line.rstrip()}", markup=False)
     if len(rows) > len(shown):
-        talk.print(f"{len(rows) - len(shown):,} more rows are not shown; --json has them all.", markup=False)
+        say(f"{len(rows) - len(shown):,} more rows are not shown; --json has them all.")
 
 
 def tree_rows(forest: Forest) -> Iterator[tuple[str, str, str]]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from antiphon.cli.console import data, talk
+from antiphon.cli.console import data, say
 from antiphon.core.errors import UsageError
 from antiphon.live.keys import KeyRing, keys_text, read_keys, replace_keys, write_keys
 
@@ -35,12 +35,12 @@ def keygen(
         return 0
     if not (add or promote or retire):
         write_keys(file, KeyRing.generate())
-        talk.print(f"A new group key is in {file}; give every member a copy, and nobody else.", markup=False)
+        say(f"A new group key is in {file}; give every member a copy, and nobody else.")
         return 0
     ring = read_keys(file)
     changed = ring.added() if add else ring.promoted() if promote else ring.retired()
     replace_keys(file, changed)
-    talk.print(_told(file, changed, add=add, promote=promote), markup=False)
+    say(_told(file, changed, add=add, promote=promote))
     return 0
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from antiphon.cli.console import talk
+from antiphon.cli.console import one_word, say, shown_body
 from antiphon.cli.live_options import (
     Bodies,
     Bypass,
@@ -85,8 +85,9 @@ def node(
     json: Annotated[bool, Parameter(help="print JSON objects, one a line", negative="")] = False,
 ) -> int:
     """Join a group. Each line of the input is multicast; each delivery is a line of output: its sender, its
-    number and its body, after its group where there are several. Who comes and goes is told on stderr, or
-    with --json among the output. Ends with the input, or on SIGTERM or SIGINT, by a clean leave.
+    number and its body, after its group where there are several. On a terminal, what cannot be printed is
+    shown as its code point; into a pipe or a file, bodies go as they are. Who comes and goes is told on
+    stderr, or with --json among the output. Ends with the input, or on SIGTERM or SIGINT, by a clean leave.
 
     Example: antiphon node chat --name alice
     """
@@ -102,8 +103,9 @@ def node(
         insecure=insecure, trace=trace, run=run, history=history, history_bytes=history_bytes,
         catch_up=catch_up, limits=Limits(queue_bytes=queue << 20),
     )  # fmt: skip
-    asyncio.run(Node(member, groups=chosen, addressed=addressed, json=json).serve(metrics))
-    return 0
+    if asyncio.run(Node(member, groups=chosen, addressed=addressed, json=json).serve(metrics)):
+        return 0
+    raise KeyboardInterrupt
 
 
 def parse_groups(order: str, groups: str | None, *, addressed: bool) -> list[str]:
@@ -133,12 +135,35 @@ class Node:
         self._addressed = addressed
         self._json = json
         self._output: Output | None = None
+        self._ended = asyncio.Event()
+        self._has_joined = False
 
-    async def serve(self, metrics: int | None) -> None:
-        """Until the input ends, a signal comes, or the member cannot go on."""
-        ended = asyncio.Event()
+    async def serve(self, metrics: int | None) -> bool:
+        """Until the input ends, a signal comes, or the member cannot go on; False if it was interrupted.
+
+        A signal while it joins, and a second one while it leaves, end it at once.
+        """
+        working = asyncio.create_task(self._take_part(metrics))
+        signals: list[signal.Signals] = []
+
+        def end(number: signal.Signals) -> None:
+            signals.append(number)
+            if self._has_joined and not self._ended.is_set():
+                self._ended.set()
+            else:
+                working.cancel()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, ended.set)
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
+        try:
+            await working
+        except asyncio.CancelledError:
+            if not signals:
+                raise
+            return signals[-1] is signal.SIGTERM
+        return True
+
+    async def _take_part(self, metrics: int | None) -> None:
         self._output = await Output.open()
         async with self._group as group:
             if metrics is not None:
@@ -147,10 +172,11 @@ class Node:
                 serve_metrics(group, metrics)
             for each in self._groups:
                 await group.enter(each)
+            self._has_joined = True
             delivering = asyncio.create_task(self._deliver())
             telling = asyncio.create_task(self._tell())
             sending = asyncio.create_task(self._send())
-            signalled = asyncio.create_task(ended.wait())
+            signalled = asyncio.create_task(self._ended.wait())
             first = (delivering, sending, signalled)
             done, _ = await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
             for task in (sending, signalled):
@@ -180,11 +206,11 @@ class Node:
             except UsageError as error:
                 if address is None:
                     raise
-                talk.print(error.sentence, error.hint or "", markup=False)
+                say(f"{error.sentence} {error.hint or ''}")
 
     async def _deliver(self) -> None:
         assert self._output is not None
-        line = self._json_line if self._json else _text_line
+        line = self._json_line if self._json else _shown_line if sys.stdout.isatty() else _text_line
         async for batch in self._group.batches():
             await self._output.write(b"".join(map(line, batch)))
 
@@ -202,7 +228,7 @@ class Node:
                 words = {"presence": event.kind, "site": event.site, "reason": event.reason}
                 await self._output.write(_json(words))
             else:
-                talk.print(_sentence(event), markup=False)
+                say(_sentence(event))
 
 
 def _json(value: object) -> bytes:
@@ -210,8 +236,18 @@ def _json(value: object) -> bytes:
 
 
 def _text_line(message: Message) -> bytes:
-    group = "" if message.group is None else f"{message.group} "
-    return f"{group}{message.sender} {message.number} ".encode() + message.body + b"\n"
+    """The body as it was sent; what stands before it cannot be mistaken, whatever a peer calls itself."""
+    return _prefix(message).encode() + message.body + b"\n"
+
+
+def _shown_line(message: Message) -> bytes:
+    """The same for a terminal, which a body could steer."""
+    return f"{_prefix(message)}{shown_body(message.body)}\n".encode()
+
+
+def _prefix(message: Message) -> str:
+    group = "" if message.group is None else f"{one_word(message.group)} "
+    return f"{group}{one_word(message.sender)} {message.number} "
 
 
 def _sentence(event: Presence) -> str:

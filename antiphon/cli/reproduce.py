@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.table import Table
 
-from antiphon.cli.console import data, print_json, starting_spark, talk
+from antiphon.cli.console import data, print_json, say, starting_spark
 from antiphon.cli.pages import claim_rows, page_of
 from antiphon.cli.sweep import Full, Master, Quick, effort_of, report_outcome, sweep_with_bar
 from antiphon.core.errors import OutputError
@@ -54,7 +54,7 @@ def reproduce(
         out / "report",
     )
     print_claims(claims, json)
-    talk.print(f"The report is at {page}.", markup=False)
+    say(f"The report is at {page}.")
     return code
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, get_type_hints
 import pyarrow as pa
 from cyclopts import App, Parameter, validators
 
-from antiphon.cli.console import data, print_json, run_bar, talk
+from antiphon.cli.console import data, print_json, run_bar, say
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.scenarios import find_scenario, scenario_names
 from antiphon.spark.single import SimulatedRun, measure, simulate_and_judge
@@ -53,7 +53,7 @@ def simulate(
         if sink is not None:
             sink.flush()
     if trace is not None:
-        talk.print(f"The trace is in {trace}; judge it with: antiphon audit {trace}", markup=False)
+        say(f"The trace is in {trace}; judge it with: antiphon audit {trace}")
     return 0
 
 

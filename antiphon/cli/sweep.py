@@ -8,7 +8,7 @@ from cyclopts import Parameter, validators
 
 from antiphon.cli.connections import NAME as CONNECTIONS
 from antiphon.cli.connections import sweep_connections
-from antiphon.cli.console import data, print_json, run_bar, starting_spark, talk
+from antiphon.cli.console import data, print_json, run_bar, say, starting_spark
 from antiphon.core.errors import UsageError
 from antiphon.spark.statistics import Point
 from antiphon.spark.sweep import SweepResult
@@ -91,7 +91,7 @@ def sweep_with_bar(
             return run_study(spark, study, effort, folder, bar)
         except KeyboardInterrupt:
             done = bar.done
-            talk.print(f"{done} runs are done and kept in {folder}; the same command goes on from there.")
+            say(f"{done} runs are done and kept in {folder}; the same command goes on from there.")
             raise
 
 
@@ -104,7 +104,7 @@ def print_point(point: Point, json: bool) -> None:
         print_json({"scenario": point.scenario, "parameters": dict(point.parameters), "metrics": metrics})
         return
     where = " ".join(f"{name}={value}" for name, value in point.parameters.items())
-    data.print(f"{point.scenario} {where}", style="bold")
+    data.print(f"{point.scenario} {where}", style="bold", markup=False)
     width = max(map(len, point.metrics))
     for name, summary in sorted(point.metrics.items()):
         spread = f"  ± {summary.high - summary.mean:.3g}" if summary.count > 1 else ""
@@ -114,9 +114,10 @@ def print_point(point: Point, json: bool) -> None:
 def report_outcome(outcome: SweepResult) -> int:
     """Say on stderr what a sweep came to; failed runs make exit code 1."""
     resumed = f", {outcome.resumed} of them done before" if outcome.resumed else ""
-    talk.print(f"{outcome.jobs} runs{resumed}, {outcome.errors} failed; results in {outcome.folder}.")
+    say(f"{outcome.jobs} runs{resumed}, {outcome.errors} failed; results in {outcome.folder}.")
     for error, replay in failures(outcome.folder)[:ERRORS_SHOWN] if outcome.errors else ():
-        talk.print(f"  {error}\n    {replay}", markup=False)
+        say(f"  {error}")
+        say(f"    {replay}")
     return 1 if outcome.errors else 0
 
 

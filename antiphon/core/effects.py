@@ -166,13 +166,15 @@ class Recall(msgspec.Struct, frozen=True, gc=False):
     """Read the log of what was delivered here, from a position in it on; answered by `Recalled`.
 
     What lies below one of the places in `have` (a sender, its incarnation, a number) is left out. So many
-    bytes of bodies are wanted at most, but one batch at least; with 0 only to know how much there is.
+    bytes of bodies are wanted at most, but one batch at least; with 0 only to know how much there is. A later
+    one for the same `asker` makes an earlier one void.
     """
 
     token: int
     position: int
     most_bytes: int
     have: tuple[tuple[Site, int, int], ...] = ()
+    asker: Site | None = None
 
 
 class AwaitRoom(msgspec.Struct, frozen=True, gc=False):

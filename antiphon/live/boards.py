@@ -15,13 +15,17 @@ from antiphon.live.messages import Presence
 
 NEWS_KEPT: Final = 1024
 """News that wait for an application that does not read them; the oldest go first."""
+NOTES_KEPT: Final = 8
+"""Refusals and the like that are told to an application that begins to listen."""
+SENDERS_KEPT: Final = 4096
+"""Senders of whom it is known how far their messages are stable. Raising it costs memory: 200 bytes each."""
 
 
 class LeftError(AntiphonError):
     """The member is no longer in its group."""
 
 
-class NameTakenError(LeftError):
+class NameTakenError(AntiphonError):
     """Another process has this member's name in the group."""
 
 
@@ -34,10 +38,14 @@ class StabilityBoard:
 
     Others' messages are told in their order. One's own, where they go to different members, may become stable
     in any: then it is kept which ones beyond a gap are.
+
+    Where senders come and go without end, the one that came first is forgotten, until it is heard of again;
+    whoever waits for a message of a forgotten sender waits for that, or for the end.
     """
 
     def __init__(self) -> None:
         self._limits: dict[Site, int] = {}
+        self._own: Site | None = None
         self._beyond: dict[Site, dict[int, int]] = {}
         """Messages that are stable beyond one that is not: where a stretch begins, and where it ends."""
         self._waiting: dict[Site, list[tuple[int, int, asyncio.Future[None]]]] = {}
@@ -49,7 +57,8 @@ class StabilityBoard:
         return self._limits.get(sender, 0)
 
     def begin(self, sender: Site, number: int) -> None:
-        """Nothing need be known of a sender's messages below a number."""
+        """Nothing need be known of one's own messages below a number; those are never forgotten."""
+        self._own = sender
         self._limits[sender] = max(number, self.limit(sender))
         self._beyond.pop(sender, None)
 
@@ -65,12 +74,23 @@ class StabilityBoard:
         await future
 
     def advance(self, sender: Site, limit: int) -> None:
+        if sender not in self._limits and len(self._limits) >= SENDERS_KEPT:
+            self._forget()
         self._limits[sender] = limit
         waiting = self._waiting.get(sender)
+        if waiting is None:
+            return
         while waiting and waiting[0][0] < limit:
             future = heapq.heappop(waiting)[2]
             if not future.done():
                 future.set_result(None)
+        if not waiting:
+            del self._waiting[sender]
+
+    def _forget(self) -> None:
+        """Make room for one more sender."""
+        oldest = next(sender for sender in self._limits if sender != self._own)
+        del self._limits[oldest]
 
     def settle(self, sender: Site, begin: int, end: int) -> None:
         """Some of one's own messages are stable, whatever those before them are."""
@@ -108,12 +128,19 @@ class PresenceBoard:
         self._readers: weakref.WeakSet[PresenceReader] = weakref.WeakSet()
         self._changed = asyncio.Event()
         self._closed: BaseException | None = None
+        self._notes: deque[Presence] = deque(maxlen=NOTES_KEPT)
+
+    def note(self, event: Presence) -> None:
+        """What is often found while joining, before anyone could read: each new reader is told it."""
+        self._notes.append(event)
 
     def post(self, event: Presence) -> None:
         if event.kind == "appeared":
             self.others.add(event.site)
         elif event.kind == "vanished":
             self.others.discard(event.site)
+        elif event.kind == "refused":
+            self.note(event)
         for reader in self._readers:
             reader.post(event)
         self._changed.set()
@@ -126,8 +153,9 @@ class PresenceBoard:
             await self._changed.wait()
 
     def read(self) -> "PresenceReader":
-        """Those who are there, then every change from now on, until the member has left."""
-        reader = PresenceReader(self.others, self._closed)
+        """The latest notes, those who are there, then every change, until the member has left."""
+        there = [Presence("appeared", site) for site in sorted(self.others)]
+        reader = PresenceReader([*self._notes, *there], self._closed)
         self._readers.add(reader)
         return reader
 
@@ -141,8 +169,8 @@ class PresenceBoard:
 class PresenceReader(AsyncIterator[Presence]):
     """What one reader has not read yet, kept from the moment that it asked, not that it first reads."""
 
-    def __init__(self, others: Iterable[Site], closed: BaseException | None) -> None:
-        self._events = deque((Presence("appeared", site) for site in sorted(others)), NEWS_KEPT)
+    def __init__(self, before: Iterable[Presence], closed: BaseException | None) -> None:
+        self._events = deque(before, NEWS_KEPT)
         self._news = asyncio.Event()
         self._closed = closed
 

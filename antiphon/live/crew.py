@@ -204,6 +204,7 @@ class Crew:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "antiphon.live.load", msgspec.json.encode(task).decode(),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=LINE_BYTES,
+            start_new_session=True,  # an interrupt at the terminal is ours to hand on
         )  # fmt: skip
         hand = self._hands[index] = Hand(process)
         hand.reading = asyncio.create_task(hand.read(self._tell))

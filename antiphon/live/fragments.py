@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import HEADER, MAGIC, MAXIMUM_BODY_BYTES, PREFIX, VERSION, Bytes, Reason
@@ -58,6 +58,11 @@ MOST_PARTIAL_BYTES: Final = 16 << 20
 """What they may take together."""
 MOST_BYTES: Final = 64 << 20
 """What all members' may take together."""
+PLACE_BYTES: Final = 8 + TOKEN_BYTES
+"""What an unfinished PDU takes for each of its fragments before any has come."""
+
+Sender = TypeVar("Sender")
+"""Who sends: a member, as the transport knows it."""
 
 
 class Piece(NamedTuple):
@@ -163,11 +168,10 @@ def cut(
     ]
 
 
-class Partial:
+class Partial(Generic[Sender]):
     """A PDU of which some fragments have come."""
 
     __slots__ = (
-        "boot",
         "counter",
         "held_bytes",
         "missing",
@@ -175,16 +179,17 @@ class Partial:
         "pieces",
         "progress_ns",
         "requests",
+        "sender",
         "tokens",
     )
 
-    def __init__(self, piece: Piece, tokens: bytes, now: Nanoseconds) -> None:
-        self.boot: Final = piece.boot
+    def __init__(self, sender: Sender, piece: Piece, tokens: bytes, now: Nanoseconds) -> None:
+        self.sender: Final = sender
         self.counter: Final = piece.counter
         self.tokens: Final = tokens
         self.pieces: list[Bytes | None] = [None] * piece.total
         self.missing = piece.total
-        self.held_bytes = 0
+        self.held_bytes = piece.total * PLACE_BYTES
         self.progress_ns = now
         self.pause_ns = FIRST_PAUSE_NS
         self.requests = 0
@@ -224,10 +229,10 @@ def has_token(piece: Piece, tokens: bytes) -> bool:
 
 
 @dataclass
-class Shelf:
-    """What is unfinished of one member's boot, oldest first, by counter."""
+class Shelf(Generic[Sender]):
+    """What is unfinished of one member, oldest first, by counter."""
 
-    partials: OrderedDict[int, Partial]
+    partials: OrderedDict[int, Partial[Sender]]
     held_bytes: int = 0
 
     def drop(self, counter: int) -> int:
@@ -237,97 +242,101 @@ class Shelf:
         return freed
 
 
-class Reassembly:
+class Reassembly(Generic[Sender]):
     """Everything unfinished at one member; only members' fragments are handed in."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
-        self._shelves: dict[int, Shelf] = {}
-        self._done: OrderedDict[tuple[int, int], None] = OrderedDict()
+        self._shelves: dict[Sender, Shelf[Sender]] = {}
+        self._done: OrderedDict[tuple[Sender, int], None] = OrderedDict()
         self.held_bytes = 0
 
-    def is_late(self, boot: int, counter: int) -> bool:
+    def is_late(self, sender: Sender, counter: int) -> bool:
         """Whether the PDU is complete already."""
-        late = (boot, counter) in self._done
+        late = (sender, counter) in self._done
         if late:
             self._counters.drop(LATE)
         return late
 
-    def find(self, boot: int, counter: int) -> Partial | None:
+    def find(self, sender: Sender, counter: int) -> Partial[Sender] | None:
         """The PDU under way that a fragment may belong to."""
-        shelf = self._shelves.get(boot)
+        shelf = self._shelves.get(sender)
         return None if shelf is None else shelf.partials.get(counter)
 
-    def begin(self, piece: Piece, tokens: bytes, now: Nanoseconds) -> Partial:
+    def begin(self, sender: Sender, piece: Piece, tokens: bytes, now: Nanoseconds) -> Partial[Sender]:
         """A PDU whose first fragment has come."""
-        shelf = self._shelves.setdefault(piece.boot, Shelf(OrderedDict()))
-        if len(shelf.partials) >= MOST_PARTIALS:
-            self._push_out(piece.boot)
-            shelf = self._shelves.setdefault(piece.boot, shelf)
-        partial = shelf.partials[piece.counter] = Partial(piece, tokens, now)
+        shelf = self._shelves.get(sender)
+        if shelf is not None and len(shelf.partials) >= MOST_PARTIALS:
+            self._push_out(sender)
+        shelf = self._shelves.setdefault(sender, Shelf(OrderedDict()))
+        partial = shelf.partials[piece.counter] = Partial(sender, piece, tokens, now)
+        self._hold(shelf, partial.held_bytes)
         return partial
 
-    def take(self, partial: Partial, piece: Piece, now: Nanoseconds) -> bytes | None:
+    def _hold(self, shelf: Shelf[Sender], size: int) -> None:
+        shelf.held_bytes += size
+        self.held_bytes += size
+
+    def take(self, partial: Partial[Sender], piece: Piece, now: Nanoseconds) -> bytes | None:
         """Take a fragment in; the whole PDU if it was the last one missing."""
         if not partial.fill(piece, now):
             self._counters.drop(NOT_NEW)
             return None
-        self._shelves[partial.boot].held_bytes += len(piece.body)
-        self.held_bytes += len(piece.body)
+        self._hold(self._shelves[partial.sender], len(piece.body))
         if not partial.missing:
-            self.finish(partial.boot, partial.counter)
+            self.finish(partial.sender, partial.counter)
             return b"".join(body for body in partial.pieces if body is not None)
-        self._make_room(partial.boot)
+        self._make_room(partial.sender)
         return None
 
-    def _make_room(self, boot: int) -> None:
-        while boot in self._shelves and self._shelves[boot].held_bytes > MOST_PARTIAL_BYTES:
-            self._push_out(boot)
+    def _make_room(self, sender: Sender) -> None:
+        while sender in self._shelves and self._shelves[sender].held_bytes > MOST_PARTIAL_BYTES:
+            self._push_out(sender)
         while self.held_bytes > MOST_BYTES:
             self._push_out(max(self._shelves, key=lambda each: self._shelves[each].held_bytes))
 
-    def finish(self, boot: int, counter: int) -> None:
+    def finish(self, sender: Sender, counter: int) -> None:
         """A PDU is complete: late fragments of it are not the beginning of another."""
         self._counters.reassembled += 1
-        self._remove(boot, counter)
-        self._done[boot, counter] = None
+        self._remove(sender, counter)
+        self._done[sender, counter] = None
         if len(self._done) > MOST_REMEMBERED:
             self._done.popitem(last=False)
 
     def has_partials(self) -> bool:
         return bool(self._shelves)
 
-    def tick(self, now: Nanoseconds, is_known: Callable[[int], object]) -> Iterator[Partial]:
+    def tick(self, now: Nanoseconds, is_member: Callable[[Sender], bool]) -> Iterator[Partial[Sender]]:
         """Forget what will not be finished, and answer with what to ask for again."""
-        for boot in [boot for boot in self._shelves if is_known(boot) is None]:
-            for counter in list(self._shelves[boot].partials):
-                self._give_up(boot, counter, MISSING)
+        for sender in [sender for sender in self._shelves if not is_member(sender)]:
+            for counter in list(self._shelves[sender].partials):
+                self._give_up(sender, counter, MISSING)
         partials = [each for shelf in self._shelves.values() for each in shelf.partials.values()]
         for partial in partials:
             if not partial.is_due(now):
                 continue
             if partial.requests >= MOST_REQUESTS:
-                self._give_up(partial.boot, partial.counter, MISSING)
+                self._give_up(partial.sender, partial.counter, MISSING)
                 continue
             partial.requests += 1
             partial.progress_ns = now
             partial.pause_ns = min(2 * partial.pause_ns, LONGEST_PAUSE_NS)
             yield partial
 
-    def _push_out(self, boot: int) -> None:
-        self._give_up(boot, next(iter(self._shelves[boot].partials)), CROWDED)
+    def _push_out(self, sender: Sender) -> None:
+        self._give_up(sender, next(iter(self._shelves[sender].partials)), CROWDED)
 
-    def _give_up(self, boot: int, counter: int, reason: str) -> None:
-        self._remove(boot, counter)
+    def _give_up(self, sender: Sender, counter: int, reason: str) -> None:
+        self._remove(sender, counter)
         self._counters.lose(reason)
 
-    def _remove(self, boot: int, counter: int) -> None:
+    def _remove(self, sender: Sender, counter: int) -> None:
         """Forget a partial, if there is one."""
-        shelf = self._shelves.get(boot)
+        shelf = self._shelves.get(sender)
         if shelf is not None and counter in shelf.partials:
             self.held_bytes -= shelf.drop(counter)
             if not shelf.partials:
-                del self._shelves[boot]
+                del self._shelves[sender]
 
 
 class Kept:

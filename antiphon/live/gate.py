@@ -9,19 +9,21 @@ It assumes nothing about whoever sends. What it guarantees, with a key or withou
 - a PDU for one process is refused by all others;
 - a process that speaks from a new address is still spoken to at its old one, until it has answered at the
   new one and no longer answers at the old one;
-- every table is bounded.
+- one datagram from an address that has not been proved draws at most one reply, which is not larger;
+- every table is bounded, and newcomers push out only members that have been silent for long.
 
 In a group with a key, moreover (a test floods it):
 - nothing comes through that was not sealed by a holder of the key, for this group, unaltered;
 - nothing comes through twice, nor after it has fallen far behind what its boot sent since.
 
 Without a key there is a checksum against accidents, and nothing against a process that forges source
-addresses. What a process sent before it has proved itself is dropped: the protocols ask for it again.
+addresses. A boot is then known together with its address, since anyone may call itself by another's boot.
+What a process sent before it has proved itself is dropped: the protocols ask for it again.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from typing import Protocol as Interface
 
 from antiphon.core.fields import INCARNATION_LIMIT
@@ -42,7 +44,17 @@ from antiphon.core.wire import (
     parse,
 )
 from antiphon.live.counters import Counters
-from antiphon.live.handshake import GREETING_BYTES, Answer, Challenge, Cookies, Refused, Terms, shown
+from antiphon.live.handshake import (
+    GREETING_BYTES,
+    Answer,
+    Challenge,
+    Cookies,
+    Hello,
+    Here,
+    Refused,
+    Terms,
+    shown,
+)
 from antiphon.live.limits import is_name
 from antiphon.live.networks import Address
 from antiphon.live.sealing import GENERATION_BITS, ReplayWindow, Seal, Seals
@@ -50,18 +62,22 @@ from antiphon.live.sealing import GENERATION_BITS, ReplayWindow, Seal, Seals
 MOST_MEMBERS: Final = 1024
 MOST_RETIRED: Final = 1024
 MOST_REFUSED: Final = 1024
+MOST_UNMET: Final = 64
 MOST_CLAIMS: Final = 64
 """Processes that wait for a name that another one may have given up."""
 LEAST_BYTES: Final = GREETING_BYTES - 1
 """What a stranger must send to be answered. A greeting may lack one byte: lengths take more bytes to tell."""
 SILENCE_NS: Final = 5 * SECOND_NS
-"""A member that said nothing for so long does not count among those that may refuse us."""
+"""A member that said nothing for so long does not count among those that may refuse us, its name is free at
+once, and a newcomer may have its place."""
 NAME_SILENCE_NS: Final = 250 * MILLISECOND_NS
-"""After so long without a word from its owner a name is free. Raising it costs time to restart a member."""
+"""An owner that was asked, and said nothing for so long, loses its name. Raising it costs time to restart a
+member, lowering it costs names of members that a busy machine holds up."""
 PRESS_NS: Final = 50 * MILLISECOND_NS
-"""Pause between challenges to the owner of a name that another process claims."""
-MOVE_NS: Final = 200 * MILLISECOND_NS
-"""How long an old address may take to answer before the new one is used."""
+"""Pause between challenges to a member since another process claims its name, or since it may have moved."""
+MOVE_NS: Final = SECOND_NS
+"""How long an old address may take to answer before the new one is used. Raising it costs time after a move,
+lowering it makes a member that a busy machine holds up easier to take for one that has moved."""
 MOVE_PAUSE_NS: Final = SECOND_NS
 """Pause between challenges because of one member's new address."""
 ANSWERS_PER_TICK: Final = 128
@@ -87,6 +103,10 @@ RENAMED: Final = "its boot has another name"
 BAD_NAME: Final = "no member can be called that"
 DIFFERS: Final = "told something else than this group"
 LATER_FIELDS: Final = "fields of a later version, skipped"
+FULL: Final = "there are too many members"
+
+Identity: TypeAlias = int | tuple[int, Address]
+"""What a process is known by: its boot, and without a key its address, too."""
 
 
 class Host(Interface):
@@ -109,11 +129,31 @@ class Host(Interface):
 class Known:
     """A member's boot that is heard."""
 
-    __slots__ = ("address", "answered_ns", "boot", "heard_ns", "move", "moved_ns", "seal", "site", "window")
+    __slots__ = (
+        "address",
+        "answered_ns",
+        "boot",
+        "heard_ns",
+        "identity",
+        "move",
+        "moved_ns",
+        "pressed_ns",
+        "seal",
+        "site",
+        "window",
+    )
 
     def __init__(
-        self, boot: int, site: Site, address: Address, seal: Seal | None, top: int, now: Nanoseconds
+        self,
+        identity: Identity,
+        boot: int,
+        site: Site,
+        address: Address,
+        seal: Seal | None,
+        top: int,
+        now: Nanoseconds,
     ) -> None:
+        self.identity = identity
         self.boot: Final = boot
         self.site: Final = site
         self.address = address
@@ -123,8 +163,10 @@ class Known:
         self.answered_ns = now
         """When it last answered a challenge at its address."""
         self.move: Move | None = None
-        self.moved_ns = -MOVE_PAUSE_NS
+        self.moved_ns = now - MOVE_PAUSE_NS
         """When it was last challenged since it spoke from elsewhere."""
+        self.pressed_ns = now - PRESS_NS
+        """When it was last challenged at its address."""
 
 
 class Move(NamedTuple):
@@ -137,6 +179,7 @@ class Move(NamedTuple):
 class Stranger(NamedTuple):
     """A process that is not known, as one PDU shows it."""
 
+    identity: Identity
     boot: int
     site: Site
     address: Address
@@ -147,13 +190,14 @@ class Stranger(NamedTuple):
 class Claim:
     """A process that has proved itself, and whose name another one has."""
 
-    __slots__ = ("answer", "pressed_ns", "since_ns", "stranger")
+    __slots__ = ("answer", "since_ns", "stranger", "told_ns")
 
     def __init__(self, stranger: Stranger, answer: Answer, now: Nanoseconds) -> None:
         self.stranger = stranger
         self.answer = answer
         self.since_ns: Final = now
-        self.pressed_ns = now - PRESS_NS
+        self.told_ns = now - PRESS_NS
+        """When it was last told to wait."""
 
 
 class Gate:
@@ -183,17 +227,20 @@ class Gate:
         self._host = host
         self._reply = reply
         self._cookies = Cookies()
-        self._known: OrderedDict[int, Known] = OrderedDict()
+        self._known: OrderedDict[Identity, Known] = OrderedDict()
+        """Those that were heard last are at the end."""
         self._sites: dict[Site, Known] = {}
         self._addresses: dict[Address, Known] = {}
-        self._moving: dict[int, Known] = {}
+        self._moving: set[Known] = set()
         """Members that have answered at a new address."""
-        self._claims: OrderedDict[int, Claim] = OrderedDict()
-        self._refused: OrderedDict[int, str] = OrderedDict()
-        """Boots that were refused for good, and why."""
-        self._retired: OrderedDict[int, int] = OrderedDict()
-        """Boots that are known no more, and the newest counter that was heard of each."""
-        self._refusers: dict[int, Nanoseconds] = {}
+        self._claims: OrderedDict[Identity, Claim] = OrderedDict()
+        self._unmet: OrderedDict[Identity, Nanoseconds] = OrderedDict()
+        """Processes that spoke and have not proved themselves, and when they spoke last."""
+        self._refused: OrderedDict[Identity, str] = OrderedDict()
+        """Processes that were refused for good, and why."""
+        self._retired: OrderedDict[Identity, int] = OrderedDict()
+        """Processes that are known no more, and the newest counter that was heard of each."""
+        self._refusers: dict[Known, Nanoseconds] = {}
         """Members that refuse us since another process has our name, and when they said so."""
         self._answers_left = ANSWERS_PER_TICK
         self._answered: dict[Address, int] = {}
@@ -218,12 +265,27 @@ class Gate:
     def find(self, site: Site) -> Known | None:
         return self._sites.get(site)
 
-    def known(self, boot: int) -> Known | None:
-        return self._known.get(boot)
+    def known(self, boot: int, address: Address) -> Known | None:
+        """The member of this boot; without a key only if it speaks from its own address."""
+        return self._known.get(self._identity(boot, address))
+
+    def knows(self, known: Known) -> bool:
+        """Whether a member is still one."""
+        return self._known.get(known.identity) is known
+
+    def _identity(self, boot: int, address: Address) -> Identity:
+        return (boot, address) if self._seals is None else boot
 
     def at(self, address: Address) -> Known | None:
         """The member that speaks from an address."""
         return self._addresses.get(address)
+
+    def part_with(self, known: Known) -> None:
+        """A member is gone: its name is free at once."""
+        if self.knows(known):
+            self._forget(known)
+        for claim in [claim for claim in self._claims.values() if claim.stranger.site == known.site]:
+            self._settle_claim(claim)
 
     def sizes(self) -> tuple[int, int, int, int]:
         """How many boots are known, claim a name, are refused and are retired."""
@@ -236,7 +298,7 @@ class Gate:
         self._derived_left = DERIVED_PER_TICK
         for claim in list(self._claims.values()):
             self._settle_claim(claim)
-        for known in list(self._moving.values()):
+        for known in list(self._moving):
             self._settle_move(known)
 
     def is_busy(self) -> bool:
@@ -263,7 +325,7 @@ class Gate:
             return self._refuse(OTHER_GROUP)
         if head.sealed != (self._seals is not None):
             return self._refuse(Reason.SEALED.value if head.sealed else UNSEALED)
-        known = self._known.get(head.boot)
+        known = self._known.get(self._identity(head.boot, address))
         if known is None:
             return self._meet(head, view, address)
         if self._seals is None:
@@ -286,7 +348,7 @@ class Gate:
             return self._refuse(REPLAYED)
         body = seal.open(counter, self._associated(head, view), view[HEADER.size :])
         if body is None:
-            return self._lose(FORGED)
+            return self._lose(FORGED) if address == known.address else self._refuse(FORGED)
         if counter > known.window.top:
             known.seal = seal
         known.window.note(counter)
@@ -297,7 +359,7 @@ class Gate:
         assert self._seals is not None
         generation = head.counter >> GENERATION_BITS
         usual = known.window.top >> GENERATION_BITS
-        if not usual - 1 <= generation <= usual + 1 or not self._may_derive():
+        if not usual - 1 <= generation <= usual + 1:
             return None
         return self._seals.find(head.boot, head.checksum, generation)
 
@@ -323,14 +385,12 @@ class Gate:
             return self._refuse(RENAMED)
         if self._codec.has_later_fields(head.code, body):
             self._counters.drop(LATER_FIELDS)
+        known.heard_ns = self.now
+        self._known.move_to_end(known.identity)
         if head.code in GREETINGS:
             self._greeted(known, pdu, address, size)
-        if address != known.address:
-            self._elsewhere(known, address, size)
-            if self._seals is None:
-                return self._refuse(ELSEWHERE)
-        known.heard_ns = self.now
-        self._known.move_to_end(known.boot)
+        if address != known.address and not isinstance(pdu, Challenge | Answer):
+            self._elsewhere(known, pdu, address, size)
         return known, pdu
 
     def _refuse(self, reason: str) -> tuple[Known, Pdu] | None:
@@ -357,41 +417,61 @@ class Gate:
         if not self._cookies.is_right(answer.number, known.boot, address, self.now):
             self._counters.drop(UNPROVEN)
         elif address == known.address:
-            known.answered_ns = self.now
+            known.answered_ns = known.heard_ns = self.now
             self._stay(known)
             for claim in [claim for claim in self._claims.values() if claim.stranger.site == known.site]:
                 self._settle_claim(claim)
         elif known.move is None and known.answered_ns < known.moved_ns:
             known.move = Move(address, known.moved_ns)
-            self._moving[known.boot] = known
+            self._moving.add(known)
 
     def _stay(self, known: Known) -> None:
         known.move = None
-        self._moving.pop(known.boot, None)
+        self._moving.discard(known)
 
-    def _elsewhere(self, known: Known, address: Address, size: int) -> None:
+    def _elsewhere(self, known: Known, pdu: Pdu, address: Address, size: int) -> None:
         """A member speaks from a new address: ask there and at the old one whether it is there."""
         if self.now - known.moved_ns < MOVE_PAUSE_NS or known.move is not None:
             return
         if size < LEAST_BYTES:
-            self.should_greet = True
-            return
-        known.moved_ns = self.now
-        self._challenge(known.boot, known.address, None)
-        self._challenge(known.boot, address, size)
+            self._call(known.boot, pdu, address, size)
+        elif self._press(known):
+            known.moved_ns = self.now
+            self._challenge(known.boot, address, size)
+
+    def _press(self, known: Known) -> bool:
+        """Ask a member for a sign of life at its address; whether that was possible just now."""
+        if self.now - known.pressed_ns < PRESS_NS or not self._challenge(known.boot, known.address, None):
+            return False
+        known.pressed_ns = self.now
+        return True
 
     def _settle_move(self, known: Known) -> None:
         assert known.move is not None
         address, since = known.move
-        if known.answered_ns >= since:
-            self._stay(known)
-        elif self.now - since >= MOVE_NS:
-            self._stay(known)
-            known.answered_ns = self.now
-            if self._addresses.get(known.address) is known:
-                del self._addresses[known.address]
-            known.address = address
-            self._addresses[address] = known
+        if self.now - since < MOVE_NS:
+            self._press(known)
+            return
+        self._stay(known)
+        self._unlist(known)
+        known.answered_ns = self.now
+        known.address = address
+        known.identity = self._identity(known.boot, address)
+        self._enlist(known)
+
+    def _enlist(self, known: Known) -> None:
+        """Know a process from now on, and no other by the same identity: such a one has told two names."""
+        other = self._known.get(known.identity)
+        if other is not None:
+            self._forget(other)
+        self._known[known.identity] = known
+        self._addresses[known.address] = known
+
+    def _unlist(self, known: Known) -> None:
+        del self._known[known.identity]
+        # Another may speak from there by now.
+        if self._addresses.get(known.address) is known:
+            del self._addresses[known.address]
 
     def _was_refused(self, known: Known, refused: Refused) -> None:
         """A member follows another process under our name.
@@ -401,10 +481,10 @@ class Gate:
         if not refused.final:
             self.pending_ns = self.now
             return
-        self._refusers[known.boot] = self.now
+        self._refusers[known] = self.now
         recent = self.now - SILENCE_NS
         self._refusers = {
-            boot: told for boot, told in self._refusers.items() if boot in self._known and told > recent
+            each: told for each, told in self._refusers.items() if self.knows(each) and told > recent
         }
         heard = sum(1 for each in self._known.values() if each.heard_ns > recent)
         if not self.joined or 2 * len(self._refusers) > max(heard, 1):
@@ -428,13 +508,19 @@ class Gate:
         if isinstance(found, Reason):
             return self._refuse(found.value)
         site, pdu = found
-        self._hear(Stranger(head.boot, site, address, seal, head.counter), pdu, len(view))
+        owner = self._sites.get(site)
+        if self._seals is None and owner is not None and owner.boot == head.boot:
+            if isinstance(pdu, Challenge | Answer):
+                self._greeted(owner, pdu, address, len(view))
+            else:
+                self._elsewhere(owner, pdu, address, len(view))
+            return self._refuse(ELSEWHERE)
+        identity = self._identity(head.boot, address)
+        self._hear(Stranger(identity, head.boot, site, address, seal, head.counter), pdu, len(view))
         return None
 
     def _seal_of_stranger(self, seals: Seals, head: Head) -> Seal | None:
-        if not self._may_derive():
-            return None
-        return seals.find(head.boot, head.checksum, head.counter >> GENERATION_BITS)
+        return seals.find(head.boot, head.checksum, head.counter >> GENERATION_BITS, self._may_derive)
 
     def _may_derive(self) -> bool:
         self._derived_left -= 1
@@ -442,33 +528,55 @@ class Gate:
 
     def _hear(self, stranger: Stranger, pdu: Pdu, size: int) -> None:
         """What a process may say before it has proved itself: a challenge, and the answer to ours."""
-        refusal = self._refused.get(stranger.boot)
+        refusal = self._refused.get(stranger.identity)
         if isinstance(pdu, Answer):
             self._judge(stranger, pdu, refusal)
-            return
-        if isinstance(pdu, Challenge):
+        elif isinstance(pdu, Challenge):
             # Also of one that was refused: it is to learn why.
             self._answer(pdu, stranger.site, stranger.address, stranger.boot, size)
-        if refusal is not None:
+        elif refusal is not None:
             self._counters.drop(refusal)
-            return
+        else:
+            self._note_unproven(pdu)
+            if stranger.identity in self._claims:
+                return
+            self._note_unmet(stranger)
+            if size >= LEAST_BYTES:
+                self._challenge(stranger.boot, stranger.address, size)
+            else:
+                self._call(stranger.boot, pdu, stranger.address, size)
+
+    def _note_unproven(self, pdu: Pdu) -> None:
         if pdu.code in OWN_CODES:
             self._counters.drop(UNPROVEN)
         else:
             self._counters.lose(UNPROVEN)
-        if stranger.boot in self._claims:
-            return
-        if size >= LEAST_BYTES:
-            self._challenge(stranger.boot, stranger.address, size)
-        else:
-            self.should_greet = True
 
-    def _challenge(self, boot: int, address: Address, size: int | None) -> None:
+    def _note_unmet(self, stranger: Stranger) -> None:
+        self._unmet[stranger.identity] = self.now
+        self._unmet.move_to_end(stranger.identity)
+        if len(self._unmet) > MOST_UNMET:
+            self._unmet.popitem(last=False)
+
+    def is_meeting(self, within_ns: Nanoseconds) -> bool:
+        """Whether a process that spoke within this time has yet to prove itself."""
+        return any(self.now - spoke < within_ns for spoke in self._unmet.values())
+
+    def _call(self, boot: int, pdu: Pdu, address: Address, size: int) -> None:
+        """Make a process greet that said too little to be challenged: say something as small to it."""
+        self.should_greet = True
+        # Two that do not know each other would otherwise call for ever.
+        if not isinstance(pdu, Hello) and self._may_answer(address):
+            self._reply(Hello(), address, boot, size)
+
+    def _challenge(self, boot: int, address: Address, size: int | None) -> bool:
         """Ask for a proof with no more bytes than `size`; None where the address is a member's."""
-        if self._may_answer(address):
-            self._counters.challenges_sent += 1
-            number = self._cookies.number(boot, address, self.now)
-            self._reply(Challenge(boot, number), address, boot, size)
+        if not self._may_answer(address):
+            return False
+        self._counters.challenges_sent += 1
+        number = self._cookies.number(boot, address, self.now)
+        self._reply(Challenge(boot, number), address, boot, size)
+        return True
 
     def _answer(self, challenge: Challenge, site: Site, address: Address, boot: int, size: int) -> None:
         """Prove that this process runs now, with no more bytes than the challenge had."""
@@ -481,10 +589,14 @@ class Gate:
             self._reply(answer, address, boot, size)
 
     def _may_answer(self, address: Address) -> bool:
+        """Whether there may be one more reply before the next tick; strangers use up only what is theirs."""
         given = self._answered.get(address, 0)
-        if self._answers_left <= 0 or given >= ANSWERS_PER_ADDRESS:
+        if given >= ANSWERS_PER_ADDRESS:
             return False
-        self._answers_left -= 1
+        if address not in self._addresses:
+            if self._answers_left <= 0:
+                return False
+            self._answers_left -= 1
         self._answered[address] = given + 1
         return True
 
@@ -492,9 +604,18 @@ class Gate:
         """A process has answered: it is let in, or refused, or waits for its name."""
         if not self._cookies.is_right(answer.number, stranger.boot, stranger.address, self.now):
             self._counters.drop(UNPROVEN)
-        elif refusal is not None:
+            return
+        self._unmet.pop(stranger.identity, None)
+        if refusal is not None:
             self._counters.drop(refusal)
-        elif not is_name(stranger.site):
+        elif stranger.identity not in self._claims:
+            # Its address is proved now: it is to challenge us in turn, and to learn why if it is refused.
+            if self._may_answer(stranger.address):
+                self._reply(Here(), stranger.address, stranger.boot, None)
+            self._decide(stranger, answer)
+
+    def _decide(self, stranger: Stranger, answer: Answer) -> None:
+        if not is_name(stranger.site):
             self._keep_out(stranger, BAD_NAME)
         elif difference := self._terms.difference(stranger.site, answer):
             self._keep_out(stranger, DIFFERS)
@@ -506,7 +627,7 @@ class Gate:
 
     def _keep_out(self, stranger: Stranger, reason: str) -> None:
         self._counters.drop(reason)
-        self._refused[stranger.boot] = reason
+        self._refused[stranger.identity] = reason
         if len(self._refused) > MOST_REFUSED:
             self._refused.popitem(last=False)
 
@@ -529,11 +650,11 @@ class Gate:
 
     def _consider(self, stranger: Stranger, answer: Answer) -> None:
         owner = self._sites.get(stranger.site)
-        if owner is None or self.now - owner.heard_ns >= NAME_SILENCE_NS:
+        if owner is None or self.now - owner.heard_ns >= SILENCE_NS:
             self._accept(stranger, answer)
             return
         claim = Claim(stranger, answer, self.now)
-        self._claims[stranger.boot] = claim
+        self._claims[stranger.identity] = claim
         if len(self._claims) > MOST_CLAIMS:
             self._claims.popitem(last=False)
         self._settle_claim(claim)
@@ -542,11 +663,11 @@ class Gate:
         """Let a process have its name if the owner is gone, refuse it if the owner has answered since."""
         stranger = claim.stranger
         owner = self._sites.get(stranger.site)
-        if owner is None or self.now - owner.heard_ns >= NAME_SILENCE_NS:
-            del self._claims[stranger.boot]
+        if owner is None or self.now - max(owner.heard_ns, claim.since_ns) >= NAME_SILENCE_NS:
+            del self._claims[stranger.identity]
             self._accept(stranger, claim.answer)
         elif owner.answered_ns > claim.since_ns:
-            del self._claims[stranger.boot]
+            del self._claims[stranger.identity]
             self._counters.drop(NAME_TAKEN)
             self._tell(stranger, owner, final=True)
             self._host.refused(
@@ -554,10 +675,11 @@ class Gate:
                 f"A process at {shown(stranger.address)} wants the name '{stranger.site}', which the one at "
                 f"{shown(owner.address)} has: give it another one.",
             )
-        elif self.now - claim.pressed_ns >= PRESS_NS:
-            claim.pressed_ns = self.now
-            self._challenge(owner.boot, owner.address, None)
-            self._tell(stranger, owner, final=False)
+        else:
+            self._press(owner)
+            if self.now - claim.told_ns >= PRESS_NS:
+                claim.told_ns = self.now
+                self._tell(stranger, owner, final=False)
 
     def _tell(self, stranger: Stranger, owner: Known, *, final: bool) -> None:
         refused = Refused(stranger.boot, shown(owner.address), final)
@@ -569,23 +691,24 @@ class Gate:
         if former is not None:
             self._forget(former)
         if len(self._known) >= MOST_MEMBERS:
-            self._forget(next(iter(self._known.values())))
-        top = max(stranger.counter, self._retired.pop(stranger.boot, -1))
-        known = Known(stranger.boot, stranger.site, stranger.address, stranger.seal, top, self.now)
+            quietest = next(iter(self._known.values()))
+            if self.now - quietest.heard_ns < SILENCE_NS:
+                self._counters.drop(FULL)
+                return
+            self._forget(quietest)
+        identity = stranger.identity
+        top = max(stranger.counter, self._retired.pop(identity, -1))
+        known = Known(identity, stranger.boot, stranger.site, stranger.address, stranger.seal, top, self.now)
         self.accepted += 1
-        self._known[known.boot] = known
+        self._enlist(known)
         self._sites[known.site] = known
-        self._addresses[known.address] = known
         if 0 < answer.yours < LARGEST_REPORTED:
             self._host.reported(answer.yours)
 
     def _forget(self, known: Known) -> None:
-        del self._known[known.boot]
+        self._unlist(known)
         del self._sites[known.site]
         self._stay(known)
-        # Another may speak from there by now.
-        if self._addresses.get(known.address) is known:
-            del self._addresses[known.address]
-        self._retired[known.boot] = known.window.top
+        self._retired[known.identity] = known.window.top
         if len(self._retired) > MOST_RETIRED:
             self._retired.popitem(last=False)

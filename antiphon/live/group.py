@@ -41,7 +41,7 @@ from antiphon.live.boards import (
 from antiphon.live.counters import Counters
 from antiphon.live.figures import Figures, Watch
 from antiphon.live.handshake import Terms
-from antiphon.live.history import HistoryLog, delivered_before
+from antiphon.live.history import HistoryLog, delivered_before, open_log
 from antiphon.live.inbox import Inbox
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.limits import Limits, require_group_name
@@ -69,10 +69,13 @@ from antiphon.trace.segments import SegmentRecorder
 
 AT_ONCE: Final = 16
 """Messages of `send_many` that are taken before it looks again whether there is room."""
-PROOF_S: Final = 0.03
+PROOF_S: Final = 0.04
 """Time for processes to prove to one another that they run, before a newcomer says anything else."""
 PENDING_NS: Final = 100 * MILLISECOND_NS
-"""A newcomer waits while a member has said within this time that the newcomer's name may be another's."""
+"""A newcomer waits while a member has said within this time that the newcomer's name may be another's, or
+while a process that spoke within this time has yet to prove itself."""
+MEETING_S: Final = 1.0
+"""How long it waits for such processes at most: strangers may never prove anything."""
 
 
 class Group:
@@ -217,10 +220,14 @@ class Group:
         """Prove to the others that this process runs, and learn whether they can take it in."""
         transport = self._transport_of_member()
         begun = time.monotonic()
-        await asyncio.sleep(PROOF_S)
-        while transport.is_pending(PENDING_NS) and time.monotonic() - begun < self._limits.join_s:
+        waited = 0.0
+        while waited == 0.0 or (
+            (transport.is_pending(PENDING_NS) and waited < self._limits.join_s)
+            or (transport.is_meeting(PENDING_NS) and waited < MEETING_S)
+        ):
             await asyncio.sleep(PROOF_S)
-        self._standing.require_in()
+            self._standing.require_in()
+            waited = time.monotonic() - begun
 
     def _transport_of_member(self) -> Transport:
         assert self._transport is not None
@@ -283,7 +290,7 @@ class Group:
             return
         self._standing.is_out = True
         self._member.stop()
-        self._transport.close()
+        self._transport.close(farewell=True)
         if self._recorder is not None:
             try:
                 self._recorder.close()
@@ -450,7 +457,9 @@ class Group:
         """Reading the end of an earlier log may take a moment."""
         if self._archive is not None:
             folder, most_bytes = self._archive
-            self._history = await asyncio.to_thread(HistoryLog, folder, self.group, self.name, most_bytes)
+            self._history = await open_log(folder, self.group, self.name, most_bytes)
+            for sentence in self._history.unreadable:
+                self._presence.note(Presence("history", self.name, sentence))
 
     async def _delivered_before(self) -> Mapping[Site, int]:
         assert self._trace is not None, "only a trace tells that a member returns"

@@ -12,7 +12,8 @@ and a `Challenge` are padded to `GREETING_BYTES`.
 The number of a challenge is a keyed hash of the boot, the address and the time. Nothing is remembered of
 processes that were challenged, so a flood of invented ones has nothing to fill.
 
-These PDUs keep their form in every wire version (`core.wire.GREETINGS`); fields may be added at their end.
+These PDUs, but for the last one, keep their form in every wire version (`core.wire.GREETINGS`); fields may be
+added at their end.
 """
 
 import hashlib
@@ -95,6 +96,12 @@ class Refused(Pdu, frozen=True, gc=False):
     boot: Boot
     address: Annotated[str, Meta(max_length=LONGEST_ADDRESS)]
     final: bool
+
+
+class Bye(Pdu, frozen=True, gc=False):
+    """Its sender is gone when this arrives: its name is free."""
+
+    code: ClassVar[int] = 9
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,9 @@
 A log is a row of segments, each of them magic, a first frame and then a frame for each batch delivered, with
 checksums like those of the trace (`antiphon.trace.frames`). The first frame tells whose log it is, how many
 messages were logged before it and how far each stream had come, so that only the last segment has to be read
-when a member comes back. A torn tail, which a kill may leave there, is cut off then.
+when a member comes back. A torn tail, which a kill may leave there, is cut off then. Nothing else is ever
+deleted because it cannot be read: a segment of another version of the format, or one that is damaged in its
+first frame, is set aside under another name, and one that is damaged later stays as it is.
 
 One write a step of the member's work hands all of it to the kernel; nobody waits for the disk. Reading is
 done apart from the event loop, on what was written before, a bounded piece at a time. A position is a
@@ -11,14 +13,17 @@ segment's index and an offset in it. If the disk fails, that is said once; the l
 nothing more, and the member goes on without it.
 """
 
+import asyncio
 import fcntl
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -33,6 +38,10 @@ from antiphon.trace import frames
 from antiphon.trace.frames import CHECKSUM, FRAME_BYTES, HEAD, RESIDUE, checksum, encoded, safe_name
 
 SUFFIX: Final = ".history"
+SET_ASIDE: Final = ".set-aside"
+"""What is put behind the name of a segment that cannot be read."""
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+"""Bodies lie in the log as they were sent, so it is the user's alone."""
 MAGIC: Final = b"antihis\x01"
 """The last byte is the version of the format."""
 BEGIN, BATCH = 1, 2
@@ -47,6 +56,10 @@ LARGEST_SEGMENT: Final = 64 << 20
 MOST_SCANNED: Final = 4 << 20
 """What one reading looks at; what is left out because the reader has it counts too."""
 READ_BYTES: Final = 256 << 10
+READINGS_AT_ONCE: Final = 2
+"""Requests that are read for at a time. Raising it costs threads that the application may want."""
+MOST_WAITING: Final = 64
+"""Requests that wait for that, one of each asker. Raising it costs how long each of them waits."""
 OFFSET_BITS: Final = 36
 """A position is a segment's index above so many bits of offset."""
 
@@ -97,6 +110,8 @@ class HistoryLog:
             )
         self.failure: str | None = None
         """Why the log neither takes nor gives anything any more, in one sentence."""
+        self.unreadable: list[str] = []
+        """What of an earlier log could not be read, and where it is now: a sentence each."""
         self._folder = folder
         self._group = group
         self._site = site
@@ -125,8 +140,8 @@ class HistoryLog:
     # Opening
 
     def _open(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self._folder / f"{self._stem}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        self._folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        self._lock = os.open(self._folder / f"{self._stem}.lock", os.O_RDWR | os.O_CREAT, FILE_MODE)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -147,16 +162,26 @@ class HistoryLog:
             with path.open("rb") as file:
                 begin = read_begin(file)
             if begin is None or (begin.group, begin.site) != (self._group, self._site):
-                path.unlink()  # torn in its first frame, or damaged: nothing of it can be read
+                self._set_aside(path)
                 continue
             self._segments.append(Segment(path, index, path.stat().st_size, begin.logged))
 
+    def _set_aside(self, path: Path) -> None:
+        """Keep a segment that cannot be read under a name that no other file has: the lock keeps it ours."""
+        if not path.stat().st_size:
+            path.unlink()  # killed before it wrote the first byte
+            return
+        names = (path.with_name(f"{path.name}{SET_ASIDE}{number or ''}") for number in count())
+        free = next(name for name in names if not os.path.lexists(name))
+        path.rename(free)
+        self.unreadable.append(f"A part of the history {why_unreadable(free)}; it is set aside as {free}.")
+
     def _resume(self) -> None:
-        """Read the last segment, cut off what is torn, and go on with it."""
+        """Read the last segment, cut off what is torn, and go on with it; or behind it, if it is damaged."""
         last = self._segments[-1]
         with last.path.open("rb") as file:
             begin = read_begin(file)
-            assert begin is not None, "a segment without a beginning was deleted"
+            assert begin is not None, "a segment without a beginning was set aside"
             self._ends = {(site, inc): (end, index) for site, inc, end, index in begin.ends}
             self._logged = begin.logged
             size = file.tell()
@@ -164,6 +189,10 @@ class HistoryLog:
                 self._ends[record.sender, record.incarnation] = (record.number + count, last.place)
                 self._logged += count
                 size = end
+            if not is_torn(file, size, last.size):
+                self.unreadable.append(f"A part of the history is damaged: {last.path}, from byte {size} on.")
+                self._begin(last.place + 1)
+                return
         self._segments[-1] = last._replace(size=size)
         self._descriptor = os.open(last.path, os.O_WRONLY | os.O_APPEND)
         os.ftruncate(self._descriptor, size)
@@ -180,7 +209,7 @@ class HistoryLog:
         ends = [(site, incarnation, *entry) for (site, incarnation), entry in self._ends.items()]
         begin = Begin(self._group, self._site, self._logged, ends)
         data = MAGIC + encoded(BEGIN, msgspec.json.encode(begin))
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, FILE_MODE)
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = descriptor
@@ -253,12 +282,94 @@ class HistoryLog:
         return self._logged - self._segments[0].logged if self._segments else 0
 
     def figures(self) -> dict[str, int]:
-        return {"history_log_bytes": self._size(), "history_log_messages": self.messages}
+        return {
+            "history_log_bytes": self._size(),
+            "history_log_messages": self.messages,
+            "history_unreadable": len(self.unreadable),
+        }
 
     def snapshot(self) -> "Snapshot":
         """What is written now; it can be read apart from the event loop."""
         self.flush()
         return Snapshot(tuple(self._segments), self.messages if self.failure is None else -1)
+
+
+async def open_log(folder: Path, group: Group, site: Site, most_bytes: int) -> HistoryLog:
+    """Open a log apart from the event loop; if that is cancelled, the log is closed and its lock released."""
+    opening = Opening(folder, group, site, most_bytes)
+    try:
+        return await asyncio.to_thread(opening.open)
+    except BaseException:
+        opening.abandon()
+        raise
+
+
+class Opening:
+    """A log that a thread opens, which goes on when those who wait for it are cancelled."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments = arguments
+        self._mutex = threading.Lock()
+        self._log: HistoryLog | None = None
+        self._abandoned = False
+
+    def open(self) -> HistoryLog:
+        log = HistoryLog(*self._arguments)
+        with self._mutex:
+            self._log = log
+            if self._abandoned:
+                log.close()
+        return log
+
+    def abandon(self) -> None:
+        with self._mutex:
+            self._abandoned = True
+            if self._log is not None:
+                self._log.close()
+
+
+class Recaller:
+    """Has the log read for those who ask, apart from the event loop: some at once, the others wait.
+
+    Of each asker only the latest request waits, as the protocol has given up the earlier one.
+    """
+
+    def __init__(self, log: HistoryLog, answer: Callable[[Recalled], None]) -> None:
+        self.dropped = 0
+        """Requests that were given up before the log was read for them."""
+        self._log = log
+        self._answer = answer
+        self._waiting: dict[Site | None, Recall] = {}
+        self._under_way = 0
+
+    def ask(self, effect: Recall) -> None:
+        """Have the log read soon; what was delivered before this is in it."""
+        if self._waiting.pop(effect.asker, None) is not None:
+            self.dropped += 1
+        if len(self._waiting) >= MOST_WAITING:
+            self.dropped += 1
+            asyncio.get_running_loop().call_soon(self._answer, Recalled(effect.token, -1))
+            return
+        self._waiting[effect.asker] = effect
+        self._read_on()
+
+    def forget(self) -> None:
+        """Nobody waits any more."""
+        self._waiting.clear()
+
+    def _read_on(self) -> None:
+        while self._waiting and self._under_way < READINGS_AT_ONCE:
+            effect = self._waiting.pop(next(iter(self._waiting)))
+            self._under_way += 1
+            recall = self._log.snapshot().recall
+            reading = asyncio.get_running_loop().run_in_executor(None, recall, effect)
+            reading.add_done_callback(self._read)
+
+    def _read(self, reading: "asyncio.Future[Recalled]") -> None:
+        self._under_way -= 1
+        self._read_on()
+        if not reading.cancelled():
+            self._answer(reading.result())
 
 
 class Snapshot(NamedTuple):
@@ -348,6 +459,26 @@ def read_begin(file: IO[bytes]) -> Begin | None:
         return msgspec.json.decode(frame[HEAD.size : -CHECKSUM.size], type=Begin)
     except msgspec.MsgspecError:
         return None
+
+
+def why_unreadable(path: Path) -> str:
+    """What keeps a segment from being read, as the end of a sentence."""
+    with path.open("rb") as file:
+        magic = file.read(len(MAGIC))
+    if len(magic) == len(MAGIC) and magic != MAGIC and magic[:-1] == MAGIC[:-1]:
+        return f"has the format of another version ({magic[-1]}, not {MAGIC[-1]})"
+    return "is damaged in its first frame"
+
+
+def is_torn(file: IO[bytes], place: int, size: int) -> bool:
+    """Whether a segment of that size just ends at a place, or in the frame that begins there."""
+    file.seek(place)
+    head = file.read(HEAD.size)
+    if place + HEAD.size > size or len(head) < HEAD.size:
+        return True
+    length, kind = HEAD.unpack(head)
+    end: int = place + length + FRAME_BYTES
+    return kind == BATCH and length <= frames.MOST_CONTENT_BYTES and end > size
 
 
 def read_batches(file: IO[bytes], size: int) -> Iterator[Batch]:

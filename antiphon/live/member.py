@@ -36,7 +36,7 @@ from antiphon.core.packing import Destinations, Packed, consecutive, pack
 from antiphon.core.protocol import LiveProtocol
 from antiphon.core.time import MILLISECOND_NS, NEVER_NS, SECOND_NS, Nanoseconds
 from antiphon.live.counters import Counters
-from antiphon.live.history import HistoryLog
+from antiphon.live.history import HistoryLog, Recaller
 from antiphon.live.poison import POISON, PoisonRing
 from antiphon.live.timers import Timers
 from antiphon.live.transport import Arrival, Transport
@@ -143,6 +143,7 @@ class Member:
         self._reader = reader
         self._listener = listener
         self._history = history
+        self._recaller = None if history is None else Recaller(history, self._recalled)
         self._history_failed = False
         self._wants_room = False
         self._loop = asyncio.get_running_loop()
@@ -182,7 +183,7 @@ class Member:
 
     def incarnation_of(self, site: Site) -> int:
         """The latest incarnation of a site that the protocol knows; 0 if there is none."""
-        return 0 if self._start is None else getattr(self._protocol, 'incarnation_of', lambda _: 0)(site)
+        return 0 if self._start is None else getattr(self._protocol, "incarnation_of", lambda _: 0)(site)
 
     def outlive(self, incarnation: int) -> None:
         """The others know a later incarnation of this member's name: begin anew above it."""
@@ -218,6 +219,8 @@ class Member:
         if not self._running:
             return
         self._running = False
+        if self._recaller is not None:
+            self._recaller.forget()
         for number in self._transport.filenos():
             self._loop.remove_reader(number)
         if self._wake is not None:
@@ -227,7 +230,9 @@ class Member:
     def figures(self) -> dict[str, int]:
         """What the driver and the protocol count."""
         told = getattr(self._protocol, "figures", None)
-        return {"steps": self.steps, "refused_bodies": self.refused_bodies, **(told() if told else {})}
+        recalls = {} if self._recaller is None else {"recalls_dropped": self._recaller.dropped}
+        counts = {"steps": self.steps, "refused_bodies": self.refused_bodies}
+        return {**counts, **recalls, **(told() if told else {})}
 
     # Steps
 
@@ -529,13 +534,12 @@ class Member:
 
     def _recall(self, _now: Nanoseconds, effect: fx.Recall) -> None:
         """Have the log read, apart from the event loop; what was delivered before this is in it."""
-        assert self._history is not None, "only who keeps a log is asked to read it"
-        reading = self._loop.run_in_executor(None, self._history.snapshot().recall, effect)
-        reading.add_done_callback(self._recalled)
+        assert self._recaller is not None, "only who keeps a log is asked to read it"
+        self._recaller.ask(effect)
 
-    def _recalled(self, reading: "asyncio.Future[Recalled]") -> None:
-        if self._running and not self._away and not reading.cancelled():
-            self._step(reading.result())
+    def _recalled(self, answer: Recalled) -> None:
+        if self._running and not self._away:
+            self._step(answer)
 
     def _await_room(self, _now: Nanoseconds, _effect: fx.AwaitRoom) -> None:
         self._wants_room = True

@@ -32,6 +32,12 @@ MIXING: Final = 3
 """Messages for different members travel together while that is at most so many times the traffic."""
 MOST_ORPHANS: Final = 4
 """Unfinished messages of senders that have vanished, kept in case they come back. Raising it costs memory."""
+LEAST_PIECE_BYTES: Final = 64
+"""What a piece counts for at least: empty ones take memory, too."""
+MOST_UNFINISHED: Final = 1024
+"""Senders with an unfinished message; beyond that the one that was not added to for longest is given up."""
+MOST_UNFINISHED_BYTES: Final = 1 << 30
+"""The same for all of their pieces together. Raising it costs memory."""
 
 
 def records_per_batch(size: int, batch_bytes: int, addressed_to: Destinations = None) -> int:
@@ -200,6 +206,15 @@ class Outgoing:
         return Parcel(pack(self._bodies, addresses=addresses), frozenset(self._union), self._group)
 
 
+class Partial(NamedTuple):
+    """An unfinished message."""
+
+    pieces: list[bytes]
+    size: int
+    expected: int
+    """The number of the next piece."""
+
+
 class Incoming:
     """Puts long messages together, sender by sender; at most one is under way of each."""
 
@@ -208,8 +223,8 @@ class Incoming:
         """Long messages that were given up: a piece was missed, or they went beyond the limit."""
         self.size = 0
         """Bytes of pieces that wait for the rest of their message."""
-        self._partial: dict[Site, list[bytes]] = {}
-        self._expected: dict[Site, int] = {}
+        self._partial: dict[Site, Partial] = {}
+        """The one that was added to last comes last."""
         self._orphans: dict[Site, None] = {}
 
     def take(self, sender: Site, number: int, bodies: Packed) -> tuple[int, Packed] | None:
@@ -219,29 +234,39 @@ class Incoming:
         """
         if not bodies.continuing and not bodies.unfinished and sender not in self._partial:
             return number, bodies
-        pieces = self._drop(sender)
-        self._orphans.pop(sender, None)
-        if pieces is not None and (not bodies.continuing or self._expected[sender] != number):
+        known = self._drop(sender)
+        if known is not None and (not bodies.continuing or known.expected != number):
             self.dropped += 1
-            pieces = None
+            known = None
         if not bodies.continuing:
-            pieces = []
-        if pieces is None:
+            known = Partial([], 0, number)
+        if known is None:
             return None  # the middle of a message whose beginning went by before we were here
-        pieces.append(bodies[0])
+        known.pieces.append(bodies[0])
         if not bodies.unfinished:
-            return number, (pack([b"".join(pieces)]) if bodies.continuing else bodies)
-        if sum(map(len, pieces)) > LARGEST_MESSAGE_BYTES:
+            return number, (pack([b"".join(known.pieces)]) if bodies.continuing else bodies)
+        size = known.size + max(len(bodies[0]), LEAST_PIECE_BYTES)
+        if size > LARGEST_MESSAGE_BYTES:
             self.dropped += 1
             return None
-        self._partial[sender], self._expected[sender] = pieces, number + len(bodies)
-        self.size += sum(map(len, pieces))
+        self._keep(sender, Partial(known.pieces, size, number + len(bodies)))
         return None
 
-    def _drop(self, sender: Site) -> list[bytes] | None:
-        pieces = self._partial.pop(sender, None)
-        self.size -= sum(map(len, pieces or ()))
-        return pieces
+    def _keep(self, sender: Site, partial: Partial) -> None:
+        self._partial[sender] = partial
+        self.size += partial.size
+        while len(self._partial) > MOST_UNFINISHED or self.size > MOST_UNFINISHED_BYTES:
+            self._give_up(next(iter(self._partial)))
+
+    def _drop(self, sender: Site) -> Partial | None:
+        self._orphans.pop(sender, None)
+        partial = self._partial.pop(sender, None)
+        if partial is not None:
+            self.size -= partial.size
+        return partial
+
+    def _give_up(self, sender: Site) -> None:
+        self.dropped += self._drop(sender) is not None
 
     def vanish(self, sender: Site) -> None:
         """A sender is gone. It may come back and finish, so the latest few unfinished messages are kept."""
@@ -249,6 +274,4 @@ class Incoming:
             self._orphans.pop(sender, None)
             self._orphans[sender] = None
         while len(self._orphans) > MOST_ORPHANS:
-            oldest = next(iter(self._orphans))
-            del self._orphans[oldest]
-            self.dropped += self._drop(oldest) is not None
+            self._give_up(next(iter(self._orphans)))

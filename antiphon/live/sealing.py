@@ -6,17 +6,19 @@ the nonce, which is the counter, never repeats under a key. The generation is th
 seals at most `PDUS_PER_KEY` PDUs, and a sender that has used one for `KEY_LIFE_NS` leaps to the next
 generation by itself. The header is associated data: no bit of it can be changed.
 
-A sealed PDU names its key by 32 bits that depend on the group key and the boot. A process without the key
-cannot make them up for a boot of its own, so that a flood of invented senders costs one hash a datagram.
+A sealed PDU names its key by 32 bits that depend on the group key, the boot and the generation. A process
+without the key cannot make them up, so that a flood of invented senders costs one hash a datagram.
 
 Fragments carry tokens, eight bytes each, cut from one keyed stream per PDU. A process without the key cannot
-make up a fragment that is kept, and one that listens can at most repeat a fragment that was sent.
+make up a fragment that is kept. One that listens can put its own bytes under the token of a fragment that it
+has heard: that gets in where the true fragment has not come yet, and costs the PDU, which does not open then.
 """
 
 import hashlib
 import hmac
 import struct
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -96,11 +98,14 @@ class Seals:
         """The seal with which the process of this boot sends: of the ring's first key."""
         return self._make(0, boot, generation)
 
-    def find(self, boot: int, identifier: int, generation: int = 0) -> Seal | None:
-        """The seal of another's boot, if it is of one of our keys."""
+    def find(
+        self, boot: int, identifier: int, generation: int = 0, may_make: Callable[[], bool] = lambda: True
+    ) -> Seal | None:
+        """The seal of another's boot, if it is of one of our keys; and if it may be made, where it is not."""
         for place, naming in enumerate(self._naming):
-            if _identifier(naming, boot) == identifier:
-                return self._make(place, boot, generation)
+            if _identifier(naming, boot, generation) == identifier:
+                is_made = (place, boot, generation) in self._made
+                return self._make(place, boot, generation) if is_made or may_make() else None
         return None
 
     def every(self, boot: int, generation: int) -> list[Seal]:
@@ -112,7 +117,7 @@ class Seals:
         seal = self._made.get(name)
         if seal is None:
             key = _expand(self._keys[place], SALT.pack(boot, generation), b"antiphon seal " + self._group)
-            seal = Seal(_identifier(self._naming[place], boot), generation, key)
+            seal = Seal(_identifier(self._naming[place], boot, generation), generation, key)
             self._made[name] = seal
             if len(self._made) > MOST_SEALS:
                 self._made.popitem(last=False)
@@ -123,8 +128,8 @@ def _expand(key: bytes, salt: bytes, info: bytes) -> bytes:
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=info).derive(key)
 
 
-def _identifier(naming: bytes, boot: int) -> int:
-    return int.from_bytes(hmac.digest(naming, boot.to_bytes(8, "big"), "sha256")[:4], "big")
+def _identifier(naming: bytes, boot: int, generation: int) -> int:
+    return int.from_bytes(hmac.digest(naming, SALT.pack(boot, generation), "sha256")[:4], "big")
 
 
 class SendingKey:

@@ -56,8 +56,8 @@ from antiphon.live.fragments import (
     no_tokens,
     parse_fragment,
 )
-from antiphon.live.gate import ELSEWHERE, OWN_CODES, UNPROVEN, Gate, Host, Known
-from antiphon.live.handshake import GREETING_BYTES, Answer, Challenge, Hello, Here, Refused, Terms, shown
+from antiphon.live.gate import OWN_CODES, UNPROVEN, Gate, Host, Known
+from antiphon.live.handshake import GREETING_BYTES, Answer, Bye, Challenge, Hello, Here, Refused, Terms, shown
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.memory import keep_spare_memory
 from antiphon.live.networks import Address, Network, Peers
@@ -71,6 +71,9 @@ REPAIR_BYTES_PER_TICK: Final = 4 << 20
 """Fragments sent again between two ticks, at most. Raising it costs bandwidth when many ask at once."""
 GREETINGS: Final = 3
 GREETING_PAUSE_NS: Final = 50 * MILLISECOND_NS
+LONGEST_GREETING_PAUSE_NS: Final = SECOND_NS
+"""Greetings that strangers cause come with growing pauses, up to this. Raising it costs time until a process
+is met whose greetings were lost; lowering it, what strangers can make a large group say."""
 FAN_OUT_SILENCE_NS: Final = 10 * SECOND_NS
 """A peer that nobody has listed is sent multicasts for so long after its last word."""
 MOST_FAN_OUT: Final = 256
@@ -94,7 +97,7 @@ class Missing(Pdu, frozen=True, gc=False):
     bitmap: Annotated[bytes, Meta(max_length=MOST_FRAGMENTS // 8)]
 
 
-TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (Hello, Here, Challenge, Answer, Refused, Missing)
+TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (Hello, Here, Challenge, Answer, Refused, Missing, Bye)
 PADDED: Final = (Hello, Here, Challenge)
 Arrival: TypeAlias = tuple[Site, Pdu, bool]
 """Who sent which PDU, and whether something is known to be lost between it and the one before."""
@@ -158,11 +161,12 @@ class Transport:
             host=self._host,
             reply=self._reply,
         )
-        self._reassembly = Reassembly(counters)
+        self._reassembly: Reassembly[Known] = Reassembly(counters)
         self._kept = Kept()
         self._now: Nanoseconds = 0
         self._greetings_left = GREETINGS
         self._greeted_ns: Nanoseconds = 0
+        self._greeting_pause_ns = GREETING_PAUSE_NS
         self._repair_bytes_left = REPAIR_BYTES_PER_TICK
         self._turn = 0
         self._sockets = Sockets(
@@ -190,7 +194,10 @@ class Transport:
         """Readable when something is to be received."""
         return tuple(sock.fileno() for sock in self._sockets.receiving)
 
-    def close(self) -> None:
+    def close(self, *, farewell: bool = False) -> None:
+        """Close the sockets; with a `farewell` the others know at once that the name is free."""
+        if farewell:
+            self.multicast(Bye())
         self._sockets.close()
 
     def take_part(self) -> None:
@@ -201,6 +208,10 @@ class Transport:
         """Whether a member said within this time that it has yet to find out whether our name is free."""
         told = self._gate.pending_ns
         return told is not None and self._gate.now - told < within_ns
+
+    def is_meeting(self, within_ns: Nanoseconds) -> bool:
+        """Whether a process that spoke within this time has yet to prove itself."""
+        return self._gate.is_meeting(within_ns)
 
     def figures(self, now: Nanoseconds) -> dict[str, int]:
         """How long the present key has been used, and for how many PDUs; nothing where there is none."""
@@ -252,21 +263,22 @@ class Transport:
         """Answer a process, with so many bytes at most where it has not proved its address."""
         self._send_to(pdu, address, to=boot, most_bytes=most_bytes)
 
-    def _encode(self, pdu: Pdu) -> bool:
+    def _encode(self, pdu: Pdu, most_bytes: int | None) -> bool:
         """Write a PDU's fields into the buffer; whether they fit."""
         try:
             self._codec.encode_into(pdu, self._buffer, self._body_begins)
             if isinstance(pdu, PADDED):
-                self._pad(pdu)
+                self._pad(pdu, most_bytes)
         except (OversizeError, OverflowError, ValueError):
             # What a protocol has to say may hold what peers have told it: that must not end this member.
             self._counters.drop(TOO_LARGE)
             return False
         return True
 
-    def _pad(self, pdu: Hello | Here | Challenge) -> None:
-        """Make a greeting as large as what may be answered to it."""
-        room = GREETING_BYTES - len(self._buffer) - (TAG_BYTES if self._key is not None else 0)
+    def _pad(self, pdu: Hello | Here | Challenge, most_bytes: int | None) -> None:
+        """Make a greeting as large as what may be answered to it, unless it must be smaller."""
+        size = GREETING_BYTES if most_bytes is None else min(GREETING_BYTES, most_bytes)
+        room = size - len(self._buffer) - (TAG_BYTES if self._key is not None else 0)
         # From 256 bytes on the length takes one byte more.
         padding = bytes(max(0, room if room <= 255 else room - 1))
         self._codec.encode_into(replace(pdu, padding=padding), self._buffer, self._body_begins)
@@ -275,7 +287,7 @@ class Transport:
         self, pdu: Pdu, *addresses: Address, to: int | None = None, most_bytes: int | None = None
     ) -> None:
         """One PDU under one counter, to each address; perhaps for the process of one boot alone."""
-        if not self._encode(pdu):
+        if not self._encode(pdu, most_bytes):
             return
         length = len(self._buffer) + (TAG_BYTES if self._key is not None else 0)
         if most_bytes is not None and length > most_bytes:
@@ -398,16 +410,17 @@ class Transport:
                 is_whole = len(one) < PREFIX.size or one[3] != FRAGMENT
                 (self._take_pdu if is_whole else self._take_fragment)(one, address, arrived)
             return
-        if joined.boot == self.boot or self._reassembly.is_late(joined.boot, joined.counter):
+        known = self._sender_of(joined.boot, joined.counter, address)
+        if known is None:
             return
         count = len(joined.tokens) // TOKEN_BYTES
-        tokens = self._tokens_of(joined.boot, joined.counter, count, address, joined.tokens[:TOKEN_BYTES], 0)
+        tokens = self._tokens_of(known, joined.counter, count, joined.tokens[:TOKEN_BYTES], 0)
         if tokens is None:
             return
         if tokens != joined.tokens:
             self._counters.drop(pieces.FORGED)
             return
-        self._reassembly.finish(joined.boot, joined.counter)
+        self._reassembly.finish(known, joined.counter)
         self._take_pdu(memoryview(joined.whole), address, arrived)
 
     def _take_fragment(self, view: memoryview, address: Address, arrived: list[Arrival]) -> None:
@@ -415,37 +428,39 @@ class Transport:
         if isinstance(piece, str):
             self._counters.drop(piece)
             return
-        if piece.boot == self.boot or self._reassembly.is_late(piece.boot, piece.counter):
+        known = self._sender_of(piece.boot, piece.counter, address)
+        if known is None:
             return
-        partial = self._reassembly.find(piece.boot, piece.counter) or self._begin(piece, address)
+        partial = self._reassembly.find(known, piece.counter) or self._begin(known, piece)
         if partial is not None:
             whole = self._reassembly.take(partial, piece, self._now)
             if whole is not None:
                 self._take_pdu(memoryview(whole), address, arrived)
 
-    def _begin(self, piece: Piece, address: Address) -> Partial | None:
-        """A PDU of which this is the first fragment to come, if it is a member's."""
-        tokens = self._tokens_of(piece.boot, piece.counter, piece.total, address, piece.token, piece.place)
-        return None if tokens is None else self._reassembly.begin(piece, tokens, self._now)
-
-    def _tokens_of(
-        self, boot: int, counter: int, count: int, address: Address, token: bytes, place: int
-    ) -> bytes | None:
-        """The tokens of a PDU's fragments, if `token` is the one at `place`; None if no member sent it."""
-        known = self._gate.known(boot)
+    def _sender_of(self, boot: int, counter: int, address: Address) -> Known | None:
+        """The member that a fragment is from; None if it is from none, or if its PDU is complete."""
+        if boot == self.boot:
+            return None
+        known = self._gate.known(boot, address)
         if known is None:
             self._counters.drop(UNPROVEN)
             return None
+        return None if self._reassembly.is_late(known, counter) else known
+
+    def _begin(self, known: Known, piece: Piece) -> Partial[Known] | None:
+        """A PDU of which this is the first fragment to come, if a holder of the key made it."""
+        tokens = self._tokens_of(known, piece.counter, piece.total, piece.token, piece.place)
+        return None if tokens is None else self._reassembly.begin(known, piece, tokens, self._now)
+
+    def _tokens_of(self, known: Known, counter: int, count: int, token: bytes, place: int) -> bytes | None:
+        """The tokens of a PDU's fragments, if `token` is the one at `place`."""
         if self._seals is None:
-            if address != known.address:
-                self._counters.drop(ELSEWHERE)
-                return None
             return no_tokens(counter, count)
         usual = known.window.top >> GENERATION_BITS
         generation = counter >> GENERATION_BITS
         if usual - 1 <= generation <= usual + 1:
             # A member may have gone on to another key of the ring.
-            for seal in self._seals.every(boot, generation):
+            for seal in self._seals.every(known.boot, generation):
                 tokens = seal.tokens(counter, count)
                 if tokens[place * TOKEN_BYTES : (place + 1) * TOKEN_BYTES] == token:
                     return tokens
@@ -462,6 +477,8 @@ class Transport:
             self._arrive(known.site, pdu, arrived)
         elif isinstance(pdu, Missing):
             self._repair(known, pdu)
+        elif isinstance(pdu, Bye):
+            self._gate.part_with(known)
         elif isinstance(pdu, Hello) and not self._greetings_left:
             self._send_to(Here(), known.address, to=known.boot)
 
@@ -501,24 +518,33 @@ class Transport:
         self._now = now
         self._gate.tick(now)
         self._repair_bytes_left = REPAIR_BYTES_PER_TICK
-        for partial in self._reassembly.tick(now, self._gate.known):
+        for partial in self._reassembly.tick(now, self._gate.knows):
             self._ask(partial)
         self._look_after_keys(now)
         if self._resolving is not None:
             self._resolving.tick(now)
             self._sockets.destinations = self._fan_out()
-        if now - self._greeted_ns >= GREETING_PAUSE_NS and (self._greetings_left or self._gate.should_greet):
-            self._gate.should_greet = False
-            self._greetings_left = max(0, self._greetings_left - 1)
-            self._greeted_ns = now
-            self.multicast(Hello())
+        self._greet(now)
 
-    def _ask(self, partial: Partial) -> None:
-        """Only a known member is asked, at its own address: nobody can make us write to someone else."""
-        known = self._gate.known(partial.boot)
-        if known is not None:
-            self._counters.fragments_requested += partial.missing
-            self._send_to(Missing(partial.counter, partial.bitmap()), known.address, to=known.boot)
+    def _greet(self, now: Nanoseconds) -> None:
+        """Greet where there is a reason to; for strangers again and again, but ever more seldom."""
+        since = now - self._greeted_ns
+        if self._greetings_left and since >= GREETING_PAUSE_NS:
+            self._greetings_left -= 1
+            self._greeting_pause_ns = GREETING_PAUSE_NS
+        elif self._gate.should_greet and since >= self._greeting_pause_ns:
+            self._greeting_pause_ns = min(2 * self._greeting_pause_ns, LONGEST_GREETING_PAUSE_NS)
+        else:
+            return
+        self._gate.should_greet = False
+        self._greeted_ns = now
+        self.multicast(Hello())
+
+    def _ask(self, partial: Partial[Known]) -> None:
+        """A member is asked at its own address: nobody can make us write to someone else."""
+        known = partial.sender
+        self._counters.fragments_requested += partial.missing
+        self._send_to(Missing(partial.counter, partial.bitmap()), known.address, to=known.boot)
 
     def _look_after_keys(self, now: Nanoseconds) -> None:
         """Renew the key that has been used for long, and take up what the key file says by now."""

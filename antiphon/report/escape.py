@@ -31,7 +31,7 @@ def argument_lines(explanation: str) -> list[str]:
     >>> argument_lines("Let a be. Because of b, c. But d: a contradiction.")
     ['Let a be.', 'Because of b, c.', 'But d: a contradiction.']
     """
-    return clean_lines(re.sub(r"(?<=\.) (?=(?:Because|But) )", "\n", explanation))
+    return [clean(line) for line in re.split(r"(?<=\.) (?=(?:Because|But) )", explanation)]
 
 
 def escape(text: str) -> str:

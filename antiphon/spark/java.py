@@ -10,15 +10,18 @@ that drop this argument and pass the rest on. Newer runtimes (25 was seen to) al
 Spark asks to be opened does not exist; for those that argument is dropped as well, as it does nothing there.
 """
 
+import atexit
 import hashlib
 import importlib.util
 import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -96,9 +99,11 @@ def java_home() -> Path:
     dropped = DROPPED if (java_version(java) or 0) >= NEWER_VERSION else DROPPED[:1]
     script = SHIM.format(java=shlex.quote(str(java)), dropped=" | ".join(dropped))
     name = "java-" + hashlib.blake2b(script.encode(), digest_size=8).hexdigest()
-    for cache in _cache_folders():
+    for find in (_cache_folder, _temporary_folder):
         try:
-            return _written(cache / name, script)
+            cache = find()
+            if cache is not None:
+                return _written(cache / name, script)
         except OSError:
             continue
     raise MissingRequirementError(
@@ -108,13 +113,34 @@ def java_home() -> Path:
     )
 
 
-def _cache_folders() -> Iterator[Path]:
-    given = os.environ.get("XDG_CACHE_HOME")
+def _cache_folder() -> Path | None:
+    given, home = os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME")
     if given:
-        yield Path(given) / "antiphon"
-    elif os.environ.get("HOME"):
-        yield Path(os.environ["HOME"]) / ".cache" / "antiphon"
-    yield Path(tempfile.gettempdir()) / f"antiphon-{os.getuid()}"
+        return Path(given) / "antiphon"
+    return Path(home) / ".cache" / "antiphon" if home else None
+
+
+def _temporary_folder() -> Path:
+    """A folder below the temporary one that nobody else can put anything into: what is in it is executed.
+
+    Anyone may have made the one with our name first; then this process gets a fresh one, until it ends.
+    """
+    folder = Path(tempfile.gettempdir()) / f"antiphon-{os.geteuid()}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    if is_private(folder):
+        return folder
+    fresh = Path(tempfile.mkdtemp(prefix="antiphon-"))
+    atexit.register(shutil.rmtree, fresh, ignore_errors=True)
+    return fresh
+
+
+def is_private(folder: Path) -> bool:
+    """Whether this is a folder, no link to one, that is this user's and of no use to anyone else."""
+    found = folder.lstat()
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return is_own and stat.S_IMODE(found.st_mode) == 0o700
 
 
 def _written(home: Path, script: str) -> Path:
@@ -134,6 +160,6 @@ def _written(home: Path, script: str) -> Path:
 def _is_ours(java: Path, script: str) -> bool:
     """Whether the script is there already and nobody else could have planted it."""
     try:
-        return java.stat().st_uid == os.getuid() and java.read_text() == script
+        return java.stat().st_uid == os.geteuid() and java.read_text() == script
     except OSError:
         return False

@@ -15,7 +15,7 @@ from antiphon.core.ids import MessageId, Site
 from antiphon.core.recording import KINDS
 from antiphon.spark.kernels import identity
 from antiphon.spark.packing import NOBODY_NAMED, SEND, Address, Segment
-from antiphon.trace.sanity import incomplete_log, unjudgeable_steps
+from antiphon.trace.sanity import LARGEST_NUMBER, incomplete_log, unjudgeable_steps
 from antiphon.trace.schema import Run
 
 MOST_ENTRIES: Final = (1 << 31) - 1
@@ -23,6 +23,14 @@ MOST_ENTRIES: Final = (1 << 31) - 1
 HOLES_PER_ENTRY: Final = 4
 HOLES_ALLOWED: Final = 4096
 """Numbers count as dense while the holes among them cost no more memory than a few times the entries."""
+
+FREE_BYTES: Final = 256 << 20
+BYTES_PER_ROW: Final = 64 << 10
+"""Memory that a run's arrays may take, whatever its rows claim to cover: so much, and so much more a row."""
+ENTRY_BYTES: Final = 16
+"""Of an entry in all arrays together."""
+MESSAGE_SITE_BYTES: Final = 12
+"""Of a message for each site: its causal past, its clock and its reception there."""
 
 FEWER: Final = 4
 """Batches are judged as wholes where that makes messages at least this many times fewer."""
@@ -143,11 +151,15 @@ def build_log(run: Run, segments: Sequence[Segment], *, by_batch: bool = False) 
     starts, least, greatest = _ranges(logs, len(senders))
     if starts[-1] > MOST_ENTRIES:
         raise InputError(f"Run {run.run} cannot be judged: it has more than {MOST_ENTRIES} events.")
+    sites, members = _destinations(run, logged, list(addresses))
+    rows = sum(part.rows for log in logs for part in log)
+    spans = _spans(least, greatest)
+    _require_bearable(run.run, rows, int(starts[-1]), spans, len(logged), len(sites) * len(members))
     numbering = _numbering(logs, least, greatest, int(starts[-1]))
     kinds, messages = _entries(numbering, int(starts[-1]))
     homes = _homes(logged, senders, numbering.sender_starts)
     send_entry, destination_set = _sendings(logs, kinds, messages, starts, homes)
-    sites, sets = _destination_sets(run, logged, list(addresses))
+    sets = _destination_sets(sites, members)
     row_starts, site_rows = _row_starts(logs)
     delivered, delivery_entries, delivery_starts = _deliveries(kinds, messages, starts)
     return Log(
@@ -179,6 +191,8 @@ def _by_batch(logs: list[list[Part]], senders: int) -> tuple[list[list[Part]], A
     about = np.concatenate([part.senders[named] for part, named in rows])
     begins = np.concatenate([part.numbers[named].astype(np.int64) for part, named in rows])
     sizes = np.concatenate([_counts_of(part)[named] for part, named in rows])
+    if (begins > LARGEST_NUMBER - sizes).any():
+        return logs, identity.empty(), identity.empty()  # the end of such a batch does not fit 64 bits
     edges = [
         np.unique(np.concatenate([begins[mine], begins[mine] + sizes[mine]])) for mine in _of(about, senders)
     ]
@@ -204,12 +218,33 @@ def _numbered_by_batch(part: Part, edges: list[Array]) -> Part:
     return part._replace(numbers=numbers, counts=counts)
 
 
+def _require_bearable(
+    run: str, rows: int, entries: int, spans: list[int], sites: int, addressed: int
+) -> None:
+    """A few bytes may claim billions of messages; what they would take is counted before it is taken."""
+    messages = sum(spans) if _are_dense(spans, entries) else entries
+    needed = ENTRY_BYTES * entries + MESSAGE_SITE_BYTES * messages * sites + addressed
+    most = FREE_BYTES + BYTES_PER_ROW * rows
+    if needed > most:
+        raise InputError(
+            f"Run {run} cannot be judged: its {entries:,} events at {sites:,} sites would take "
+            f"{needed >> 20:,} MB, and a run of {rows:,} rows is given {most >> 20:,} MB at most."
+        )
+
+
+def _spans(least: Array, greatest: Array) -> list[int]:
+    """How far each sender's numbers reach, as Python integers: hostile numbers do not fit 64 bits."""
+    return [max(high - low + 1, 0) for low, high in zip(least.tolist(), greatest.tolist(), strict=True)]
+
+
+def _are_dense(spans: list[int], entries: int) -> bool:
+    return sum(spans) <= min(HOLES_PER_ENTRY * entries + HOLES_ALLOWED, MOST_ENTRIES)
+
+
 def _numbering(logs: list[list[Part]], least: Array, greatest: Array, entries: int) -> _Numbering:
     """One integer per number while the numbers are dense, else one per number that occurs."""
-    # As Python integers: the span of hostile numbers does not fit 64 bits.
-    spans = [max(high - low + 1, 0) for low, high in zip(least.tolist(), greatest.tolist(), strict=True)]
-    messages = sum(spans)
-    if messages > HOLES_PER_ENTRY * entries + HOLES_ALLOWED or messages > MOST_ENTRIES:
+    spans = _spans(least, greatest)
+    if not _are_dense(spans, entries):
         return _numbered_sparsely(logs, len(spans))
     sender_starts = np.cumsum([0, *spans], dtype=np.int64)
     bases = sender_starts[:-1] - np.where(greatest >= 0, least, 0)
@@ -405,7 +440,9 @@ def _code_per_send(logs: list[list[Part]]) -> Array:
     return np.concatenate([identity.empty(), *codes]).astype(np.int32)
 
 
-def _destination_sets(run: Run, logged: list[Site], addresses: list[Address]) -> tuple[list[Site], Array]:
+def _destinations(
+    run: Run, logged: list[Site], addresses: list[Address]
+) -> tuple[list[Site], list[Sequence[Site]]]:
     """All sites of the run, and for each address which of them it names."""
     groups = run.groups or {}
     members: list[Sequence[Site]] = []
@@ -414,12 +451,15 @@ def _destination_sets(run: Run, logged: list[Site], addresses: list[Address]) ->
         members.append(of_group if listed is None else listed)
     named = {site for group in groups.values() for site in group}
     further = named.union(*members).difference(logged)
-    sites = logged + sorted(further)
+    return logged + sorted(further), members
+
+
+def _destination_sets(sites: list[Site], members: list[Sequence[Site]]) -> Array:
     place = {site: index for index, site in enumerate(sites)}
-    sets = np.zeros((len(addresses), len(sites)), np.bool_)
+    sets = np.zeros((len(members), len(sites)), np.bool_)
     for code, names in enumerate(members):
         sets[code, [place[site] for site in names]] = True
-    return sites, sets
+    return sets
 
 
 def _deliveries(kinds: Array, messages: Array, starts: Array) -> tuple[Array, Array, Array]:

@@ -1,12 +1,15 @@
 """`antiphon node` and `antiphon perf` as a user sees them: real processes, real sockets."""
 
+import asyncio
 import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -15,9 +18,15 @@ from typing import IO, Any
 
 import pytest
 
-from antiphon.cli.console import Sparkline
+from antiphon.cli import node as cli_node
+from antiphon.cli.console import Sparkline, print_error, say
 from antiphon.cli.main import run
+from antiphon.live.boards import StabilityBoard
 from antiphon.live.crew import Plan, buckets, summarise
+from antiphon.live.joining import join
+from antiphon.live.limits import Limits
+from antiphon.live.messages import Message, Presence
+from antiphon.report.escape import argument_lines
 from antiphon.trace.files import read_trace
 
 DEADLINE_S = 60.0
@@ -145,6 +154,86 @@ def test_a_signal_ends_a_node_with_a_clean_leave() -> None:
         vanished = json.loads(b.hear())
         assert vanished["presence"] == "vanished"
         assert "left" in vanished["reason"]
+
+
+@pytest.mark.parametrize(("number", "finished"), [(signal.SIGINT, False), (signal.SIGTERM, True)])
+def test_a_signal_while_joining_ends_a_node_at_once(number: signal.Signals, finished: bool) -> None:
+    async def body() -> None:
+        limits = Limits(join_s=10 * DEADLINE_S)
+        group = join(a_group(), name="a", order="sequencer", sequencer="nobody", limits=limits)
+        serving = asyncio.create_task(cli_node.Node(group, addressed=False, json=True).serve(None))
+        while group._member is None:
+            await asyncio.sleep(0.001)
+        os.kill(os.getpid(), number)
+        assert await asyncio.wait_for(serving, DEADLINE_S) is finished
+
+    asyncio.run(body())
+
+
+def test_an_interrupt_while_joining_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def interrupted(_: object, __: object) -> bool:
+        return False
+
+    monkeypatch.setattr(cli_node.Node, "serve", interrupted)
+    assert run(["node", a_group(), "--name", "a"]) == 130
+    assert capfd.readouterr() == ("", "Interrupted.\n")
+
+
+def test_an_interrupted_perf_says_no_more_than_that() -> None:
+    """As from a terminal: the interrupt goes to the whole process group."""
+    command = [sys.executable, "-m", "antiphon.cli.main", "perf", "--members", "3", "--seconds", "600"]
+    pipe = subprocess.PIPE
+    perf = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    assert perf.stderr is not None
+    assert perf.stderr.readline() == "3 members send for 600 s ...\n"
+    children = Path(f"/proc/{perf.pid}/task/{perf.pid}/children")
+    while len(children.read_text().split()) < 3 and perf.poll() is None:
+        time.sleep(0.001)
+    os.killpg(perf.pid, signal.SIGINT)
+    assert perf.communicate(timeout=DEADLINE_S) == ("", "Interrupted.\n")
+    assert perf.returncode == 130
+
+
+EVIL = "e\x1b[2J\u202e 7\n"
+"""Clears the screen, turns the line around, and begins another."""
+
+
+def test_nothing_of_a_peers_reaches_the_terminal_raw(capfd: pytest.CaptureFixture[str]) -> None:
+    stable = StabilityBoard().wait
+    line = cli_node._shown_line(Message(EVIL, 3, b"a\tb\x1b]0;c\x07\xff\n", stable, None, EVIL))
+    name = "e\\u001b[2J\\u202e\\u00207\\u000a"
+    assert line.decode() == f"{name} {name} 3 a\tb\\u001b]0;c\\u0007\\xff\\u000a\n"
+    line = cli_node._text_line(Message(EVIL, 3, b"raw\x1b", stable))
+    assert line == f"{name} 3 ".encode() + b"raw\x1b\n"
+    assert argument_lines(f"Let {EVIL} be. But no.") == ["Let e\\u001b[2J\\u202e 7\\u000a be.", "But no."]
+    say(cli_node._sentence(Presence("vanished", EVIL, f"[bold]{EVIL}")))
+    print_error(EVIL, EVIL)
+    said = capfd.readouterr().err
+    assert said.splitlines() == [
+        "e\\u001b[2J\\u202e 7\\u000a vanished: [bold]e\\u001b[2J\\u202e 7\\u000a",
+        "error: e\\u001b[2J\\u202e 7\\u000a",
+        "hint: e\\u001b[2J\\u202e 7\\u000a",
+    ]
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(True, b"a 0 x\\u001b[2J"), (False, b"a 0 x\x1b[2J")])
+def test_a_node_escapes_bodies_on_a_terminal_only(terminal: bool, shown: bytes) -> None:
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    command = [sys.executable, "-m", "antiphon.cli.main", "node", a_group(), "--name", "a"]
+    node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=theirs, stderr=subprocess.PIPE)
+    os.close(theirs)
+    assert node.stdin is not None
+    node.stdin.write(b"x\x1b[2J\n")
+    node.stdin.flush()
+    heard = b""
+    while not heard.endswith(b"\n"):
+        heard += os.read(ours, 1000)
+    assert heard.rstrip() == shown
+    node.communicate(timeout=DEADLINE_S)
+    os.close(ours)
+    assert node.returncode == 0
 
 
 @pytest.mark.parametrize(

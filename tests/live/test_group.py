@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import antiphon
 from antiphon.check.checkers import check_trace
 from antiphon.core.errors import OutputError, UsageError
-from antiphon.live.boards import LeftError, MissedError, PresenceBoard, StabilityBoard
+from antiphon.live.boards import SENDERS_KEPT, LeftError, MissedError, PresenceBoard, StabilityBoard
 from antiphon.live.group import Group
 from antiphon.live.joining import join
 from antiphon.live.keys import KeyRing
@@ -534,6 +534,24 @@ def test_waiting_for_stability_ends_with_the_membership() -> None:
         await board.wait("a", 3)
         with pytest.raises(LeftError):
             await board.wait("a", 4)
+
+    within(body())
+
+
+def test_a_board_forgets_senders_beyond_a_bound_but_never_its_own() -> None:
+    async def body() -> None:
+        board = StabilityBoard()
+        board.begin("me", 7)
+        waiting = asyncio.create_task(board.wait("s0", 9))
+        await asyncio.sleep(0)
+        for number in range(3 * SENDERS_KEPT):
+            board.advance(f"s{number}", 5)
+        assert len(board._limits) == SENDERS_KEPT
+        assert board.limit("me") == 7
+        assert board.limit(f"s{3 * SENDERS_KEPT - 1}") == 5
+        board.advance("s0", 10)
+        await waiting
+        assert board._waiting == {}
 
     within(body())
 

@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import json
 import os
+import stat
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,20 @@ import pytest
 
 from antiphon.core.effects import Deliver, Recall
 from antiphon.core.errors import OutputError, UsageError
-from antiphon.core.inputs import Past
+from antiphon.core.inputs import Past, Recalled
 from antiphon.core.packing import Packed
 from antiphon.live import history
 from antiphon.live.group import Group
-from antiphon.live.history import SUFFIX, HistoryLog, delivered_before
+from antiphon.live.history import (
+    MAGIC,
+    MOST_WAITING,
+    SET_ASIDE,
+    SUFFIX,
+    HistoryLog,
+    Opening,
+    Recaller,
+    delivered_before,
+)
 from antiphon.live.joining import join
 from antiphon.live.limits import Limits
 from antiphon.trace.files import read_trace
@@ -106,6 +117,134 @@ def test_a_damaged_batch_ends_its_segment_and_no_more(tmp_path: Path) -> None:
     assert found[-1] == 29
     assert 20 < len(found) < 30
     log.close()
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [(len(MAGIC) - 1, "format of another version (3, not 1)"), (0, "is damaged"), (12, "is damaged")],
+)
+def test_a_segment_that_cannot_be_read_is_set_aside(tmp_path: Path, place: int, why: str) -> None:
+    for turn in range(3):
+        log = HistoryLog(tmp_path, "group", "a", MEGABYTE)
+        write(log, range(30), size=20_000)
+        log.close()
+        before = {file.name: file.read_bytes() for file in tmp_path.glob(f"*{SUFFIX}")}
+        spoilt = min(tmp_path.glob(f"*{SUFFIX}"))
+        data = bytearray(spoilt.read_bytes())
+        data[place] ^= 2
+        spoilt.write_bytes(data)
+        log = HistoryLog(tmp_path, "group", "a", MEGABYTE)
+        aside = [tmp_path / f"{spoilt.name}{SET_ASIDE}{number or ''}" for number in range(turn + 1)]
+        assert aside[-1].read_bytes() == data
+        (sentence,) = log.unreadable
+        assert why in sentence
+        assert sentence.endswith(f"it is set aside as {aside[-1]}.")
+        assert log.figures()["history_unreadable"] == 1
+        kept = {file.name: file.read_bytes() for file in tmp_path.glob(f"*{SUFFIX}")}
+        assert kept == {name: bytes_ for name, bytes_ in before.items() if name != spoilt.name}
+        write(log, range(30, 32))
+        assert numbers(everything(log))[-2:] == [30, 31]
+        log.close()
+        assert sorted(tmp_path.glob(f"*{SET_ASIDE}*")) == sorted(aside)
+        for file in tmp_path.glob(f"*{SUFFIX}"):
+            file.unlink()
+
+
+def test_a_damaged_last_segment_stays_as_it_is(tmp_path: Path) -> None:
+    log = HistoryLog(tmp_path, "group", "a")
+    write(log, range(30))
+    log.close()
+    (file,) = tmp_path.glob(f"*{SUFFIX}")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    log = HistoryLog(tmp_path, "group", "a")
+    assert file.read_bytes() == data
+    (sentence,) = log.unreadable
+    assert str(file) in sentence
+    write(log, range(30, 32))
+    found = numbers(everything(log))
+    assert found[-2:] == [30, 31]
+    assert found[:-2] == list(range(len(found) - 2))
+    log.close()
+    log = HistoryLog(tmp_path, "group", "a")
+    assert log.unreadable == []
+    assert numbers(everything(log)) == found
+    log.close()
+
+
+def test_a_log_is_its_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        log = HistoryLog(tmp_path / "log", "group", "a", MEGABYTE)
+        write(log, range(30), size=20_000)
+        log.close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o700
+    files = list((tmp_path / "log").iterdir())
+    assert len(files) > 2
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_a_join_that_is_cancelled_gives_its_log_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    opened = HistoryLog._open
+
+    def slowly(log: HistoryLog) -> None:
+        begun.set()
+        assert go_on.wait(DEADLINE_S)
+        opened(log)
+
+    async def play() -> None:
+        group = join("group", name="a", history=tmp_path)
+        joining = asyncio.create_task(group.__aenter__())
+        await asyncio.to_thread(begun.wait)
+        joining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await joining
+        go_on.set()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HistoryLog, "_open", slowly)
+        within(play())  # which ends when the thread has
+    HistoryLog(tmp_path, "group", "a").close()
+
+
+def test_a_log_that_nobody_waits_for_any_more_is_closed(tmp_path: Path) -> None:
+    opening = Opening(tmp_path, "group", "a", MEGABYTE)
+    opening.open()
+    opening.abandon()
+    opening = Opening(tmp_path, "group", "a", MEGABYTE)
+    opening.abandon()
+    opening.open()
+    HistoryLog(tmp_path, "group", "a").close()
+
+
+def test_requests_that_wait_are_bounded_and_each_asker_has_one(tmp_path: Path) -> None:
+    async def play() -> None:
+        log = HistoryLog(tmp_path, "group", "a")
+        write(log, range(3))
+        answers: list[Recalled] = []
+        recaller = Recaller(log, answers.append)
+        asked = 5000
+        for token in range(asked):
+            recaller.ask(Recall(token, 0, 60_000, asker=f"j{token % 3}"))
+        assert len(recaller._waiting) <= 3
+        for token in range(asked, 2 * asked):
+            recaller.ask(Recall(token, 0, 60_000, asker=f"j{token}"))
+        assert len(recaller._waiting) == MOST_WAITING
+        while recaller._waiting or recaller._under_way:
+            await asyncio.sleep(0.001)
+        refused = [answer.token for answer in answers if answer.messages < 0]
+        read = [answer.token for answer in answers if answer.messages == 3]
+        assert len(refused) + len(read) == len(answers)
+        assert {asked - 3, asked - 2, asked - 1} < set(read)
+        assert min(refused) >= asked
+        assert recaller.dropped == 2 * asked - len(read)
+        log.close()
+
+    within(play())
 
 
 @pytest.mark.parametrize("size", [10, 1_000, 60_000])
@@ -291,6 +430,23 @@ def test_a_handler_that_comes_back_has_its_log(tmp_path: Path) -> None:
             ):
                 assert [number for _, number, _ in await read(late, 50)] == list(range(50))
                 assert a.counters["history_log_messages"] == 50
+
+    within(play())
+
+
+def test_a_handler_whose_log_cannot_be_read_says_so(tmp_path: Path) -> None:
+    async def play() -> None:
+        name = a_group_name()
+        async with joined("a", "b", group=name, history=tmp_path) as (a, b), reading(a, b):
+            await stable(a, [b"one", b"two"])
+        for file in tmp_path.glob(f"a-*{SUFFIX}"):
+            file.write_bytes(b"antihis\x07" + file.read_bytes()[8:])
+        async with join(name, name="a", history=tmp_path) as a:
+            told = await anext(a.presence())
+            assert (told.kind, told.site) == ("history", "a")
+            assert "another version" in told.reason
+            assert a.counters["history_unreadable"] == 1
+            assert a.counters["recalls_dropped"] == 0
 
     within(play())
 

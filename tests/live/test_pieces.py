@@ -6,11 +6,14 @@ from hypothesis import strategies as st
 
 from antiphon.core.packing import Packed, overhead_bytes, pack
 from antiphon.core.time import NEVER_NS
+from antiphon.live import pieces
 from antiphon.live.pieces import (
     BATCH_BYTES,
     LARGEST_MESSAGE_BYTES,
+    LEAST_PIECE_BYTES,
     MIXING,
     MOST_ORPHANS,
+    MOST_UNFINISHED,
     SMALL_BATCH_BYTES,
     Incoming,
     Outgoing,
@@ -172,6 +175,34 @@ def test_only_the_latest_unfinished_messages_of_vanished_senders_are_kept() -> N
     assert incoming.take(senders[-1], 1, second) is not None
 
 
+def test_unfinished_messages_are_bounded_however_many_senders_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    incoming = Incoming()
+    first = pack([b"a" * 1000], unfinished=True)
+    for number in range(3 * MOST_UNFINISHED):
+        incoming.take(f"s{number}", 0, first)
+        incoming.take("steady", number, pack([b"b"], unfinished=True, continuing=number > 0))
+    assert len(incoming._partial) == MOST_UNFINISHED
+    assert incoming.dropped == 2 * MOST_UNFINISHED + 1
+    found = incoming.take("steady", 3 * MOST_UNFINISHED, pack([b"c"], continuing=True))
+    assert found is not None
+    assert list(found[1]) == [b"b" * 3 * MOST_UNFINISHED + b"c"]
+    monkeypatch.setattr(pieces, "MOST_UNFINISHED_BYTES", 5000)
+    incoming.take("last", 0, first)
+    assert incoming.size == 5000
+    assert len(incoming._partial) == 5
+
+
+def test_endless_empty_pieces_are_given_up() -> None:
+    incoming = Incoming()
+    empty = pack([b""], unfinished=True, continuing=True)
+    incoming.take("a", 0, pack([b""], unfinished=True))
+    for number in range(1, LARGEST_MESSAGE_BYTES // LEAST_PIECE_BYTES + 1):
+        incoming.take("a", number, empty)
+    assert (incoming.dropped, incoming.size, incoming._partial) == (1, 0, {})
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50), st.booleans()), max_size=60))
 def test_timers_fire_once_each_in_order_as_a_dictionary_would(steps: list[tuple[str, int, bool]]) -> None:
     timers, simple = Timers(), dict[str, int]()
@@ -203,7 +234,7 @@ def test_a_timer_that_is_set_over_and_over_does_not_fill_the_heap() -> None:
 
 @pytest.mark.parametrize("length", [PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES])
 def test_a_body_is_cut_into_no_more_pieces_than_needed(length: int) -> None:
-    pieces = list(cut(bytes(length), SMALL_BATCH_BYTES))
-    assert len(pieces) == -(-length // PIECE_BYTES)
-    assert [piece.continuing for piece in pieces] == [place > 0 for place in range(len(pieces))]
-    assert [piece.unfinished for piece in pieces] == [place < len(pieces) - 1 for place in range(len(pieces))]
+    found = list(cut(bytes(length), SMALL_BATCH_BYTES))
+    assert len(found) == -(-length // PIECE_BYTES)
+    assert [piece.continuing for piece in found] == [place > 0 for place in range(len(found))]
+    assert [piece.unfinished for piece in found] == [place < len(found) - 1 for place in range(len(found))]

@@ -156,6 +156,60 @@ def test_numbers_at_the_end_of_64_bits() -> None:
     assert same(compiled_judgement(events, Run("run")).violations, check_trace(events, Run("run")))
 
 
+def batches(*rows: tuple[str, Kind, int, int]) -> list[Event]:
+    """Rows of a site, a kind, a number and a count, all about a's messages."""
+    steps: dict[str, int] = {}
+    events = []
+    for site, kind, number, count in rows:
+        events.append(Event("run", site, steps.setdefault(site, 0), kind, "a", number, count))
+        steps[site] += 1
+    return events
+
+
+def test_batches_at_the_end_of_64_bits() -> None:
+    last = 2**63 - 1
+    events = batches(
+        ("a", "send", last - 99, 100), ("b", "deliver", last - 99, 100), ("b", "deliver", last, 1)
+    )  # fmt: skip
+    log = build_log(Run("run"), segments(events), by_batch=True)
+    assert same(judge(log).violations, check_trace(events, Run("run")))
+
+
+def test_hostile_counts_take_no_memory() -> None:
+    """A few rows may claim billions of messages. As wholes they are judged; one by one they are refused."""
+    huge = 2**31 - 1
+
+    def sound(count: int) -> list[Event]:
+        return batches(("a", "send", 0, count), ("a", "deliver", 0, count), ("b", "deliver", 0, count))
+
+    events = sound(huge)
+    log = build_log(Run("run"), segments(events), by_batch=True)
+    assert (log.deliveries, judge(log).violations) == (2 * huge, [])
+    with pytest.raises(InputError, match="Run run cannot be judged"):
+        build_log(Run("run"), segments(events))
+    for count in (10**7, 10**8, 5 * 10**8):
+        with pytest.raises(InputError, match=r"would take [0-9,]+ MB, and a run of 3 rows is given 256 MB"):
+            build_log(Run("run"), segments(sound(count)))
+        with pytest.raises(InputError, match=r"its 3 rows cover .* messages"):
+            check_trace(sound(count), Run("run"))
+
+
+def test_hostile_counts_in_many_rows_take_no_memory() -> None:
+    rows = range(2000)
+    events = batches(
+        *(("a", "send", row, 10**5) for row in rows), *(("b", "deliver", row, 10**5) for row in rows)
+    )  # fmt: skip
+    with pytest.raises(InputError, match="a run of 4,000 rows is given"):
+        build_log(Run("run"), segments(events))
+
+
+def test_hostile_destinations_take_no_memory() -> None:
+    rows = range(60_000)
+    events = [Event("run", "a", row, "send", "a", row, 1, None, (f"d{row}",)) for row in rows]
+    with pytest.raises(InputError, match="a run of 60,000 rows is given 4,006 MB"):
+        build_log(Run("run", groups={"g": tuple(f"e{row}" for row in rows)}), segments(events))
+
+
 def test_a_run_without_events_has_no_violations() -> None:
     judgement = judge(build_log(Run("run", groups={"g": ("a", "b")}), []))
     assert judgement == Judgement(dict.fromkeys(PROPERTIES, 0), [])

@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,6 +114,47 @@ def test_start_script_goes_to_the_temporary_folder_where_the_cache_cannot_be_wri
     monkeypatch.setenv("XDG_CACHE_HOME", str(no_java / "file"))
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(no_java / "temporary"))
     assert java.java_home().is_relative_to(no_java / "temporary")
+
+
+def plant_link(folder: Path, _: pytest.MonkeyPatch) -> None:
+    (folder.parent / "elsewhere").mkdir(mode=0o700)
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+def plant_open(folder: Path, _: pytest.MonkeyPatch) -> None:
+    folder.mkdir()
+    folder.chmod(0o770)
+
+
+def plant_anothers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = os.geteuid() + 1
+    folder.with_name(f"antiphon-{other}").mkdir(mode=0o700)
+    monkeypatch.setattr("os.geteuid", lambda: other)
+
+
+def plant_file(folder: Path, _: pytest.MonkeyPatch) -> None:
+    folder.touch(mode=0o700)
+
+
+@pytest.mark.parametrize("plant", [plant_link, plant_open, plant_anothers, plant_file])
+def test_start_script_is_never_taken_from_a_folder_that_others_may_write_to(
+    no_java: Path, monkeypatch: pytest.MonkeyPatch, plant: Callable[[Path, pytest.MonkeyPatch], None]
+) -> None:
+    fake_java(no_java / "home", "17.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(no_java / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    temporary = no_java / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(temporary))
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    monkeypatch.setattr("atexit.register", lambda *_, **__: None)
+    plant(temporary / f"antiphon-{os.geteuid()}", monkeypatch)
+    (planted,) = temporary.glob("antiphon-*")
+    home = java.java_home()
+    assert home.is_relative_to(temporary)
+    assert not home.is_relative_to(planted)
+    assert stat.S_IMODE(home.parent.lstat().st_mode) == 0o700
+    assert planted.is_file() or list(planted.iterdir()) == []
 
 
 def test_without_pyspark_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,9 +68,6 @@ class Keeper:
     def asked(self, asker: Site, pdu: Inquire | Fetch) -> None:
         """Look up what a member that counts asks for; whatever it asked before is settled by that."""
         state = self._state
-        if type(pdu) is Fetch and not pdu.makes_sense():
-            state.ignore()
-            return
         if not self._serves(asker, pdu):
             return
         before = self._tokens.get(asker)
@@ -85,10 +82,10 @@ class Keeper:
         if type(pdu) is Fetch:
             self._requests[token] = Request(asker, pdu, self._behind(pdu.wanted))
             have = tuple((place.site, place.incarnation, place.number) for place in pdu.have)
-            state.effects.append(Recall(token, pdu.position, CHUNK_BYTES, have))
+            state.effects.append(Recall(token, pdu.position, CHUNK_BYTES, have, asker))
         else:
             self._requests[token] = Request(asker, pdu, ())
-            state.effects.append(Recall(token, 0, 0))
+            state.effects.append(Recall(token, 0, 0, asker=asker))
 
     def _serves(self, asker: Site, pdu: Inquire | Fetch) -> bool:
         state = self._state
