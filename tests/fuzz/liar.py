@@ -45,11 +45,11 @@ class Raw:
 
 def speak_raw(transport: Transport) -> None:
     """Let a transport send raw bodies, too."""
-    encode: Callable[[Pdu], bool] = transport._encode
+    encode: Callable[..., bool] = transport._encode
 
-    def encode_raw(pdu: Any) -> bool:
+    def encode_raw(pdu: Any, *rest: Any) -> bool:
         if not isinstance(pdu, Raw):
-            return encode(pdu)
+            return encode(pdu, *rest)
         del transport._buffer[transport._body_begins :]
         transport._buffer += pdu.body
         return True

@@ -126,6 +126,10 @@ class Forge:
             return None
         return self.random.choice(self._observed[self.random.choice(self._seen)])
 
+    def observed(self) -> list[Pdu]:
+        """What is kept of all kinds."""
+        return [pdu for kept in self._observed.values() for pdu in kept]
+
     # Whole bodies
 
     def made(self) -> tuple[int, bytes]:

@@ -14,6 +14,7 @@ from antiphon.core import effects as fx
 from antiphon.core.ids import MessageId, Site
 from antiphon.core.inputs import JoinGroup
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
+from antiphon.core.wire import Pdu
 from antiphon.live.orders import ORDERS
 from antiphon.sim.world import Host
 from antiphon.trace.schema import Run
@@ -114,6 +115,10 @@ class Performance:
         arena = self._arena
         took_ms = max(0, self._recovered_ns - self._silent_ns) / MILLISECOND_NS
         return Outcome(self._plan, arena.tally, arena.lies, failure, story, took_ms, self._largest)
+
+    def observed(self) -> list[Pdu]:
+        """PDUs that honest members sent, some of each kind."""
+        return self._arena.forge.observed()
 
     # Acts
 
