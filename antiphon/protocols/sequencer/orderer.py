@@ -526,4 +526,4 @@ class Orderer:
 
 def _fits(pdu: Request | Ordered) -> bool:
     """Whether a batch can be passed on, and leaves its sender numbers to count on."""
-    return pdu.number + len(pdu.bodies) < NUMBER_LIMIT and len(pdu.bodies.data) <= LARGEST_BATCH_BYTES
+    return pdu.number + len(pdu.bodies) < NUMBER_LIMIT and len(pdu.bodies.wire()) <= LARGEST_BATCH_BYTES
