@@ -47,6 +47,8 @@ class Campaign:
         self._shrinks = shrinks
         self._begin_s = self._told_s = time.monotonic()
         self.slowest_ms: dict[str, float] = {}
+        self.milliseconds: Counter[str] = Counter()
+        """That each order took."""
         self.largest: dict[str, int] = {}
 
     def add(self, outcome: Outcome) -> None:
@@ -84,6 +86,7 @@ class Campaign:
         orders = {
             order: {
                 "runs": self.runs[order],
+                "seconds": round(self.milliseconds[order] / 1000, 1),
                 "pdus": tally.said,
                 "decoded": dict(tally.decoded.most_common()),
                 "refused": dict(tally.refused.most_common()),
@@ -118,7 +121,8 @@ def tell_summary(summary: dict[str, Any]) -> None:
     for order, found in summary["orders"].items():
         decoded, refused = sum(found["decoded"].values()), sum(found["refused"].values())
         print(
-            f"{order}: {found['runs']} runs, {found['pdus']} PDUs ({decoded} decoded, {refused} refused), "
+            f"{order}: {found['runs']} runs in {found['seconds']} s, {found['pdus']} PDUs "
+            f"({decoded} decoded, {refused} refused), "
             f"slowest recovery {found['slowest_recovery_ms']:.0f} ms, largest container "
             f"{found['largest_container']}, {len(found['failures'])} runs failed"
         )
@@ -187,7 +191,10 @@ def fuzz(options: argparse.Namespace) -> int:
         for plan in plans(options, campaign):
             if options.seed is not None and options.runs is None:
                 print(plan.told(), file=sys.stderr)
-            campaign.add(run(plan, only))
+            begin_s = time.monotonic()
+            outcome = run(plan, only)
+            campaign.milliseconds[plan.order] += round(1000 * (time.monotonic() - begin_s))
+            campaign.add(outcome)
             campaign.tell_progress()
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

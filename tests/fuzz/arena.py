@@ -97,6 +97,8 @@ class Arena(World):
         self.plan: Final = plan
         self.tally: Final = Tally()
         self.lying = False
+        self.reformed = False
+        """Whether the liar's name is an honest process's by now."""
         self._only = only
         self._wrap = wrap
         self._seeds = Seeds(plan.seed)
@@ -158,11 +160,18 @@ class Arena(World):
         self.watch.away.add(site)
         self.give(host, Start(host.incarnation))
 
-    def begin_anew(self) -> None:
-        """The liar restarts, with a later incarnation."""
-        self.crash(LIAR)
-        self.liar.incarnation += 1000 + self.now // MILLISECOND_NS
-        self.restart(LIAR)
+    def begin_anew(self, site: Site) -> None:
+        """A member crashes and restarts, with an incarnation above all that the others report for it."""
+        self.crash(site)
+        host = self.host(site)
+        known = [
+            getattr(protocol, "incarnation_of", lambda _: 0)(site)
+            for other, protocol in self.protocols.items()
+            if other != site
+        ]
+        clock = FIRST_INCARNATION + 1000 + self.now // MILLISECOND_NS
+        host.incarnation = max(clock, *known, host.incarnation)
+        self.restart(site)
 
     def silence(self) -> None:
         """The liar says nothing from here on."""
@@ -189,7 +198,7 @@ class Arena(World):
         return found.pdu
 
     def _send_bytes(self, host: Host, effect: fx.Send) -> None:
-        if host is self.liar:
+        if host is self.liar and not self.reformed:
             self._say(effect.pdu, [effect.to])
             return
         pdu = self._wire(host, effect.pdu)
@@ -197,7 +206,7 @@ class Arena(World):
             World._send(self, host, fx.Send(effect.to, pdu))
 
     def _multicast_bytes(self, host: Host, effect: fx.Multicast) -> None:
-        if host is self.liar:
+        if host is self.liar and not self.reformed:
             self._say(effect.pdu, list(self.plan.sites) if effect.to is None else list(effect.to))
             return
         pdu = self._wire(host, effect.pdu)

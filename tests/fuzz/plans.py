@@ -62,6 +62,10 @@ class Plan:
     """Of what a mistaken member says, this share is altered."""
     restarts: int = 0
     """How often a liar that takes part begins anew meanwhile."""
+    crashes: bool = False
+    """Whether an honest member, not the one that orders, crashes and restarts while the liar lies."""
+    returns: bool = False
+    """Whether in the end a process with the liar's name joins that is honest."""
     repair: str = "hybrid"
     stability: StabilityOptions = USUAL_STABILITY
     across: AcrossOptions = USUAL_ACROSS
@@ -105,6 +109,8 @@ def draw_plan(order: str, seed: int, service: str | None = None, *, most_pdus: i
         "span_ms": random.choice((50, 300, 300, 1000)),
         "share": random.choice((0.02, 0.1, 0.3, 1.0)),
         "restarts": random.choice((0, 0, 0, 1, 2)),
+        "crashes": random.random() < 0.2,
+        "returns": random.random() < 0.3,
     }
     if order == "fifo":
         plan |= _draw_fifo(random)

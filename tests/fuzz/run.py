@@ -28,6 +28,8 @@ BEGINNING_NS: Final = 5 * SECOND_NS
 """How long a group without a liar may take to come together."""
 RECOVERY_NS: Final = 2 * SECOND_NS
 """How long a group may take to deliver again once its liar is silent, with the time to find that out."""
+RETURN_NS: Final = 3 * SECOND_NS
+"""How long a process that takes over the liar's name may take to join, and all to deliver its messages."""
 CLOSING_NS: Final = SECOND_NS
 """How long the last messages may take to be delivered everywhere, if a group has recovered late."""
 STUCK_S: Final = 60.0
@@ -134,6 +136,8 @@ class Performance:
         self._demand_closing()
         self._look_at_containers("at the end")
         self._judge()
+        if self._plan.returns:
+            self._demand_return()
 
     def _gather(self) -> None:
         arena, plan = self._arena, self._plan
@@ -166,7 +170,9 @@ class Performance:
         arena.lying = True
         begin_ns, span_ns = arena.now, plan.span_ms * MILLISECOND_NS
         for turn in range(plan.restarts if plan.takes_part else 0):
-            arena.at(begin_ns + span_ns * (turn + 1) // (plan.restarts + 1), self._begin_anew)
+            arena.at(begin_ns + span_ns * (turn + 1) // (plan.restarts + 1), lambda: self._begin_anew(LIAR))
+        if plan.crashes:
+            arena.at(begin_ns + span_ns // 2, lambda: self._begin_anew(self._sites[-1]))
         steps = plan.span_ms
         told = 0
         for step in range(steps):
@@ -176,13 +182,27 @@ class Performance:
                     arena.lie()
             self._pass_ns(MILLISECOND_NS)
 
-    def _begin_anew(self) -> None:
+    def _begin_anew(self, site: Site) -> None:
         arena = self._arena
-        self._known[LIAR].clear()
-        arena.begin_anew()
-        if self._several:
-            for group in GROUPS:
-                arena.give(arena.liar, JoinGroup(group))
+        self._known[site].clear()
+        groups = [group for group in GROUPS if (site, group) in self._joined]
+        self._joined -= {(site, group) for group in groups}
+        arena.begin_anew(site)
+        for group in groups:
+            arena.give(arena.host(site), JoinGroup(group))
+
+    def _demand_return(self) -> None:
+        """An honest process with the liar's name joins, and everyone delivers everyone's messages."""
+        arena = self._arena
+        arena.reformed = True
+        self._sites = (*self._sites, LIAR)
+        self._joined.add((LIAR, GROUPS[0]))
+        self._silent_ns = arena.now
+        self._begin_anew(LIAR)
+        self._offering = True
+        self._keep_offering()
+        if not self._until(self._has_recovered, RETURN_NS):
+            raise Failed(f"{RETURN_NS // SECOND_NS} s after an honest return, {self._lacking()}")
 
     def _demand_recovery(self) -> None:
         if not self._until(self._has_recovered, RECOVERY_NS):
@@ -249,7 +269,7 @@ class Performance:
     def _keep_offering(self) -> None:
         """Every member sends, now and again and again, by turns; a liar that takes part does so too."""
         if self._offering:
-            for site in (*self._sites, LIAR):
+            for site in dict.fromkeys((*self._sites, LIAR)):
                 self._offer(site)
             self._arena.at(self._arena.now + OFFER_NS, self._keep_offering)
 
@@ -265,7 +285,7 @@ class Performance:
         self._arena.admit(site, batch(self._offered), to, group)
 
     def _note_admission(self, now: Nanoseconds, host: Host, effect: fx.Admitted) -> None:
-        if host.site == LIAR:
+        if host.site not in self._sites:
             return
         to = frozenset(self._sites)
         if effect.destinations is not None:
@@ -277,7 +297,7 @@ class Performance:
         self._reached[message] = set()
 
     def _note_delivery(self, now: Nanoseconds, host: Host, effect: fx.Deliver) -> None:
-        if host.site == LIAR:
+        if host.site not in self._sites:
             return
         for place, body in enumerate(effect.bodies):
             message = MessageId(effect.sender, effect.number + place)
