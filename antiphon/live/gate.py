@@ -642,9 +642,9 @@ class Gate:
         Of two that are joining the one with the lower boot does. If both have joined, in parts of a network
         that were apart, each keeps it among those that know it.
         """
-        self._counters.drop(NAME_TAKEN)
         where = shown(stranger.address)
         if not self.joined and (answer.joined or stranger.boot < self._boot):
+            self._counters.drop(NAME_TAKEN)
             self._host.namesake(where)
             return
         self._keep_out(stranger, NAME_TAKEN)
