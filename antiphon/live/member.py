@@ -183,7 +183,7 @@ class Member:
 
     def incarnation_of(self, site: Site) -> int:
         """The latest incarnation of a site that the protocol knows; 0 if there is none."""
-        return 0 if self._start is None else getattr(self._protocol, "incarnation_of", lambda _: 0)(site)
+        return 0 if self._start is None else self._protocol.incarnation_of(site)
 
     def outlive(self, incarnation: int) -> None:
         """The others know a later incarnation of this member's name: begin anew above it."""
@@ -313,12 +313,20 @@ class Member:
                 self._carry_out(time.monotonic_ns(), TimerFired(name))
             if now >= self._tick_ns:
                 self._tick_ns = now + TICK_NS
-                self._transport.tick(now)
+                self._tick(now)
                 self._look_for_room()
             self._finish()
             self._reader.hand_out()
         except Exception as error:
             self._fail(error)
+
+    def _tick(self, now: Nanoseconds) -> None:
+        """Let the transport look after itself; a fault there is no reason to end."""
+        try:
+            self._transport.tick(now)
+        except Exception as error:
+            self._counters.drop(POISON)
+            self._poison.keep(self._site, "tick", error)
 
     def _finish(self) -> None:
         self._flush()
