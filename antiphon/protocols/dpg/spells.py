@@ -41,7 +41,7 @@ class Window(msgspec.Struct, frozen=True, gc=False):
     def bears_out(self, index: int, agreed: tuple[Tag, ...]) -> bool:
         """Whether another's latest tags stand in about the same places here."""
         if not agreed or not self.agreed:
-            return index == self.index
+            return index == self.index == 0
         places = {tag: place for place, tag in enumerate(agreed, index - len(agreed))}
         shared = (
             (place, places[tag])
