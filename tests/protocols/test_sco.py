@@ -11,7 +11,16 @@ from antiphon.core.inputs import Admit, Received, Start
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.protocols.sco import PROMISES, Level, Sco, ScoConfiguration
-from antiphon.protocols.sco.pdus import LARGE_GROUP, LARGEST_BATCH_BYTES, PATIENCE, Ask, Control, Copy, Data
+from antiphon.protocols.sco.pdus import (
+    LARGE_GROUP,
+    LARGEST_BATCH_BYTES,
+    PATIENCE,
+    Ask,
+    Control,
+    Copy,
+    Data,
+    Name,
+)
 from tests.protocols.sco_group import Group
 from tests.protocols.sco_swarm import Case, Drive
 from tests.protocols.staging import pdus
@@ -256,16 +265,21 @@ def test_the_last_of_a_burst_is_missed_by_the_next_control_message() -> None:
     assert group.delivered("b") == ["a0"]
 
 
-def test_another_destination_answers_for_a_sender_that_does_not() -> None:
+def test_nobody_is_believed_what_a_sender_that_is_there_has_sent() -> None:
+    """b lacks a0 and cannot ask a for it; a copy from c, true or not, is not taken before a is gone."""
     group = Group(3)
     group.lost = lambda source, target, pdu: (
         losing(0, target="b")(source, target, pdu) or (target == "a" and isinstance(pdu, Ask))
     )
     group.send("a", "bc")
     group.pass_time(60)
-    assert group.delivered("b") == ["a0"]
+    group.give("c", Received("b", Ask(0, Name("a", 0), (0,))))
+    group.pass_time(60)
     assert group.figure("c", "relays") == 1
-    assert group.figure("a", "retransmissions") == 0
+    assert group.delivered("b") == []
+    group.lost = lambda *_: False
+    group.pass_time(60)
+    assert group.delivered("b") == ["a0"]
 
 
 def test_a_copy_has_the_stamps_of_the_original() -> None:

@@ -3,18 +3,24 @@
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from antiphon.core.effects import Admitted
 from antiphon.core.inputs import Admit, Received, Start, TimerFired
 from antiphon.core.packing import pack
-from antiphon.core.wire import Pdu
+from antiphon.core.wire import MAXIMUM_BODY_BYTES, Garbage, Packet, Pdu
 from antiphon.protocols.fifo.pdus import Leaving
-from antiphon.protocols.sco import Sco, ScoConfiguration
+from antiphon.protocols.sco import PDUS, Sco, ScoConfiguration
 from antiphon.protocols.sco.pdus import (
+    LARGEST_BATCH_BYTES,
     LARGEST_LIFE,
     MOST_ASKED,
+    MOST_HELD,
     MOST_NAMES,
+    SPELL_BITS,
     Ask,
     Control,
     Copy,
@@ -25,9 +31,11 @@ from antiphon.protocols.sco.pdus import (
     Name,
 )
 from antiphon.protocols.sco.vectors import LARGEST, pack_bitmap, pack_numbers, pack_plain, pack_whole
-from tests.protocols.sco_group import Group
+from tests.protocols.sco_group import CODEC, Group
+from tests.protocols.staging import pdus as sent_pdus
 
 SMALL = ScoConfiguration(window=2, buffers=4)
+KNOBS = ScoConfiguration()
 MEMBERS = ("a", "b", "c")
 
 numbers = st.one_of(
@@ -72,7 +80,6 @@ pdus: st.SearchStrategy[Pdu] = st.one_of(
         st.lists(st.builds(Holding, names, st.lists(numbers, max_size=4).map(tuple)), max_size=3).map(tuple),
     ),
     st.builds(Leave, lives),
-    st.just(Leaving(0, 0)),
 )  # fmt: skip
 steps = st.one_of(
     st.tuples(st.sampled_from(["a", "c", "d", "b"]), pdus),
@@ -91,8 +98,8 @@ def test_whatever_comes_nothing_raises_and_what_is_held_is_bounded(script: list[
             member.handle(now * 10**6, Admit([b"x"]))
         elif isinstance(step, str):
             member.handle(now * 10**6, TimerFired(step))
-        else:
-            member.handle(now * 10**6, Received(*step))
+        elif isinstance(packet := CODEC.decode(CODEC.encode(step[1])), Packet):
+            member.handle(now * 10**6, Received(step[0], packet.pdu))
     state = member._state
     assert len(state.peers) <= 5
     assert len(state.own) <= SMALL.window
@@ -132,18 +139,23 @@ def test_a_data_pdu_like_these_is_taken() -> None:
 def test_batches_that_cannot_be_are_counted_and_dropped() -> None:
     hostile(data(destinations=pack_bitmap({2}, 3)))  # for another
     hostile(data(destinations=b""))
+    hostile(data(destinations=pack_bitmap({1}, 3) + b"\0"))
     hostile(data(destinations=pack_bitmap({1, 2}, 3)))  # one place too few
+    hostile(data(places=pack_numbers([0, 0])))  # one too many
     hostile(data(places=b"\x80"))
-    hostile(data(number=-1))
-    hostile(data(number=LARGEST))
-    hostile(data(csn=pack_whole([0, 1, 0])))  # follows a message that we have not sent
+    hostile(data(number=LARGEST - 1))
     hostile(data(csn=pack_whole([1, 0, 0])))  # follows itself
     hostile(data(csn=b""))
     hostile(data(ack=pack_plain([0, 0])))
-    hostile(data(buffers=-1))
-    hostile(data(life=-1))
+    hostile(data(ack=pack_whole([0, 1, 0])))  # confirms a message that we have not sent
     hostile(Leaving(0, 0))
     hostile(data(), sender="b")  # in our own name
+
+
+def test_the_last_number_there_is_can_be_sent() -> None:
+    group = Group(3)
+    group.give("b", Received("a", data(number=LARGEST - 2)))
+    assert group.figure("b", "ignored") == 0
 
 
 def test_a_number_that_was_there_before_is_not_delivered_again() -> None:
@@ -164,18 +176,6 @@ def test_a_place_far_ahead_is_not_kept() -> None:
     assert group.figure("b", "overruns") == 2
 
 
-def test_requests_and_holdings_beyond_all_bounds_are_dropped() -> None:
-    of = Name("a", 0)
-    hostile(Ask(0, of, tuple(range(MOST_ASKED + 1))))
-    group = Group(4)
-    group.crash("d")
-    group.pass_time(600)
-    state = group.members["b"]._state
-    holding = Holding(Name("d", 0), tuple(range(1000)))
-    group.give("b", Received("a", Holds(0, state.digest, (holding,))))
-    assert group.figure("b", "ignored") == 1
-
-
 def control(**changes: Any) -> Control:
     fields: dict[str, Any] = {
         "life": 0, "serial": 1, "number": 0, "table": 1, "targets": pack_bitmap((), 3), "buffers": 9,
@@ -184,27 +184,92 @@ def control(**changes: Any) -> Control:
     return Control(**(fields | changes))
 
 
+def for_b(sent: int, table: int, has_all: int = 1) -> bytes:
+    """What a tells b: how many batches it has sent there, which version of b's table it knows."""
+    return pack_bitmap({1}, 3) + pack_numbers([sent, table, has_all])
+
+
 def test_control_messages_that_cannot_be_are_counted_and_dropped() -> None:
-    hostile(control(serial=-1))
-    hostile(control(number=LARGEST))
     hostile(control(targets=b"\xff"))
     hostile(control(targets=pack_bitmap({1}, 3)))
+    hostile(control(targets=for_b(0, 1) + b"\0"))
     hostile(control(ack=b"\x07"))
+    hostile(control(ack=pack_whole([0, 1, 0])))  # confirms a message that we have not sent
+    hostile(control(targets=for_b(KNOBS.reach + 1, 1)))  # beyond every window
+    hostile(control(targets=for_b(0, 2)))  # knows a table of ours that never was
     hostile(control(table=2, names=()))  # a table without its owner
     hostile(control(table=2, names=(Name("a", 0), Name("a", 0))))
-    hostile(control(table=2, names=(Name("a", 0), Name("z" * 300, 0))))
-    hostile(control(over=(Name("z", -1),)))
-    hostile(control(over=tuple(Name(f"z{index}", 0) for index in range(MOST_NAMES + 1))))
 
 
-def test_invented_members_are_bounded() -> None:
+def test_control_messages_at_the_limits_are_taken() -> None:
+    group = Group(3)
+    group.send("b", "ac")
+    group.give("b", Received("a", control(ack=pack_whole([0, 1, 0]), targets=for_b(KNOBS.reach, 1))))
+    group.give("b", Received("a", data(ack=pack_whole([0, 1, 0]))))
+    assert group.figure("b", "ignored") == 0
+    assert group.members["b"]._state.peers["a"].needed == KNOBS.reach
+
+
+NAME = Name("a", 0)
+LONG = b"x" * (1 << 15)
+MANY = tuple(Name(f"z{index}", 0) for index in range(2 * MOST_NAMES + 2))
+
+
+@pytest.mark.parametrize(
+    "pdu",
+    [
+        *(data(life=life) for life in (-1, LARGEST_LIFE)),
+        *(data(**{field: value}) for field in ("table", "number", "buffers") for value in (-1, LARGEST)),
+        *(data(**{field: LONG}) for field in ("destinations", "places", "csn", "ack")),
+        *(control(life=life) for life in (-1, LARGEST_LIFE)),
+        *(
+            control(**{field: value})
+            for field in ("serial", "number", "table", "buffers", "company")
+            for value in (-1, LARGEST)
+        ),
+        *(control(gone=gone) for gone in (-1, 1 << 63)),
+        *(control(**{field: b"x" * (1 << 16)}) for field in ("targets", "ack")),
+        control(names=MANY),
+        control(over=MANY[: MOST_NAMES + 1]),
+        *(control(over=(name,)) for name in (Name("", 0), Name("z" * 65, 0), Name("z", -1))),
+        control(names=(Name("z", LARGEST_LIFE),)),
+        Ask(-1, NAME, ()),
+        Ask(0, Name("a", -1), ()),
+        Ask(0, NAME, (-1,)),
+        Ask(0, NAME, (LARGEST,)),
+        Ask(0, NAME, tuple(range(MOST_ASKED + 1))),
+        Copy(0, (), 0, b"", b"", b"", b"", pack([b"x"])),
+        Copy(0, MANY, 0, b"", b"", b"", b"", pack([b"x"])),
+        Copy(-1, (NAME,), 0, b"", b"", b"", b"", pack([b"x"])),
+        Copy(0, (NAME,), -1, b"", b"", b"", b"", pack([b"x"])),
+        *(
+            replace(Copy(0, (NAME,), 0, b"", b"", b"", b"", pack([b"x"])), **{field: LONG})
+            for field in ("destinations", "places", "csn", "ack")
+        ),
+        Holds(-1, 0, ()),
+        Holds(0, -1, ()),
+        Holds(0, 0, (Holding(NAME, (-1,)),)),
+        Holds(0, 0, (Holding(NAME, tuple(range(MOST_HELD + 1))),)),
+        Holds(0, 0, tuple(Holding(NAME, ()) for _ in range(2 * MOST_NAMES + 1))),
+        Leave(-1),
+        Leave(LARGEST_LIFE),
+    ],
+)  # fmt: skip
+def test_fields_out_of_bounds_do_not_pass_the_gate(pdu: Pdu) -> None:
+    assert isinstance(CODEC.decode(CODEC.encode(pdu)), Garbage)
+
+
+def test_invented_members_are_bounded_and_those_who_speak_still_find_room() -> None:
     group = Group(3)
     for version in range(2, 8):
         invented = tuple(Name(f"z{version}-{index}", 0) for index in range(MOST_NAMES))
         group.give(
             "b", Received("a", control(table=version, serial=version, names=(Name("a", 0), *invented)))
         )
-    assert len(group.members["b"]._state.peers) == MOST_NAMES
+    state = group.members["b"]._state
+    assert len(state.peers) <= MOST_NAMES // 2 + 2
+    group.give("b", Received("y", Leave(7)))
+    assert state.over["y"].life == 7
 
 
 def test_the_lives_that_are_over_are_bounded_by_one_rule_for_all() -> None:
@@ -226,3 +291,324 @@ def test_names_that_were_seen_are_bounded() -> None:
     for index in range(5 * MOST_NAMES):
         member._state.note_site(f"z{index}")
     assert len(member._state.seen) == 4 * MOST_NAMES
+    for index in range(5 * MOST_NAMES):
+        member._state.note_voice(f"z{index}", 1)
+    assert len(member._state.voices) == 4 * MOST_NAMES
+
+
+# Lies, and how they end
+
+FAR_LIFE = 1 << 60
+SILENCE_MS = 2500
+"""By then a liar that is silent is missed, and what it has said holds up nobody."""
+
+
+class Stage(Group):
+    """A group in which those who are invented hear nothing."""
+
+    def reaches(self, source: str, target: str, pdu: Pdu) -> bool:
+        return target in self.members and super().reaches(source, target, pdu)
+
+
+def join(*names: str) -> Group:
+    """A live group, of which d will lie."""
+    group = Stage(4, live=True)
+    group.join(*names)
+    group.pass_time(200)
+    return group
+
+
+def lie(group: Group, pdu: Pdu, *to: str, sender: str = "d") -> None:
+    packet = CODEC.decode(CODEC.encode(pdu))
+    assert isinstance(packet, Packet), pdu
+    for name in to:
+        group.give(name, Received(sender, packet.pdu))
+    group.settle()
+
+
+def control_of(group: Group, sender: str = "d", **changes: Any) -> Control:
+    """A control message as that member could send it, with something changed."""
+    state = group.members[sender]._state
+    table = state.present_table()
+    fields: dict[str, Any] = {
+        "life": state.life, "serial": 10_000, "number": state.next_number, "table": state.table_version,
+        "targets": pack_bitmap((), len(table)), "ack": pack_whole([0] * len(table)), "buffers": 9,
+        "gone": state.digest, "final": True, "company": 1 + len(state.peers),
+    }  # fmt: skip
+    return Control(**(fields | changes))
+
+
+def assert_works(group: Group, *names: str) -> None:
+    """Messages of all these reach all of them at once."""
+    for name in names:
+        group.pass_time(40)
+        effects = group.send(name, "".join(names))
+        admitted = [effect for effect in effects if isinstance(effect, Admitted)]
+        assert admitted, effects
+        group.pass_time(60)
+        for other in names:
+            assert f"{name}{admitted[0].number}" in group.delivered(other), (name, other)
+
+
+def life_of(group: Group, name: str) -> int:
+    return group.members[name]._state.life
+
+
+@pytest.mark.parametrize("far", [5, FAR_LIFE, LARGEST_LIFE - 1 - (2 << SPELL_BITS)])
+def test_a_life_that_never_was_and_is_said_to_be_over_does_not_bury_a_member(far: int) -> None:
+    group = join(*"abcd")
+    lie(group, control_of(group, over=(Name("a", life_of(group, "a") + far, gone=True),)), "b", "c")
+    group.crash("d")
+    group.pass_time(SILENCE_MS)
+    assert_works(group, *"abc")
+    assert life_of(group, "a") <= (1 << SPELL_BITS) + 10
+    assert group.spells("b") == group.spells("c") == "+"
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_life_that_never_was_and_is_named_in_a_table_does_not_bury_a_member(gone: bool) -> None:
+    group = join(*"abcd")
+    names = (Name("d", life_of(group, "d")), Name("a", life_of(group, "a") + FAR_LIFE, gone=gone))
+    lie(group, control_of(group, table=9, names=names), "b", "c")
+    group.pass_time(100)
+    group.crash("d")
+    group.pass_time(SILENCE_MS)
+    assert_works(group, *"abc")
+    assert group.spells("b") == "+"
+
+
+def test_what_is_said_of_a_member_again_and_again_is_not_believed_against_its_own_voice() -> None:
+    group = join(*"abcd")
+    claim = control_of(group, over=(Name("a", FAR_LIFE, gone=True),))
+    lie(group, claim, "b", "c")
+    group.pass_time(300)
+    begun = group.figure("a", "begun_anew")
+    assert begun >= 1
+    lie(group, claim, "a", "b", "c")
+    group.pass_time(300)
+    assert group.figure("a", "begun_anew") == begun
+    group.crash("d")
+    group.pass_time(SILENCE_MS)
+    assert_works(group, *"abc")
+
+
+def test_invented_lives_that_are_over_do_not_bury_those_who_live() -> None:
+    group = join(*"abcd")
+    for begin in (0, MOST_NAMES):
+        over = tuple(Name(f"z{index}", FAR_LIFE, gone=True) for index in range(begin, begin + MOST_NAMES))
+        lie(group, control_of(group, serial=begin + 9000, over=over), "a", "b", "c")
+    group.pass_time(100)
+    assert len(group.members["b"]._state.over) == MOST_NAMES
+    assert [group.spells(name) for name in "abc"] == ["+"] * 3
+    assert_works(group, *"abcd")
+
+
+def test_a_life_that_is_over_stays_so_whatever_others_are_said_to_be() -> None:
+    group = join(*"abcd")
+    life = life_of(group, "d")
+    group.crash("d")
+    group.pass_time(1000)
+    over = tuple(Name(f"z{index}", FAR_LIFE, gone=True) for index in range(MOST_NAMES))
+    lie(group, control_of(group, "c", serial=9000, over=over), "b", sender="c")
+    assert "d" not in group.members["b"]._state.over
+    lie(group, Leave(life), "b")
+    lie(group, control_of(group), "b")
+    assert "d" not in group.members["b"]._state.peers
+
+
+def test_what_a_member_says_fits_a_pdu_whatever_names_were_invented() -> None:
+    group = join(*"abcd")
+    for turn in range(8):
+        names = [Name(chr(0x10000 + turn) + chr(0x10000 + index) * 63, 1) for index in range(700)]
+        lie(
+            group,
+            control_of(
+                group, serial=9000 + turn, table=100 + turn, names=(Name("d", life_of(group, "d")), *names)
+            ),
+            "a",
+            "b",
+            "c",
+        )
+        lie(group, control_of(group, serial=9100 + turn, over=tuple(names[:350])), "a", "b", "c")
+    group.send("a", None, b"x" * (LARGEST_BATCH_BYTES - 64))
+    group.lost = lambda _source, _target, pdu: isinstance(pdu, Data)
+    group.pass_time(1000)
+    said = [pdu for name in "abc" for kind in PDUS for pdu in sent_pdus(group.effects[name], kind)]
+    assert any(isinstance(pdu, Control) and pdu.over and len(pdu.over) > 100 for pdu in said)
+    assert max(len(CODEC.encode(pdu)) for pdu in said) <= MAXIMUM_BODY_BYTES
+
+
+def test_lives_that_a_liar_lives_through_are_bounded() -> None:
+    group = join(*"abcd")
+    first = life_of(group, "d")
+    for step in range(1, 60):
+        lie(group, Leave(first + step), "b")
+    assert len(group.members["b"]._state.ghosts) < 20
+    group.crash("d")
+    group.pass_time(SILENCE_MS)
+    assert_works(group, *"abc")
+
+
+# Numbers
+
+
+def batch_of(group: Group, sender: str, to: str, csn: dict[str, int], **changes: Any) -> Data:
+    """The next batch of a member, that says what it likes of what it follows."""
+    state = group.members[sender]._state
+    table = state.present_table()
+    chosen = [index for index, peer in enumerate(table) if peer.site in to]
+    fields: dict[str, Any] = {
+        "life": state.life, "table": state.table_version, "number": state.next_number,
+        "destinations": pack_bitmap(chosen, len(table)),
+        "places": pack_numbers(table[index].sent for index in chosen),
+        "csn": pack_plain([csn.get(peer.site, 0) for peer in table]),
+        "ack": pack_whole([0] * len(table)), "buffers": 9, "bodies": pack([b"lie"]),
+    }  # fmt: skip
+    return Data(**(fields | changes))
+
+
+@pytest.mark.parametrize("number", [1, LARGEST - 1])
+def test_a_batch_that_follows_what_was_never_sent_holds_nobody_up(number: int) -> None:
+    """d's message follows one of a that there is not; what b and c say after it does too, for a while."""
+    group = join(*"abcd")
+    lie(group, batch_of(group, "d", "bc", {"a": number}), "b", "c")
+    group.send("b")
+    group.pass_time(300)
+    group.crash("d")
+    group.pass_time(SILENCE_MS)
+    assert [group.spells(name) for name in "abc"] == ["+"] * 3
+    assert all("b0" in group.delivered(name) for name in "abc")
+    assert_works(group, *"abc")
+
+
+def test_what_was_repeated_of_a_lie_is_taken_back() -> None:
+    group = join(*"abcd")
+    lie(group, batch_of(group, "d", "b", {"a": 1 << 40}), "b")
+    state = group.members["b"]._state
+    a = state.peers["a"]
+    assert state.csn[a] == 1 << 40
+    group.send("b", "c")
+    group.pass_time(300)
+    assert state.csn[a] == 0
+    group.send("b", "c")
+    group.pass_time(60)
+    latest = group.members["c"]._state.peers["b"].csn
+    assert {peer.site: number for peer, number in latest.items() if peer.site == "a"} == {}
+    lie(group, batch_of(group, "d", "b", {"a": 1 << 39}, places=pack_numbers([1]), number=1), "b")
+    assert state.csn[a] == 0
+
+
+def test_a_batch_that_follows_what_we_have_not_sent_holds_us_not_up() -> None:
+    group = join(*"abcd")
+    lie(group, batch_of(group, "d", "a", {"a": 7}), "a")
+    assert group.delivered("a") == ["d0"]
+
+
+def test_a_number_that_leapt_is_taken_back_by_the_next_batch() -> None:
+    group = Group(3)
+    group.give("b", Received("a", control(number=1 << 40, targets=for_b(0, 1))))
+    group.send("a")
+    group.pass_time(60)
+    assert group.delivered("b") == ["a0"]
+    assert group.members["b"]._state.peers["a"].frontier == 1
+
+
+def test_a_serial_and_a_table_that_leapt_do_not_outweigh_those_that_follow() -> None:
+    group = join(*"abcd")
+    names = (Name("d", life_of(group, "d")), Name("b", life_of(group, "b")))
+    lie(group, control_of(group, serial=1 << 40, table=1 << 40, names=names, gone=5), "b")
+    peer = group.members["b"]._state.peers["d"]
+    assert peer.digest == 5
+    group.pass_time(100)
+    assert peer.digest == 0
+    assert_works(group, *"abcd")
+
+
+def test_a_place_far_ahead_is_not_asked_for() -> None:
+    group = Group(3, SMALL)
+    group.give("b", Received("a", data(places=pack_numbers([SMALL.reach]))))
+    assert group.members["b"]._state.peers["a"].needed == 0
+    group.give("b", Received("a", data(places=pack_numbers([SMALL.reach - 1]))))
+    assert SMALL.reach - 1 in group.members["b"]._state.peers["a"].ahead
+
+
+# What a liar has left behind
+
+
+def test_places_beyond_every_window_are_not_waited_for_once_their_sender_is_gone() -> None:
+    """b holds a batch of d that is said to have a place at a which no honest member's has."""
+    group = join(*"abcd")
+    group.lost = lambda source, _target, _pdu: source == "d"
+    lie(group, batch_of(group, "d", "ab", {}, places=pack_numbers([1 << 40, 0])), "b")
+    group.pass_time(SILENCE_MS)
+    assert_works(group, *"abc")
+    assert group.spells("a") == "+"
+    assert "d0" in group.delivered("b")
+
+
+def test_a_batch_that_makes_no_sense_to_another_is_not_waited_for_once_its_sender_is_gone() -> None:
+    """It confirms what a has not sent; only a can know."""
+    group = join(*"abcd")
+    group.lost = lambda source, _target, _pdu: source == "d"
+    table = group.members["d"]._state.present_table()
+    ack = pack_whole([5 if peer.site == "a" else 0 for peer in table])
+    lie(group, batch_of(group, "d", "ab", {}, ack=ack), "a", "b")
+    group.pass_time(SILENCE_MS)
+    assert_works(group, *"abc")
+    assert group.spells("a") == "+"
+    assert "d0" in group.delivered("b")
+
+
+def test_messages_that_wait_for_one_another_end_a_spell_and_not_the_group() -> None:
+    """b repeats that a has sent two messages before it has; these follow b's."""
+    group = join(*"abcd")
+    lie(group, batch_of(group, "d", "b", {"a": 2}), "b")
+    group.send("b", "ac")
+    group.settle()
+    group.send("a", "bc")
+    group.send("a", "bc")
+    group.crash("d")
+    group.pass_time(SILENCE_MS)
+    assert_works(group, *"abc")
+
+
+# Incarnations
+
+
+def test_a_member_tells_the_latest_incarnation_that_a_site_spoke_with() -> None:
+    group = join(*"ab")
+    member = group.members["a"]
+    assert [member.incarnation_of(name) for name in "bz"] == [1, 0]
+    lie(group, Leave((7 << SPELL_BITS) + 3), "a", sender="z")
+    lie(group, Leave(6 << SPELL_BITS), "a", sender="z")
+    lie(group, control_of(group, "b", over=(Name("y", FAR_LIFE, gone=True),)), "a", sender="b")
+    assert [member.incarnation_of(name) for name in "zy"] == [7, 0]
+
+
+def test_a_member_that_is_restarted_above_what_others_report_is_met() -> None:
+    """Its clock was set back meanwhile."""
+    group = join(*"abc")
+    group.incarnations["d"] = 10**6
+    group.members["d"] = group.build("d")
+    group.join("d")
+    group.pass_time(200)
+    group.crash("d")
+    group.incarnations["d"] = group.members["a"].incarnation_of("d")
+    group.restart("d")
+    group.pass_time(300)
+    assert life_of(group, "d") == (10**6 + 1) << SPELL_BITS
+    assert_works(group, *"abcd")
+
+
+def test_a_member_that_is_restarted_below_what_others_remember_leaps_above_it() -> None:
+    group = join(*"abc")
+    group.incarnations["d"] = 10**6
+    group.members["d"] = group.build("d")
+    group.join("d")
+    group.pass_time(200)
+    group.crash("d")
+    group.incarnations["d"] = 10
+    group.restart("d")
+    group.pass_time(1500)
+    assert life_of(group, "d") > 10**6 << SPELL_BITS
+    assert_works(group, *"abcd")

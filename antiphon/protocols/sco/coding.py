@@ -58,7 +58,10 @@ def write_data(state: State, batch: Batch) -> Data:
     if state.configuration.vectors == "plain":
         csn, ack = pack_plain(_entries(batch.csn, table)), pack_plain(_entries(batch.ack, table))
     else:
-        csn = _pack_above(batch.csn, table, [peer.sent_csn for peer in others])
+        sent = [peer.sent_csn for peer in others]
+        # Differences only rise; what we repeated of a lie has to be taken back.
+        fell = state.csn_fell and any(one.get(p, 0) > batch.csn.get(p, 0) for one in sent for p in table)
+        csn = pack_plain(_entries(batch.csn, table)) if fell else _pack_above(batch.csn, table, sent)
         ack = _pack_above(batch.ack, table, [peer.sent_ack for peer in others])
     destinations, places = _pack_destinations(batch, table)
     return Data(
@@ -76,8 +79,9 @@ def write_data(state: State, batch: Batch) -> Data:
 
 def write_copy(state: State, batch: Batch) -> Copy:
     """A batch as it was, in a form that can be read by itself."""
+    destined = [peer for peer in batch.destinations if not peer.imagined]
     known = [peer for peer in (*batch.csn, *batch.ack) if not peer.forgotten]
-    table = tuple(dict.fromkeys((batch.sender, *batch.destinations, *known)))
+    table = tuple(dict.fromkeys((batch.sender, *destined, *known)))
     destinations, places = _pack_destinations(batch, table)
     return Copy(
         life=state.life,
@@ -127,7 +131,7 @@ class Parcel:
         places, places_end = read_numbers(pdu.places, 0, len(others))
         if end != len(pdu.destinations) or places_end != len(pdu.places):
             raise MalformedError("destinations and places that do not fit one another")
-        if not 0 <= pdu.number < LARGEST - len(pdu.bodies):
+        if pdu.number >= LARGEST - len(pdu.bodies):
             raise MalformedError("a batch beyond all numbers")
         self.pdu = pdu
         self.table = table
@@ -143,8 +147,11 @@ def read_batch(state: State, sender: Peer, parcel: Parcel, csn: Vector, ack: Vec
     """A batch whose predecessor had these vectors."""
     pdu = parcel.pdu
     stamped = _read_entries(pdu.csn, parcel.table, csn)
-    if stamped.get(state.me, 0) > state.next_number or sender in stamped:
-        raise MalformedError("a batch that follows what was never sent, or itself")
+    acked = _read_entries(pdu.ack, parcel.table, ack)
+    if sender in stamped:
+        raise MalformedError("a batch that follows itself")
+    if acked.get(state.me, 0) > state.next_number:
+        raise MalformedError("a batch that confirms what was never sent")
     return Batch(
         sender,
         pdu.number,
@@ -153,7 +160,7 @@ def read_batch(state: State, sender: Peer, parcel: Parcel, csn: Vector, ack: Vec
         frozenset(entry.site for entry in parcel.entries),
         parcel.places,
         stamped,
-        _read_entries(pdu.ack, parcel.table, ack),
+        acked,
         state.me,
     )
 

@@ -81,6 +81,13 @@ class Sco:
         """
         return level_of(self._state, self._ordering, sender, number)
 
+    def incarnation_of(self, site: Site) -> int:
+        """The latest incarnation that a site itself has spoken with, as far as that is remembered, or 0.
+
+        What others say of a site is not told: a site that comes with an earlier life than they named is met.
+        """
+        return self._state.voices.get(site, 0) >> SPELL_BITS
+
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
         state = self._state
         if type(event) is Received:
@@ -138,7 +145,7 @@ class Sco:
             case Data():
                 self._reception.data(now, peer, pdu)
             case Copy():
-                self._reception.copy(now, pdu)
+                self._reception.copy(now, peer, pdu)
                 self._parting.check_all(now)
             case Ask():
                 self._reception.answer(peer, pdu)

@@ -6,6 +6,7 @@ messages of earlier lives are completed by those who hold them.
 """
 
 from collections.abc import Iterable
+from itertools import islice
 from random import Random
 from typing import Final
 
@@ -15,17 +16,26 @@ from antiphon.core.inputs import Start
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sco.ordering import Ordering, raise_entries
 from antiphon.protocols.sco.parting import Parting
-from antiphon.protocols.sco.pdus import LARGEST_LIFE, MOST_NAMES, SPELL_BITS, Control, Leave, Name
+from antiphon.protocols.sco.pdus import MOST_NAMES, SPELL_BITS, Control, Leave, Name
 from antiphon.protocols.sco.reception import Reception
-from antiphon.protocols.sco.roster import Roster, check_names
+from antiphon.protocols.sco.roster import FAR, Roster
 from antiphon.protocols.sco.sending import Sending
-from antiphon.protocols.sco.state import CONFIRM, CONTROL, REPAIR, Peer, State, Table
-from antiphon.protocols.sco.vectors import LARGEST, MalformedError, read_bitmap, read_numbers, read_vector
+from antiphon.protocols.sco.state import CONFIRM, CONTROL, FOREVER, REPAIR, Peer, State, Table
+from antiphon.protocols.sco.vectors import MalformedError, read_bitmap, read_numbers, read_vector
 
 TARGET_NUMBERS: Final = 3
 """What a control message tells each of those it speaks to."""
 LONGEST_SETTLE: Final = 4
 """How many times as long a newcomer waits for members who have not said that it counts."""
+LONGEST_LEAP: Final = 24 * 3600 * 1000 << SPELL_BITS
+"""How far a member's next life lies above its last, if others say that later ones are over: a day. Raising it
+lets a liar use up lives."""
+DOUBT: Final = 4
+"""A batch that waits for one part in so many of `silence_ns` is doubted: maybe it follows what was never
+sent. Raising it costs control messages."""
+LONGEST_WAIT: Final = 3
+"""A member with whom something waits for so many times `silence_ns` begins anew: by then all who are gone
+have been missed, and what is still awaited never comes. Raising it costs time to recover from lies."""
 
 
 class Membership:
@@ -50,6 +60,8 @@ class Membership:
         self._random = random
         self._ticked_ns: Nanoseconds = 0
         self._announced_ns: Nanoseconds = 0
+        self._awake_ns: Nanoseconds = 0
+        """Since when we have not been standing still."""
         self._notified_ns: dict[Site, Nanoseconds] = {}
 
     # Beginning and ending
@@ -80,8 +92,14 @@ class Membership:
         state.counts["begun_anew"] += 1
         state.effects += [Vanished(site, "This member begins anew.") for site in state.peers]
         state.effects += [CancelTimer(name) for name in (CONTROL, CONFIRM, REPAIR)]
-        state.begin(now, state.life + 1)
+        state.begin(now, self._next_life)
         self._settle(now)
+
+    @property
+    def _next_life(self) -> int:
+        """Beyond those that are said to be over, if that can be."""
+        life, refuted = self._state.life, self._state.refuted
+        return refuted + 1 if life < refuted <= life + LONGEST_LEAP else life + 1
 
     def _be_absent(self) -> None:
         state = self._state
@@ -122,6 +140,10 @@ class Membership:
         if state.cut_off:
             return
         self._parting.forget()
+        self._doubt(now)
+        if self._is_stuck(now):
+            state.cut_off = True
+            return
         if not state.taking_part:
             self._take_part(now)
         if not state.taking_part or now - self._announced_ns >= knobs.announce_ns:
@@ -132,8 +154,30 @@ class Membership:
             self._sending.control(now, quiet)
         state.arm(now, CONTROL, knobs.control_ns)
 
+    def _doubt(self, now: Nanoseconds) -> None:
+        """Ask those for whose messages something waits long: they answer a new table with their number."""
+        state = self._state
+        limit_ns = now - state.configuration.silence_ns // DOUBT
+        for batch in [peer.queue[0] for peer in state.waiting]:
+            awaited = batch.blocked_by
+            if batch.since_ns <= limit_ns and awaited is not None and awaited.answered <= batch.table_version:
+                state.table_is_stale |= state.table_version <= batch.table_version
+                state.tell(now, awaited)
+
+    def _is_stuck(self, now: Nanoseconds) -> bool:
+        """Whether something here waits for what nobody has."""
+        state = self._state
+        oldest = [
+            *(peer.queue[0] for peer in state.waiting),
+            *islice(state.causality, 1),
+            *islice(state.own, 1),
+        ]
+        limit_ns = now - LONGEST_WAIT * state.configuration.silence_ns
+        return self._awake_ns < limit_ns and any(batch.since_ns < limit_ns for batch in oldest)
+
     def _excuse(self, now: Nanoseconds) -> None:
         """We were standing still ourselves: nobody's silence means anything."""
+        self._awake_ns = now
         for peer in self._state.peers.values():
             peer.heard_ns = now
 
@@ -159,12 +203,15 @@ class Membership:
         """Whoever speaks; None if nothing can be taken from that life."""
         state = self._state
         known = state.peers.get(sender)
-        if known is not None and known.life == life:
+        if known is not None and known.life == life and known.heard:
             known.heard_ns = now
             return known
-        if not 0 <= life < LARGEST_LIFE or sender == state.site:
-            raise MalformedError("a life that cannot be, or in our own name")
-        peer = self._roster.meet(now, sender, life)
+        if sender == state.site:
+            raise MalformedError("in our own name")
+        if known is not None and known.life == life:
+            known.heard_ns = now
+            return self._roster.hear(now, sender, life)
+        peer = self._roster.hear(now, sender, life)
         if peer is None:
             self._notify(now, sender)
             return None
@@ -173,7 +220,7 @@ class Membership:
 
     def _notify(self, now: Nanoseconds, site: Site) -> None:
         """Tell one that its life is over, but not all the time."""
-        if now - self._notified_ns.get(site, -LARGEST) >= self._state.configuration.control_ns:
+        if now - self._notified_ns.get(site, -FOREVER) >= self._state.configuration.control_ns:
             if len(self._notified_ns) >= MOST_NAMES:
                 self._notified_ns.clear()
             self._notified_ns[site] = now
@@ -185,7 +232,6 @@ class Membership:
     def control(self, now: Nanoseconds, sender: Site, pdu: Control) -> None:
         """How things stand with another; raises `MalformedError` if it makes no sense."""
         state = self._state
-        _check(pdu)
         if self._is_our_end(sender, pdu):
             state.cut_off = True
             return
@@ -198,7 +244,7 @@ class Membership:
             self._roster.learn_table(now, peer, pdu.table, pdu.names)
         if peer.gone:
             return
-        if pdu.serial > peer.serial:
+        if pdu.serial > peer.serial or pdu.serial + FAR < peer.serial:
             peer.serial, peer.buffers = pdu.serial, pdu.buffers
             peer.digest, peer.company = pdu.gone, pdu.company
             if pdu.gone == state.digest:
@@ -218,11 +264,14 @@ class Membership:
         """
         state = self._state
         end = max((name.life for name in pdu.over or () if name.site == state.site), default=-1)
-        if end < state.life:
+        if end < state.life or state.life < end <= state.refuted:
             return False
-        if not self._roster.is_over(sender, pdu.life):
-            return True
-        return (pdu.company, sender) > (1 + len(state.peers), state.site)
+        is_less = (pdu.company, sender) <= (1 + len(state.peers), state.site)
+        if is_less and self._roster.is_over(sender, pdu.life):
+            return False
+        if end > state.life:
+            state.refuted = end
+        return True
 
     def _read(self, now: Nanoseconds, peer: Peer, pdu: Control, table: Table) -> None:
         """What a control message says to us in the words of its sender's table."""
@@ -237,6 +286,8 @@ class Membership:
         numbers, end = read_numbers(pdu.targets, offset, TARGET_NUMBERS * len(chosen))
         if end != len(pdu.targets):
             raise MalformedError("targets that do not fit the table")
+        if acks.get(state.me, 0) > state.next_number:
+            raise MalformedError("confirms what was never sent")
         if pdu.gone == state.digest:
             # One who holds somebody to be gone may have skipped what nobody had of it: to those who do not
             # know that yet, to the one itself above all, its confirmations would say too much.
@@ -245,7 +296,7 @@ class Membership:
             if table[position].peer is state.me:
                 sent, known_table, has_all = numbers[TARGET_NUMBERS * index :][:TARGET_NUMBERS]
                 self._note_sent(now, peer, pdu.number, sent)
-                peer.knows_table = known_table
+                self._note_answer(peer, known_table, pdu.number)
                 if pdu.serial == peer.serial:
                     self._note_final(now, peer, final=pdu.final and has_all == 1)
         self._ordering.progress(now)
@@ -259,15 +310,20 @@ class Membership:
 
     def _note_sent(self, now: Nanoseconds, peer: Peer, number: int, sent: int) -> None:
         """A peer has sent us so many batches below that number: all have come, or some are missing."""
+        if sent > peer.received + self._state.configuration.reach:
+            raise MalformedError("more than a window was sent")
         if sent <= peer.received:
             peer.frontier = max(peer.frontier, number)
         else:
             peer.needed = max(peer.needed, sent)
             self._reception.look_for_gaps(now, peer)
 
-
-def _check(pdu: Control) -> None:
-    numbers = (pdu.serial, pdu.number, pdu.table, pdu.buffers, pdu.gone, pdu.company)
-    if not all(0 <= number < LARGEST for number in numbers):
-        raise MalformedError("numbers that cannot be")
-    check_names(pdu.over or (), MOST_NAMES)
+    def _note_answer(self, peer: Peer, version: int, number: int) -> None:
+        """A peer that knew this version of our table had come as far as that number."""
+        if version > self._state.table_version:
+            raise MalformedError("a table of ours that never was")
+        peer.knows_table = version
+        if version > peer.answered:
+            peer.answered, peer.answered_number = version, number
+            if version > peer.csn_version:
+                self._state.take_back(peer, max(number, peer.frontier))

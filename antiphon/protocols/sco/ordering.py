@@ -12,7 +12,7 @@ Batches leave the causality queue in its order, once every destination is known 
 from antiphon.core.effects import Arrived, Deliver, Stable
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sco.levels import Remembered
-from antiphon.protocols.sco.state import Batch, Peer, State
+from antiphon.protocols.sco.state import FOREVER, Batch, Peer, State
 
 
 class Ordering:
@@ -30,8 +30,10 @@ class Ordering:
         state.raise_csn(peer, batch.end)
         for other, number in batch.csn.items():
             state.raise_csn(other, number)
-        peer.frontier = max(peer.frontier, batch.end)
+        # One that said it would send nothing below some number, and does, has taken that back.
+        peer.frontier = peer.end = batch.end
         state.effects.append(Arrived(peer.site, batch.number, len(batch.bodies)))
+        batch.since_ns = now
         self.enqueue(batch)
         if state.configuration.acknowledge == "continuous":
             self._acknowledge(now, batch)
@@ -39,6 +41,7 @@ class Ordering:
     def enqueue(self, batch: Batch) -> None:
         """Into its sender's receipt queue; own batches to ourselves go there too."""
         peer = batch.sender
+        batch.table_version = self._state.table_version
         peer.kept[batch.number] = batch
         peer.queue.append(batch)
         self._state.waiting[peer] = None
@@ -72,26 +75,36 @@ class Ordering:
     def _may_move(self, batch: Batch) -> bool:
         """Whether nothing that precedes it can come or waits elsewhere; what it waited for is asked first."""
         blocked_by, csn = batch.blocked_by, batch.csn
-        if blocked_by is not None and self._precedes(blocked_by, csn.get(blocked_by, 0)):
+        if blocked_by is not None and self._precedes(batch, blocked_by, csn.get(blocked_by, 0)):
             return False
         if not _is_alone(batch.sender):
             return False
         for peer, number in csn.items():
-            if self._precedes(peer, number):
+            if self._precedes(batch, peer, number):
                 batch.blocked_by = peer
                 return False
         return True
 
-    @staticmethod
-    def _precedes(peer: Peer, number: int) -> bool:
+    def _precedes(self, batch: Batch, peer: Peer, number: int) -> bool:
         """Whether a peer's message below this number is still to be moved, or may be."""
+        if peer.frontier < number:
+            number = min(number, self._most_sent(batch, peer))
         if peer.frontier < number or not _is_alone(peer):
             return True
         return bool(peer.queue) and peer.queue[0].number < number
 
+    def _most_sent(self, batch: Batch, peer: Peer) -> int:
+        """The number that a peer can have reached when a batch came here, as far as that is known."""
+        if peer is self._state.me:
+            return peer.frontier
+        return peer.answered_number if batch.table_version < peer.answered else FOREVER
+
     def _accept_causally(self, now: Nanoseconds, batch: Batch) -> None:
         state = self._state
         state.causality.append(batch)
+        if state.csn_fell:
+            for other, number in batch.csn.items():
+                state.raise_csn(other, min(number, other.frontier))
         if state.configuration.acknowledge == "causal":
             self._acknowledge(now, batch)
         if state.configuration.delivery == "causal":

@@ -18,11 +18,10 @@ from collections.abc import Collection
 from antiphon.core.effects import Absent, Present, Send
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sco.ordering import Ordering
-from antiphon.protocols.sco.pdus import MOST_NAMES, Holding, Holds
+from antiphon.protocols.sco.pdus import Holding, Holds
 from antiphon.protocols.sco.reception import Reception
-from antiphon.protocols.sco.roster import Roster, check_names
-from antiphon.protocols.sco.state import REPAIR, Peer, State
-from antiphon.protocols.sco.vectors import LARGEST, MalformedError
+from antiphon.protocols.sco.roster import Roster
+from antiphon.protocols.sco.state import FOREVER, REPAIR, Peer, State
 
 
 class Parting:
@@ -74,14 +73,10 @@ class Parting:
     # Being told
 
     def holds(self, now: Nanoseconds, peer: Peer, pdu: Holds) -> None:
-        """What a peer holds for us; raises `MalformedError` if it makes no sense."""
+        """What a peer holds for us."""
         state = self._state
         if pdu.gone != state.digest:
             return
-        most = state.configuration.reach
-        check_names([holding.of for holding in pdu.holdings], MOST_NAMES)
-        if any(len(holding.places) > most for holding in pdu.holdings):
-            raise MalformedError("more than anyone holds")
         self._roster.agree(peer)
         if peer.satisfied == state.digest:
             return  # it says again what we have, and may have forgotten
@@ -114,7 +109,13 @@ class Parting:
     def _missing(self, peer: Peer) -> list[tuple[Peer, list[int]]]:
         lacking = []
         for ghost, places in peer.owed:
-            missing = [place for place in places if place >= ghost.received and place not in ghost.ahead]
+            # A sender that is still owed our confirmation never gets farther than that.
+            near = range(ghost.received, ghost.received + self._state.configuration.reach)
+            missing = [
+                place
+                for place in places
+                if place in near and place not in ghost.ahead and place not in ghost.refused
+            ]
             late = [place for place in places if place in ghost.skipped]
             if not ghost.settled:
                 lacking += [(ghost, missing)] if missing else []
@@ -150,7 +151,7 @@ class Parting:
             if not ghost.settled:
                 self._reception.take_the_rest(now, ghost)
                 ghost.settled = True
-                ghost.frontier = LARGEST
+                ghost.frontier = FOREVER
         self._ordering.progress(now)
         for peer in state.peers.values():
             state.tell(now, peer)

@@ -6,22 +6,33 @@ sender's table, `buf` is `buffers`.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
+from antiphon.core import fields
 from antiphon.core.errors import UsageError
-from antiphon.core.ids import Site
+from antiphon.core.fields import INCARNATION_LIMIT, Hash, Number
 from antiphon.core.packing import Packed
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import MAXIMUM_BODY_BYTES, Pdu
 
 SPELL_BITS: Final = 16
 """A life is an incarnation and, in so many low bits, how often that was left out and came back."""
-LARGEST_LIFE: Final = 1 << 62
-MOST_NAMES: Final = 1024
+LARGEST_LIFE: Final = INCARNATION_LIMIT << SPELL_BITS
+MOST_NAMES: Final = fields.MOST_NAMES
 """Members that are known at a time, and lives that are remembered to be over. Raising it costs memory, and
 PDUs that may grow too large."""
+NAME_OVERHEAD_BYTES: Final = 15
+"""What a life takes in a PDU beside the name of its site, at most."""
+TABLE_BYTES: Final = 24 << 10
+"""What the names of all members and of those who are gone may take in a PDU. Raising it costs the room of
+batches: a copy carries the names, three vectors and the batch, and has to fit."""
+OVER_BYTES: Final = 64 << 10
+"""What the lives that are remembered to be over may take in a PDU. Raising it costs bytes."""
+MOST_HELD: Final = 1 << 14
+"""Places of batches that a member may hold of one life that is over. Raising it costs memory."""
 MOST_ASKED: Final = 64
 """Places that one request names."""
 LARGE_GROUP: Final = 32
@@ -33,13 +44,31 @@ LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 65536
 """What a batch may take on the wire, so that it also fits with the names and numbers of many members."""
 
 
+Life: TypeAlias = Annotated[int, Meta(ge=0, lt=LARGEST_LIFE)]
+LONGEST_TABLE: Final = 2 * MOST_NAMES + 1
+"""Ourselves, the others, and those who are gone."""
+BITMAP_BYTES: Final = (LONGEST_TABLE + 7) // 8
+Bitmap: TypeAlias = Annotated[bytes, Meta(max_length=BITMAP_BYTES)]
+Packing: TypeAlias = Annotated[bytes, Meta(max_length=1 + BITMAP_BYTES + 8 * LONGEST_TABLE)]
+"""Numbers, or a vector, with an entry for each member of a table."""
+Targets: TypeAlias = Annotated[bytes, Meta(max_length=BITMAP_BYTES + 17 * LONGEST_TABLE)]
+
+
 class Name(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One life of a site. `gone` in a table says that this life is over, `left` that this is no mistake."""
 
-    site: Site
-    life: int
+    site: fields.Name
+    life: Life
     gone: bool = False
     left: bool = False
+
+    def wire_bytes(self) -> int:
+        """What it takes in a PDU, at most."""
+        return NAME_OVERHEAD_BYTES + len(self.site.encode())
+
+
+Table: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=LONGEST_TABLE)]
+Places: TypeAlias = Annotated[tuple[Number, ...], Meta(max_length=MOST_HELD)]
 
 
 class Data(Pdu, frozen=True, gc=False):
@@ -51,14 +80,14 @@ class Data(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 93
-    life: int
-    table: int
-    number: int
-    destinations: bytes
-    places: bytes
-    csn: bytes
-    ack: bytes
-    buffers: int
+    life: Life
+    table: Number
+    number: Number
+    destinations: Bitmap
+    places: Packing
+    csn: Packing
+    ack: Packing
+    buffers: Number
     bodies: Packed
 
 
@@ -74,27 +103,27 @@ class Control(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 94
-    life: int
-    serial: int
-    number: int
-    table: int
-    targets: bytes
-    ack: bytes
-    buffers: int
-    gone: int
+    life: Life
+    serial: Number
+    number: Number
+    table: Number
+    targets: Targets
+    ack: Packing
+    buffers: Number
+    gone: Hash
     final: bool
-    company: int
-    names: tuple[Name, ...] | None = None
-    over: tuple[Name, ...] | None = None
+    company: Number
+    names: Table | None = None
+    over: Annotated[tuple[Name, ...], Meta(max_length=MOST_NAMES)] | None = None
 
 
 class Ask(Pdu, frozen=True, gc=False):
     """Its sender lacks these places of a member's batches, and takes them from whoever has them."""
 
     code: ClassVar[int] = 95
-    life: int
+    life: Life
     of: Name
-    places: tuple[int, ...]
+    places: Annotated[tuple[Number, ...], Meta(max_length=MOST_ASKED)]
 
 
 class Copy(Pdu, frozen=True, gc=False):
@@ -105,13 +134,13 @@ class Copy(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 96
-    life: int
-    names: tuple[Name, ...]
-    number: int
-    destinations: bytes
-    places: bytes
-    csn: bytes
-    ack: bytes
+    life: Life
+    names: Annotated[Table, Meta(min_length=1)]
+    number: Number
+    destinations: Bitmap
+    places: Packing
+    csn: Packing
+    ack: Packing
     bodies: Packed
 
 
@@ -119,23 +148,23 @@ class Holding(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Of one life that is over: the places of batches for somebody that its sender holds."""
 
     of: Name
-    places: tuple[int, ...]
+    places: Places
 
 
 class Holds(Pdu, frozen=True, gc=False):
     """All that a member has for another of the lives that are over, by the digest of those lives."""
 
     code: ClassVar[int] = 97
-    life: int
-    gone: int
-    holdings: tuple[Holding, ...]
+    life: Life
+    gone: Hash
+    holdings: Annotated[tuple[Holding, ...], Meta(max_length=2 * MOST_NAMES)]
 
 
 class Leave(Pdu, frozen=True, gc=False):
     """Its sender goes; nobody need wait until it is missed."""
 
     code: ClassVar[int] = 98
-    life: int
+    life: Life
 
 
 PDUS: Final[tuple[type[Pdu], ...]] = (Data, Control, Ask, Copy, Holds, Leave)

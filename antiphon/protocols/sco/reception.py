@@ -1,9 +1,9 @@
 """What comes in: batches, copies of them, and requests for copies (section 3.2).
 
 Batches of one sender are accepted in the order of their places here. One that comes early waits, unread,
-since its vectors are differences to the one before. What is missing is asked for: of its sender, and if that
-does not answer, of others who say that they have come further with that sender. A copy has all that the
-original was stamped with (fault S7) and drains what waits behind it (fault S9).
+since its vectors are differences to the one before. What is missing is asked for: of its sender, and once
+that is gone of those who hold it. A copy has all that the original was stamped with (fault S7) and drains
+what waits behind it (fault S9).
 """
 
 from antiphon.core.effects import Send
@@ -14,7 +14,7 @@ from antiphon.protocols.sco.ordering import Ordering
 from antiphon.protocols.sco.pdus import MOST_ASKED, Ask, Copy, Data
 from antiphon.protocols.sco.roster import Roster
 from antiphon.protocols.sco.state import REPAIR, Batch, Peer, State
-from antiphon.protocols.sco.vectors import LARGEST, MalformedError
+from antiphon.protocols.sco.vectors import MalformedError
 
 
 class Reception:
@@ -34,13 +34,12 @@ class Reception:
         if table is None:
             state.counts["unreadable"] += 1  # its table is on the way, and a copy can be read without
             return
-        if not 0 <= pdu.buffers < LARGEST:
-            raise MalformedError("buffers that cannot be")
         parcel = Parcel(state, peer, pdu, table)
         peer.buffers = pdu.buffers
         place = parcel.place
         if place is None or not self._has_room(peer, place):
-            peer.needed = max(peer.needed, 0 if place is None else place + 1)
+            if place is not None and self._is_within(peer, place):
+                peer.needed = max(peer.needed, place + 1)
             self.look_for_gaps(now, peer)
         elif place == peer.received:
             self._accept(now, peer, read_batch(state, peer, parcel, peer.csn, peer.ack))
@@ -51,21 +50,32 @@ class Reception:
             peer.ahead[place] = parcel
             self.look_for_gaps(now, peer)
 
-    def copy(self, now: Nanoseconds, pdu: Copy) -> None:
-        """A batch from anyone who counts; raises `MalformedError` if it makes no sense."""
+    def copy(self, now: Nanoseconds, source: Peer, pdu: Copy) -> None:
+        """A batch from its sender, or of one who is gone from anyone; raises `MalformedError` if it makes no
+        sense.
+
+        As long as a sender is there nobody else is believed what it has sent.
+        """
         state = self._state
-        if not pdu.names:
-            raise MalformedError("a copy of nobody's batch")
         table = self._roster.read_names(now, pdu.names)
         peer = table[0].peer
-        if peer is None or peer is state.me or peer.settled:
+        if peer is None or peer is state.me or peer.settled or (peer is not source and not peer.gone):
             return
         parcel = Parcel(state, peer, pdu, table)
         if parcel.place is None or not self._has_room(peer, parcel.place):
             return
-        peer.ahead[parcel.place] = read_batch(state, peer, parcel, {}, {})
+        try:
+            peer.ahead[parcel.place] = read_batch(state, peer, parcel, {}, {})
+        except MalformedError:
+            self._refuse(peer, parcel.place)
+            raise
         self.drain(now, peer)
         self._ordering.progress(now)
+
+    def _refuse(self, peer: Peer, place: int) -> None:
+        """Nobody can bring what makes no sense in another way: of those who are gone it is not waited for."""
+        if peer.gone:
+            peer.refused.add(place)
 
     def _has_room(self, peer: Peer, place: int) -> bool:
         """Whether a batch is new and can be held; the next of a sender of whom nothing waits always can."""
@@ -73,13 +83,17 @@ class Reception:
         if place < peer.received or isinstance(peer.ahead.get(place), Batch):
             state.counts["duplicates"] += 1
             return False
-        within = place < peer.received + state.configuration.reach
         next_of_all = place == peer.received and not peer.queue
         # What is missing of those who are gone makes room, so it has to be let in.
-        if within and (next_of_all or peer.gone or not self._is_full()):
+        roomy = next_of_all or (peer.gone and peer.heard) or not self._is_full()
+        if roomy and self._is_within(peer, place):
             return True
         state.counts["overruns"] += 1
         return False
+
+    def _is_within(self, peer: Peer, place: int) -> bool:
+        """Whether a peer that keeps to its window can have come so far."""
+        return place < peer.received + self._state.configuration.reach
 
     def _is_full(self) -> bool:
         return self._state.held >= self._state.configuration.buffers
@@ -91,6 +105,7 @@ class Reception:
                 self._accept(now, peer, self._read(peer, waiting))
             except MalformedError:
                 self._state.ignore()
+                self._refuse(peer, peer.received)
                 break
         self.look_for_gaps(now, peer)
 
@@ -101,10 +116,9 @@ class Reception:
         return read_batch(self._state, peer, waiting, peer.csn, peer.ack)
 
     def _accept(self, now: Nanoseconds, peer: Peer, batch: Batch) -> None:
-        if batch.number < peer.frontier:
+        if batch.number < peer.end:
             raise MalformedError("a batch whose number was there before")
         peer.received += 1
-        peer.attempts = 0
         self._ordering.accept(now, batch)
 
     # Those who are gone
@@ -135,7 +149,7 @@ class Reception:
         for place in sorted(peer.ahead):
             batch = peer.ahead.pop(place)
             assert isinstance(batch, Batch), "what could not be read was given up when it went"
-            if batch.number >= peer.frontier:
+            if batch.number >= peer.end:
                 peer.skipped.update(range(peer.received, place))
                 peer.received = place
                 self._accept(now, peer, batch)
@@ -152,8 +166,7 @@ class Reception:
             limit = min(peer.expected(), peer.received + self._state.configuration.reach)
             missing = [place for place in range(peer.received, limit) if place not in peer.ahead]
             if missing and not (self._is_full() and peer.queue):
-                self.ask(self._whom_to_ask(peer), peer, missing)
-                peer.attempts += 1
+                self.ask(peer, peer, missing)
             self.look_for_gaps(now, peer)
 
     def ask(self, whom: Peer, peer: Peer, missing: list[int]) -> None:
@@ -161,20 +174,8 @@ class Reception:
         state.counts["asked"] += 1
         state.effects.append(Send(whom.site, Ask(state.life, peer.name, tuple(missing[:MOST_ASKED]))))
 
-    def _whom_to_ask(self, peer: Peer) -> Peer:
-        """The sender, and every second time another who may have it, each in turn."""
-        if peer.attempts % 2 == 0:
-            return peer
-        others = self._state.peers.values()
-        further = [
-            other for other in others if other is not peer and other.confirmed.get(peer, 0) > peer.frontier
-        ]
-        return further[peer.attempts // 2 % len(further)] if further else peer
-
     def answer(self, asker: Peer, pdu: Ask) -> None:
-        """Send what we hold of that; raises `MalformedError` if it makes no sense."""
-        if len(pdu.places) > MOST_ASKED:
-            raise MalformedError("a request for too much")
+        """Send what we hold of that."""
         peer = self._roster.find(pdu.of.site, pdu.of.life)
         if peer is None:
             return

@@ -1,24 +1,32 @@
 """Who counts: lives that appear, lives that are over, and the tables of names by which vectors travel.
 
 A life counts from when it is first heard of, from itself or by another's table. Which lives are over is one
-map, the latest such life of each site, that only ever grows; whoever hears of an entry adopts it and passes
-it on, so that all come to hold the same map, which a digest stands for. The map keeps its latest
-`MOST_NAMES` entries, by one rule for all.
+map, the latest such life of each site; whoever hears of an entry adopts it and passes it on, so that all come
+to hold the same map, which a digest stands for. The map keeps its latest `MOST_NAMES` entries, or as many as
+fit a PDU, by one rule for all.
+
+What others say of a life may be wrong. Each site's own voice outweighs it: a member that speaks with a life
+below one that others named, and that never spoke itself, is there, and the other one is not. Lives that were
+heard, or have counted, and are over stay over.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from antiphon.core.effects import Appeared, Vanished
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
-from antiphon.core.wire import MAXIMUM_NAME_BYTES
-from antiphon.protocols.sco.pdus import LARGEST_LIFE, MOST_NAMES, Name
-from antiphon.protocols.sco.state import Entry, Peer, State, Table
-from antiphon.protocols.sco.vectors import LARGEST, MalformedError
+from antiphon.protocols.sco.pdus import MOST_NAMES, OVER_BYTES, TABLE_BYTES, Name
+from antiphon.protocols.sco.state import FOREVER, MOST_SEEN, Entry, Peer, State, Table, trim
+from antiphon.protocols.sco.vectors import MalformedError
 
 KEPT_TABLES = 4
 """Versions of a peer's table that are kept, for PDUs that were overtaken."""
+MOST_LIVES = 8
+"""Lives of one site that are over and not forgotten, of which nothing is held. Raising it costs memory."""
+FAR = 1 << 12
+"""A version or serial that lies so far below the latest one was not overtaken: the latest was a mistake.
+Raising it costs time to recover from that."""
 
 
 class Roster:
@@ -46,24 +54,43 @@ class Roster:
     # Lives
 
     def is_over(self, site: Site, life: int) -> bool:
-        known = self._state.over.get(site)
-        if known is not None:
-            return life <= known.life
-        full = len(self._state.over) >= MOST_NAMES
-        return full and (life, site) < min((one.life, one.site) for one in self._state.over.values())
+        state = self._state
+        known = state.over.get(site)
+        return (known is not None and life <= known.life) or life <= state.ended.get(site, -1)
 
-    def meet(self, now: Nanoseconds, site: Site, life: int) -> Peer | None:
+    def is_false(self, name: Name) -> bool:
+        """Whether the site's own voice says that there is no such life yet."""
+        known = self._state.peers.get(name.site)
+        return (
+            known is not None
+            and known.heard
+            and known.life < name.life <= self._state.disproved.get(name.site, -1)
+        )
+
+    def is_full(self, name: Name, *, heard: bool) -> bool:
+        """Whether another life would be more than a PDU can name; half of the room is for those who speak."""
+        state = self._state
+        if heard:
+            known = [*state.peers.values(), *state.ghosts]
+        else:
+            known = [peer for peer in (*state.peers.values(), *state.ghosts) if not peer.heard]
+        share = 1 if heard else 2
+        taken = sum(peer.name.wire_bytes() for peer in (state.me, *known))
+        return len(known) >= MOST_NAMES // share or taken + name.wire_bytes() > TABLE_BYTES // share
+
+    def meet(self, now: Nanoseconds, site: Site, life: int, *, heard: bool = False) -> Peer | None:
         """The peer of that life, who counts from now on; None if that life is over or cannot be known."""
         state = self._state
         known = state.peers.get(site)
         if known is not None and known.life == life:
             return known
+        name = Name(site, life)
         if site == state.site or self.is_over(site, life) or (known is not None and life < known.life):
+            return None
+        if self.is_full(name, heard=heard) or self.is_false(name):
             return None
         if known is not None:
             self.adopt(now, (Name(site, known.life, gone=True, left=True),))
-        elif len(state.peers) >= MOST_NAMES:
-            return None
         peer = state.peers[site] = Peer(site, life, now, state.configuration.buffers)
         peer.digest = -1
         peer.final = False
@@ -94,43 +121,104 @@ class Roster:
         if not self.is_over(name.site, name.life):
             return self.meet(now, name.site, name.life)
         buried = name.life <= state.buried.get(name.site, -1)
-        if buried or state.everyone_is_final() or len(state.ghosts) >= MOST_NAMES:
+        if buried or state.everyone_is_final() or self.is_full(name, heard=False):
             return None
         ghost = self._mourn(Peer(name.site, name.life, now, 0), name)
         if state.final:
             # Nothing of it is for us, but others may still have to wait for it behind what we send.
-            ghost.settled, ghost.frontier = True, LARGEST
+            ghost.settled, ghost.frontier = True, FOREVER
         return ghost
+
+    def hear(self, now: Nanoseconds, site: Site, life: int) -> Peer | None:
+        """Whoever speaks with that life, if it counts; what others said of its later lives was wrong."""
+        state = self._state
+        state.note_voice(site, life)
+        if life > state.ended.get(site, -1) and not self.is_full(Name(site, life), heard=True):
+            known, over = state.peers.get(site), state.over.get(site)
+            if known is not None and known.life > life and not known.heard:
+                del state.peers[site]
+                self._give_up(known)
+                self._disprove(site, known.life)
+                state.effects.append(Vanished(site, "There never was such a life."))
+            if over is not None and over.life > state.voices[site]:
+                self._withdraw(now, over)
+        peer = self.meet(now, site, life, heard=True)
+        if peer is not None:
+            peer.heard = True
+        return peer
+
+    def _give_up(self, peer: Peer) -> None:
+        """Nobody waits for such a life, nor is it spoken of."""
+        peer.gone = peer.settled = peer.forgotten = peer.imagined = True
+        peer.frontier = FOREVER
+        self._state.drop_entries(peer)
+        self._state.table_is_stale = True
+
+    def _withdraw(self, now: Nanoseconds, name: Name) -> None:
+        """A life that is not there cannot be over."""
+        state = self._state
+        del state.over[name.site]
+        ended = state.ended.get(name.site, -1)
+        if ended >= 0:
+            state.over[name.site] = Name(name.site, ended, True, name.left)
+        for ghost in [ghost for ghost in state.ghosts if ghost.site == name.site and ghost.life > ended]:
+            self._give_up(ghost)
+            self._unlink(ghost)
+        self._disprove(name.site, name.life)
+        self._note_change(now)
+
+    def _disprove(self, site: Site, life: int) -> None:
+        disproved = self._state.disproved
+        disproved[site] = max(life, disproved.pop(site, -1))
+        trim(disproved, MOST_SEEN)
 
     # Lives that are over
 
     def adopt(self, now: Nanoseconds, names: Iterable[Name]) -> bool:
         """Hold these lives to be over; whether that is new. Our own life is not for us to judge here."""
         state = self._state
-        grown = False
+        grown = lost = False
         for name in names:
             known = state.over.get(name.site)
-            if self.is_over(name.site, name.life) or (name.site == state.site and name.life >= state.life):
+            if (known is not None and name.life <= known.life) or self.is_false(name):
+                continue
+            if name.site == state.site and name.life >= state.life:
                 continue
             grown = True
-            left = name.left or (known is not None and known.left and known.life == name.life)
-            state.over[name.site] = Name(name.site, name.life, True, left)
+            state.over[name.site] = Name(name.site, name.life, True, name.left)
+            if name.life <= state.voices.get(name.site, -1):
+                self._end(name.site, name.life)
             peer = state.peers.get(name.site)
             if peer is not None and peer.life <= name.life:
+                lost = True
                 del state.peers[name.site]
+                self._end(peer.site, peer.life)
                 self._mourn(peer, name)
                 reason = "It has left." if name.left else "It is held to be gone."
                 state.effects.append(Vanished(name.site, reason))
         if grown:
             self._trim()
-            state.digest = digest_of(state.over.values())
-            state.final = False
-            state.bereaved = True
-            state.table_is_stale = True
-            for peer in state.peers.values():
-                peer.owed = []  # it spoke of other lives, and has to speak again
-                state.tell(now, peer)
+            grown = lost or state.digest != digest_of(state.over.values())
+        if grown:
+            self._note_change(now)
         return grown
+
+    def _end(self, site: Site, life: int) -> None:
+        """A life is over, whatever is said of later ones."""
+        ended = self._state.ended
+        ended[site] = max(life, ended.pop(site, -1))
+        trim(ended, MOST_SEEN)
+
+    def _note_change(self, now: Nanoseconds) -> None:
+        """Other lives are over than were before: all have to agree on them anew."""
+        state = self._state
+        state.digest = digest_of(state.over.values())
+        state.final = False
+        state.bereaved = True
+        state.table_is_stale = True
+        for peer in state.peers.values():
+            peer.owed = []  # it spoke of other lives, and has to speak again
+            state.tell(now, peer)
 
     def agree(self, peer: Peer) -> None:
         """A peer holds the same lives to be over as we do, whatever its latest table said."""
@@ -150,23 +238,35 @@ class Roster:
         state.ghosts.append(peer)
         state.ghosts.sort(key=lambda ghost: (ghost.site, ghost.life))
         state.table_is_stale = True
+        empty = [ghost for ghost in state.ghosts if ghost.site == peer.site and not any(ghost.holds())]
+        if len(empty) > MOST_LIVES:
+            self._give_up(empty[0])
+            self._unlink(empty[0])
         return peer
 
     def _trim(self) -> None:
-        over = self._state.over
-        if len(over) > MOST_NAMES:
-            latest = sorted(over.values(), key=lambda name: (name.life, name.site))[-MOST_NAMES:]
-            self._state.over = {name.site: name for name in latest}
-            buried = self._state.buried
-            self._state.buried = {site: life for site, life in buried.items() if site in self._state.over}
+        state = self._state
+        taken = sum(name.wire_bytes() for name in state.over.values())
+        if len(state.over) <= MOST_NAMES and taken <= OVER_BYTES:
+            return
+        for name in sorted(state.over.values(), key=lambda name: (name.life, name.site)):
+            if len(state.over) <= MOST_NAMES and taken <= OVER_BYTES:
+                break
+            del state.over[name.site]
+            taken -= name.wire_bytes()
+        state.buried = {site: life for site, life in state.buried.items() if site in state.over}
 
     def forget(self, ghost: Peer) -> None:
         """Nobody waits for anything of a life any more."""
         state = self._state
-        state.ghosts.remove(ghost)
         ghost.forgotten = True
         state.buried[ghost.site] = max(ghost.life, state.buried.get(ghost.site, -1))
         state.drop_entries(ghost)
+        self._unlink(ghost)
+
+    def _unlink(self, ghost: Peer) -> None:
+        state = self._state
+        state.ghosts.remove(ghost)
         for peer in (*state.peers.values(), *state.ghosts):
             if peer.predecessor is ghost:
                 peer.predecessor = ghost.predecessor
@@ -176,6 +276,8 @@ class Roster:
 
     def learn_table(self, now: Nanoseconds, peer: Peer, version: int, names: tuple[Name, ...]) -> None:
         """A version of a peer's table; raises `MalformedError` if it makes no sense."""
+        if version + FAR < peer.known_table:
+            peer.tables.clear()
         if version in peer.tables or version < peer.known_table:
             return
         table = self.read_names(now, names)
@@ -191,18 +293,9 @@ class Roster:
 
     def read_names(self, now: Nanoseconds, names: tuple[Name, ...]) -> Table:
         """Those whom a table names; raises `MalformedError` if it makes no sense."""
-        check_names(names, 2 * MOST_NAMES)
         if len({(name.site, name.life) for name in names}) != len(names):
             raise MalformedError("a table that names somebody twice")
         return tuple(Entry(name.site, self.know(now, name)) for name in names)
-
-
-def check_names(names: Collection[Name], most: int) -> None:
-    """Whether they can be meant; raises `MalformedError` if not."""
-    if len(names) > most:
-        raise MalformedError("more names than anyone knows")
-    if any(not 0 <= name.life < LARGEST_LIFE or len(name.site) > MAXIMUM_NAME_BYTES for name in names):
-        raise MalformedError("names or lives that cannot be")
 
 
 def digest_of(names: Iterable[Name]) -> int:

@@ -20,8 +20,8 @@ from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sco.coding import free_buffers, metadata_bytes, write_data
 from antiphon.protocols.sco.ordering import Ordering
 from antiphon.protocols.sco.pdus import Control, Name
-from antiphon.protocols.sco.state import CONFIRM, Batch, Peer, State
-from antiphon.protocols.sco.vectors import LARGEST, pack_bitmap, pack_numbers, pack_plain, pack_whole
+from antiphon.protocols.sco.state import CONFIRM, FOREVER, Batch, Peer, State
+from antiphon.protocols.sco.vectors import pack_bitmap, pack_numbers, pack_plain, pack_whole
 
 TOGETHER = 4
 """News that would be due within one part in so many of `confirm_ns` goes along with what is due."""
@@ -52,7 +52,7 @@ class Sending:
         state = self._state
         if sites is None:
             return (state.me, *state.peers.values())
-        unknown = sorted(sites - state.seen.keys())
+        unknown = sorted(sites - state.seen.keys() - state.peers.keys() - {state.site})
         if unknown:
             raise UsageError(
                 f"No member of the name {unknown[0]} has ever been here.",
@@ -91,6 +91,7 @@ class Sending:
             state.acks_now(),
             me,
         )
+        batch.since_ns = now
         state.next_number = me.frontier = batch.end
         state.effects.append(Admitted(batch.number, len(bodies), bodies.size, batch.sites))
         if not destinations:
@@ -128,7 +129,7 @@ class Sending:
         """Tell those for whom there is news, and no message took it along."""
         state = self._state
         soon_ns = now + state.configuration.confirm_ns // TOGETHER
-        due, next_ns = [], LARGEST
+        due, next_ns = [], FOREVER
         for peer in state.peers.values():
             if peer.due_ns is None:
                 continue
@@ -137,7 +138,7 @@ class Sending:
             else:
                 next_ns = min(next_ns, peer.due_ns)
         self.control(now, due, whole=False)
-        if next_ns < LARGEST:
+        if next_ns < FOREVER:
             state.arm(now, CONFIRM, next_ns - now)
 
     def control(self, now: Nanoseconds, to: Collection[Peer], *, whole: bool = True) -> None:

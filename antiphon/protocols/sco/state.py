@@ -8,14 +8,13 @@ come any more, is its `frontier`.
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from antiphon.core.effects import Effect, SetTimer
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sco.pdus import MOST_NAMES, Name, ScoConfiguration
-from antiphon.protocols.sco.vectors import LARGEST
 
 if TYPE_CHECKING:
     from antiphon.protocols.sco.coding import Parcel
@@ -26,6 +25,8 @@ Table: TypeAlias = "tuple[Entry, ...]"
 CONTROL: Final = "control"
 CONFIRM: Final = "confirm"
 REPAIR: Final = "repair"
+FOREVER: Final = 1 << 62
+"""Later than any time, and beyond all numbers."""
 MOST_SEEN: Final = 4 * MOST_NAMES
 """Sites whose names are remembered."""
 
@@ -53,7 +54,9 @@ class Batch:
         "number",
         "places",
         "sender",
+        "since_ns",
         "sites",
+        "table_version",
         "unconfirmed",
     )
 
@@ -82,6 +85,10 @@ class Batch:
         """Destinations that are not known to have it; whoever is last is looked at first."""
         self.blocked_by: Peer | None = None
         """Whose messages it was last seen to wait for."""
+        self.since_ns: Nanoseconds = 0
+        """When it was accepted, or sent."""
+        self.table_version = 0
+        """The version of our own table at that time."""
 
 
 class Peer:
@@ -91,22 +98,28 @@ class Peer:
         "ack",
         "agreed",
         "ahead",
-        "attempts",
+        "answered",
+        "answered_number",
         "buffers",
         "company",
         "confirmed",
         "counts_us",
         "csn",
+        "csn_version",
         "digest",
         "due_ns",
+        "end",
         "final",
         "forgotten",
         "frontier",
         "gone",
+        "heard",
         "heard_ns",
+        "imagined",
         "kept",
         "knows_table",
         "left",
+        "lie",
         "life",
         "listed",
         "needed",
@@ -114,6 +127,7 @@ class Peer:
         "predecessor",
         "queue",
         "received",
+        "refused",
         "satisfied",
         "sent",
         "sent_ack",
@@ -137,13 +151,22 @@ class Peer:
         self.ahead: dict[int, Parcel | Batch] = {}
         """What has come before its turn, by its place."""
         self.frontier = 0
+        self.end = 0
+        """The number after the last message accepted from it."""
+        self.answered = 0
+        """The latest version of our table by which it told its number, and that number: whatever follows its
+        messages from there on, and was here before that version, follows what was never sent."""
+        self.answered_number = 0
+        self.csn_version = 0
+        """The version of our table when our csn last rose for it."""
+        self.lie = 0
+        """A number that others said it had reached, and it had not."""
         self.queue: deque[Batch] = deque()
         self.kept: dict[int, Batch] = {}
         """Its batches that are held and not fully accepted, by their first number."""
         self.csn: Vector = {}
         self.ack: Vector = {}
         """The vectors of the last batch accepted from it, to which the next one's are differences."""
-        self.attempts = 0
         self.confirmed: Vector = {}
         self.buffers = buffers
         # What goes to it
@@ -158,6 +181,10 @@ class Peer:
         """When it was last sent a message, or all our acks."""
         # Whether it counts
         self.heard_ns = now
+        self.heard = False
+        """Whether it has spoken itself; else it is known by what others say."""
+        self.imagined = False
+        """Whether it turned out that there is no such life."""
         self.serial = -1
         self.tables: dict[int, Table] = {}
         self.counts_us = False
@@ -176,6 +203,8 @@ class Peer:
         self.forgotten = False
         """Whether everyone has all of it, so that nobody need speak of it any more."""
         self.skipped: set[int] = set()
+        self.refused: set[int] = set()
+        """Places of batches that others hold of a life that is over, and that make no sense here."""
         self.satisfied: int | None = None
         """The digest of gone lives for which we have all that it holds of them for us."""
         self.owed: list[tuple[Peer, tuple[int, ...]]] = []
@@ -220,6 +249,10 @@ class State:
         """The latest life of each site that is known to be over."""
         self.seen: dict[Site, None] = {site: None}
         """Sites that have ever counted, as far as that is remembered."""
+        self.voices: dict[Site, int] = {}
+        """The latest life of each site that it spoke with itself, as far as that is remembered."""
+        self.refuted = -1
+        """A life of ours that is said to be over and never was, or -1."""
         self.begin(0, 0)
 
     def begin(self, now: Nanoseconds, life: int) -> None:
@@ -234,6 +267,10 @@ class State:
         self.over.clear()
         self.buried: dict[Site, int] = {}
         """The latest life of each site that was forgotten, as far as it is in `over`."""
+        self.ended: dict[Site, int] = {}
+        """The latest life of each site that has counted here or has been heard, and is over."""
+        self.disproved: dict[Site, int] = {}
+        """The latest life that others told of a site whose own voice says that it has come less far."""
         self.digest = 0
         self.final = True
         self.bereaved = False
@@ -244,6 +281,8 @@ class State:
         self.table_version = 1
         self.table_is_stale = False
         self.csn: Vector = {}
+        self.csn_fell = False
+        """Whether an entry had to be taken back."""
         self.acks: Vector = {}
         self._csn_copy: Vector | None = None
         self._acks_copy: Vector | None = None
@@ -263,7 +302,20 @@ class State:
 
     def raise_csn(self, peer: Peer, number: int) -> None:
         if number > self.csn.get(peer, 0) and peer is not self.me:
+            if peer.frontier < number <= peer.lie:
+                return self.raise_csn(peer, peer.frontier)
             self.csn[peer] = number
+            peer.csn_version = self.table_version
+            self._csn_copy = None
+        return None
+
+    def take_back(self, peer: Peer, number: int) -> None:
+        """What we follow of a peer was never sent, from that number on."""
+        claimed = self.csn.get(peer, 0)
+        if claimed > number:
+            peer.lie = max(peer.lie, claimed)
+            self.csn[peer] = number
+            self.csn_fell = True
             self._csn_copy = None
 
     def raise_ack(self, peer: Peer, number: int) -> None:
@@ -307,7 +359,7 @@ class State:
     def arm(self, now: Nanoseconds, name: str, after_ns: Nanoseconds) -> None:
         """Have a timer run out no later than that."""
         due_ns = now + after_ns
-        if due_ns < self.deadlines.get(name, LARGEST):
+        if due_ns < self.deadlines.get(name, FOREVER):
             self.deadlines[name] = due_ns
             self.effects.append(SetTimer(name, after_ns))
 
@@ -322,8 +374,11 @@ class State:
 
     def note_site(self, site: Site) -> None:
         self.seen[site] = None
-        if len(self.seen) > MOST_SEEN:
-            del self.seen[next(iter(self.seen))]
+        trim(self.seen, MOST_SEEN)
+
+    def note_voice(self, site: Site, life: int) -> None:
+        self.voices[site] = max(life, self.voices.pop(site, -1))
+        trim(self.voices, MOST_SEEN)
 
     def ignore(self) -> None:
         """What came from a peer made no sense."""
@@ -336,3 +391,9 @@ class State:
             self.table = (self.me, *self.peers.values(), *self.ghosts)
             self.table_version += 1
         return self.table
+
+
+def trim(table: "dict[Site, Any]", most: int) -> None:
+    """Forget the oldest entry of a table that has become too long."""
+    if len(table) > most:
+        del table[next(iter(table))]

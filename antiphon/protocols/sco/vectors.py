@@ -16,13 +16,15 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-LARGEST: Final = 1 << 62
+from antiphon.core.fields import NUMBER_LIMIT
+
+LARGEST: Final = NUMBER_LIMIT
 """No number that a peer tells may be as large: there is always room to count on, here and on the wire."""
 PLAIN: Final = 0
 DIFFERENCES: Final = 1
 GROUP_BITS: Final = 7
 MORE: Final = 0x80
-MOST_GROUPS: Final = 9
+MOST_GROUPS: Final = 8
 """Groups of seven bits that hold every number below `LARGEST`."""
 ENTRY_BYTES: Final = 8
 
