@@ -534,12 +534,17 @@ class Gate:
         elif isinstance(pdu, Challenge):
             # Also of one that was refused: it is to learn why.
             self._answer(pdu, stranger.site, stranger.address, stranger.boot, size)
+            if refusal is None:
+                self._note_unmet(stranger)
         elif refusal is not None:
             self._counters.drop(refusal)
         else:
             self._note_unproven(pdu)
             if stranger.identity in self._claims:
                 return
+            if isinstance(pdu, Refused) and pdu.boot == self._boot and not pdu.final:
+                # That only makes a newcomer wait, so it need not be proved.
+                self.pending_ns = self.now
             self._note_unmet(stranger)
             if size >= LEAST_BYTES:
                 self._challenge(stranger.boot, stranger.address, size)
@@ -637,9 +642,9 @@ class Gate:
         Of two that are joining the one with the lower boot does. If both have joined, in parts of a network
         that were apart, each keeps it among those that know it.
         """
-        self._counters.drop(NAME_TAKEN)
         where = shown(stranger.address)
         if not self.joined and (answer.joined or stranger.boot < self._boot):
+            self._counters.drop(NAME_TAKEN)
             self._host.namesake(where)
             return
         self._keep_out(stranger, NAME_TAKEN)

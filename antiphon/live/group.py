@@ -75,7 +75,7 @@ PENDING_NS: Final = 100 * MILLISECOND_NS
 """A newcomer waits while a member has said within this time that the newcomer's name may be another's, or
 while a process that spoke within this time has yet to prove itself."""
 MEETING_S: Final = 1.0
-"""How long it waits for such processes at most: strangers may never prove anything."""
+"""How long it waits for that at most: strangers may never prove anything."""
 
 
 class Group:
@@ -219,15 +219,13 @@ class Group:
     async def _meet_others(self) -> None:
         """Prove to the others that this process runs, and learn whether they can take it in."""
         transport = self._transport_of_member()
-        begun = time.monotonic()
-        waited = 0.0
-        while waited == 0.0 or (
-            (transport.is_pending(PENDING_NS) and waited < self._limits.join_s)
-            or (transport.is_meeting(PENDING_NS) and waited < MEETING_S)
-        ):
+        end = time.monotonic() + MEETING_S
+        while True:
             await asyncio.sleep(PROOF_S)
             self._standing.require_in()
-            waited = time.monotonic() - begun
+            is_waiting = transport.is_pending(PENDING_NS) or transport.is_meeting(PENDING_NS)
+            if not is_waiting or time.monotonic() > end:
+                return
 
     def _transport_of_member(self) -> Transport:
         assert self._transport is not None

@@ -158,6 +158,19 @@ def acquaint(*listeners: Ear) -> None:
     drive(listeners, lambda: all(len(ear.transport.addresses) == len(listeners) - 1 for ear in listeners))
 
 
+def settle(*listeners: Ear) -> None:
+    """Until they know each other and nothing is under way."""
+    acquaint(*listeners)
+    quiet = 0
+
+    def rests() -> bool:
+        nonlocal quiet
+        quiet = 0 if any(ear.transport.is_unfinished for ear in listeners) else quiet + 1
+        return quiet > 3
+
+    drive(listeners, rests)
+
+
 def repeat(listeners: Sequence[Ear], send: Callable[[], None], until: Callable[[], bool]) -> None:
     """Send again and again, as the protocols above do, until it has arrived."""
     deadline = time.monotonic() + DEADLINE_S

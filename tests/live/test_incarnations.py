@@ -72,7 +72,7 @@ def test_a_member_whose_clock_was_set_back_is_heard_again(
 
 @pytest.mark.parametrize("key", [None, RING], ids=["open", "sealed"])
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_member_that_learns_late_of_a_later_incarnation_begins_anew(order: str, key: object) -> None:
+def test_a_member_that_learns_late_of_a_later_incarnation_begins_anew(order: str, key: Any) -> None:
     async def body() -> None:
         async with joined("a", "b", "c", order=order, key=key) as (a, b, c):
             later = incarnation(b) + 3600 * 1000

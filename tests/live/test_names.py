@@ -21,13 +21,13 @@ def port(group: Group) -> int:
     return int(group._transport._sockets._sending.getsockname()[1])
 
 
-def options(order: str, key: object) -> dict[str, Any]:
+def options(order: str, key: Any) -> dict[str, Any]:
     return {"order": order, "key": key, **({"sequencer": "a"} if order == "sequencer" else {})}
 
 
 @KEYS
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_second_process_with_a_name_is_told_where_the_first_one_is(order: str, key: object) -> None:
+def test_a_second_process_with_a_name_is_told_where_the_first_one_is(order: str, key: Any) -> None:
     async def body() -> None:
         group = a_group_name()
         async with joined("a", "b", "c", group=group, order=order, key=key) as (a, b, c):
@@ -46,7 +46,7 @@ def test_a_second_process_with_a_name_is_told_where_the_first_one_is(order: str,
 
 
 @KEYS
-def test_the_second_process_is_told_though_the_two_are_alone(key: object) -> None:
+def test_the_second_process_is_told_though_the_two_are_alone(key: Any) -> None:
     async def body() -> None:
         group = a_group_name()
         async with join(group, name="a", key=key) as a:
@@ -62,7 +62,7 @@ def test_the_second_process_is_told_though_the_two_are_alone(key: object) -> Non
 
 
 @KEYS
-def test_of_two_that_begin_at_once_one_remains(key: object) -> None:
+def test_of_two_that_begin_at_once_one_remains(key: Any) -> None:
     async def body() -> None:
         group = a_group_name()
         members = [join(group, name="a", key=key) for _ in range(2)]
@@ -76,7 +76,7 @@ def test_of_two_that_begin_at_once_one_remains(key: object) -> None:
 
 @KEYS
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_member_that_died_is_restarted_at_once_under_its_name(order: str, key: object) -> None:
+def test_a_member_that_died_is_restarted_at_once_under_its_name(order: str, key: Any) -> None:
     async def body() -> None:
         group = a_group_name()
         async with joined("a", "b", "c", group=group, order=order, key=key) as (a, b, c):
@@ -96,16 +96,16 @@ def test_a_member_that_died_is_restarted_at_once_under_its_name(order: str, key:
 
 
 @KEYS
-def test_a_process_that_was_replaced_while_it_stood_still_learns_it(key: object) -> None:
+def test_a_process_that_was_replaced_while_it_stood_still_learns_it(key: Any) -> None:
     async def body() -> None:
         group = a_group_name()
-        async with joined("a", "b", "c", group=group, key=key) as (a, b, c):
+        async with joined("a", "b", "c", group=group, key=key) as (_, _, c):
             assert c._member is not None
             for number in c._member._transport.filenos():
                 asyncio.get_running_loop().remove_reader(number)  # it stands still
             c._member._running = False
             async with join(group, name="c", key=key) as again:
-                await asyncio.gather(*(each.wait_for_members(3) for each in (a, b, again)))
+                await again.wait_for_members(3)
                 c._member._running = True
                 c._member.listen()  # and goes on
                 with pytest.raises(NameTakenError, match=str(port(again))):

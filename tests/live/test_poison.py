@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.check.checkers import check_trace
 from antiphon.core.effects import SetTimer
-from antiphon.core.inputs import Admit, Input, Received, TimerFired
+from antiphon.core.inputs import Admit, Input, Received, Start, TimerFired
 from antiphon.live import member as live_member
 from antiphon.live.group import Group
 from antiphon.live.member import Member
@@ -110,7 +110,7 @@ def test_a_member_whose_protocol_keeps_failing_pauses_ever_longer_and_goes_on_on
                 """Fails at all but its start."""
 
                 def handle(self, now: int, event: Input) -> Any:
-                    if type(event) is live_member.Start:
+                    if type(event) is Start:
                         return [SetTimer("fail", 1)]
                     raise RuntimeError("a fault of ours")
 

@@ -53,7 +53,7 @@ def make_later(group: Group) -> None:
 
 @pytest.mark.parametrize("key", [None, RING], ids=["open", "sealed"])
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_group_of_two_releases_works_in_every_order(order: str, key: object) -> None:
+def test_a_group_of_two_releases_works_in_every_order(order: str, key: Any) -> None:
     async def body() -> None:
         async with joined("a", "b", "c", order=order, key=key) as groups:
             for later in groups[1:]:

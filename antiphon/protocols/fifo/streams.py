@@ -163,7 +163,7 @@ class Stream:
         begin = end = self.kept_from
         kept = self.kept
         for number in list(kept):
-            if number >= position:
+            if number + len(kept[number]) > position:
                 break
             bodies = kept.pop(number)
             self.repaired.pop(number, None)
