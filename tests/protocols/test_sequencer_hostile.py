@@ -5,16 +5,17 @@ from msgspec import structs
 
 from antiphon.core.effects import Absent, Present, Send
 from antiphon.core.fields import INCARNATION_LIMIT, LONGEST_NAME, NUMBER_LIMIT
-from antiphon.core.inputs import Received, Start, TimerFired
+from antiphon.core.inputs import Departed, Received, Returned, Start, Suspected
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec, Garbage, Packet, Pdu
-from antiphon.protocols.sequencer import PDUS, Sequencer, SequencerConfiguration
+from antiphon.protocols.sequencer import PDUS, Sequencer
 from antiphon.protocols.sequencer.members import LONGEST_LEAP
 from antiphon.protocols.sequencer.pdus import (
     LARGEST_BATCH_BYTES,
     LATEST_HEARSAY,
     LONGEST_SETBACK,
+    MOST_MEMBERS,
     MOST_MISSING,
     MOST_REASONS,
     NO_POSITION,
@@ -325,6 +326,25 @@ def test_a_member_tells_a_sequencer_that_speaks_in_an_epoch_that_is_over() -> No
     assert all_get_on(group, "ab")
 
 
+def test_a_sequencer_that_asks_in_an_epoch_that_is_over_is_believed_in_the_end() -> None:
+    """It may never get further than to ask."""
+    group = group_of("ab")
+    group.admit("b")
+    group.pass_time(50)
+    group.freeze("a")
+    group.cut.discard("a")
+    group.pass_time(SUSPECT_MS)
+    for _ in range(round(GIVE_UP_MS) // 10):
+        assert group.kinds("b", Absent) == []
+        group.give("b", Received("a", Recover(BOOT - 1)))
+        group.travelling.clear()
+        group.now += 10 * MILLISECOND_NS
+    group.give("b", Received("a", Recover(BOOT - 1)))
+    assert group.kinds("b", Absent) == [Absent]
+    (report,) = pdus(group.effects["b"], Report)[-1:]
+    assert (report.promised, report.order_epoch, report.position) == (BOOT - 1, 0, NO_POSITION)
+
+
 def test_a_late_word_of_an_earlier_epoch_is_nothing() -> None:
     group = group_of("ab")
     member = group.members["b"]
@@ -474,11 +494,12 @@ def lie_of(group: OpenGroup, **changes: object) -> Report:
 def test_what_others_report_of_a_members_numbers_does_not_mute_it(claimed: int, position: int) -> None:
     """Whether it goes on without a gap or is let in anew."""
     group = recovering("abc")
+    group.pass_time(100)
     streams = dict.fromkeys("abc", claimed)
-    lie = lie_of(group, position=position, kept_from=position, stable=4, streams=streams)
-    lie = structs.replace(lie, stable=position)
+    lie = lie_of(group, position=position, kept_from=position, stable=position, streams=streams)
     group.give("a", Received("z", lie))
     group.pass_time(1000)
+    assert bool(group.kinds("b", Absent)) == (position > 4)
     assert all_get_on(group, "abc")
     assert group.delivered("b") == group.delivered("c")
 
@@ -566,6 +587,73 @@ def test_a_recovery_ends_when_a_liar_falls_silent() -> None:
     assert all_get_on(group, "abc")
 
 
+def test_reports_are_bounded_and_the_latest_of_each_member_counts() -> None:
+    recovery = Recovery(2, (), KNOBS)
+    recovery.begin(0)
+    for index in range(MOST_MEMBERS):
+        recovery.receive(0, f"m{index}", report_of(0))
+    recovery.receive(0, "one too many", structs.replace(report_of(5, 5), stable=5))
+    recovery.receive(0, "m7", structs.replace(report_of(3, 3), stable=3))
+    recovery.tick(KNOBS.recovery_ns, ())
+    recovered = recovery.outcome()
+    assert recovered is not None
+    assert (len(recovered.reports), recovered.position) == (MOST_MEMBERS, 3)
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_what_lies_beyond_a_gap_is_kept_in_its_own_epoch_only(later: int) -> None:
+    group = group_of("ab")
+    group.give("b", Received("a", Ordered(BOOT, 1, 0, "b", "a", 1, BATCH)))
+    group.give("b", Departed())
+    group.give("b", Returned())
+    (join,) = pdus(group.effects["b"], Join)[-1:]
+    welcome = Resume(BOOT + later, group.incarnations["b"], join.attempt, 0, 0, True, False, {})
+    group.give("b", Received("a", welcome))
+    group.give("b", Received("a", Ordered(BOOT + later, 0, 0, "b", "a", 0, BATCH)))
+    assert group.delivered("b") == ["a0", "a1"][: 2 - later]
+
+
+# Who counts
+
+
+def test_a_member_that_was_left_behind_counts_when_it_holds_everything() -> None:
+    group = group_of("abc")
+    group.deaf |= {("c", Ordered), ("c", Heartbeat)}
+    group.admit("b")
+    group.admit("b")
+    group.pass_time(KNOBS.lag_ns / MILLISECOND_NS + 100)
+    assert group.presence("a")[-1] == "-c"
+    group.give("a", Received("c", Acknowledge(BOOT, group.incarnations["c"], 1, 0)))
+    assert group.presence("a")[-1] == "-c"
+    group.give("a", Received("c", Acknowledge(BOOT, group.incarnations["c"], 2, 0)))
+    assert group.presence("a")[-1] == "+c"
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_member_in_a_later_incarnation_has_been_away(later: int) -> None:
+    group = group_of("abc")
+    before = group.presence("a")
+    incarnation = group.incarnations["c"] + later
+    group.give("a", Received("c", Join(incarnation, 7, 0, BOOT, BOOT, 0, newcomer=False)))
+    assert group.presence("a") == before + ["-c", "+c"] * later
+
+
+def test_a_sequencer_that_speaks_is_there_again() -> None:
+    group = group_of("ab")
+    before = group.presence("b")
+    group.give("b", Suspected("a"))
+    for _ in range(2):
+        group.give("b", Received("a", Heartbeat(BOOT, 0, 0, "b")))
+    assert group.presence("b") == [*before, "-a", "+a"]
+
+
+def test_a_place_tells_what_is_stable() -> None:
+    group = group_of("ab")
+    for position in range(2):
+        group.give("b", Received("a", Ordered(BOOT, position, position, "b", "a", position, BATCH)))
+    assert group.stable("b") == ["a0"]
+
+
 # Bounds
 
 
@@ -583,12 +671,3 @@ def test_tables_stay_small_whoever_speaks() -> None:
     assert all_get_on(group, "abc")
     for pdu in pdus(group.effects["a"], Resume)[-1:] + pdus(group.effects["a"], Roster)[-1:]:
         assert isinstance(Codec(PDUS).decode(Codec(PDUS).encode(pdu)), Packet)
-
-
-def test_knobs_of_other_sizes_give_up_in_time() -> None:
-    assert SequencerConfiguration(lag_ns=10).give_up_ns == 5
-
-
-def test_timers_of_no_one_are_nothing() -> None:
-    group = group_of("ab")
-    assert group.members["b"].handle(group.now, TimerFired("recover")) == []

@@ -8,11 +8,16 @@ the next, until the turn comes to one that finds the same; that one listens to e
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from antiphon.core.fields import INCARNATION_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.metagroups.pdus import MOST_SITES, Life, Seat, Word
 from antiphon.protocols.metagroups.table import Layout
 
+LATEST_INCARNATION: Final = INCARNATION_LIMIT // 2
+"""No site begins so late by its clock: there is always room for those that take its name after it."""
+LONGEST_LEAP: Final = 1 << 20
+"""Milliseconds by which an incarnation may lie beyond that, or beyond the last one that does."""
 NO_LIFE: Final[Life] = (-1, 0)
 """Before the life of any site."""
 MOST_HEARD: Final = 2 * MOST_SITES
@@ -72,6 +77,10 @@ class Company:
             oldest = next(iter(self._heard_ns))
             del self._heard_ns[oldest]
             self._lives.pop(oldest, None)
+
+    def may_live(self, site: Site, life: Life) -> bool:
+        """Whether a site can be in this life."""
+        return life[0] <= max(self.incarnation_of(site), LATEST_INCARNATION) + LONGEST_LEAP
 
     def has_heard(self, site: Site, life: Life) -> bool:
         """Whether a site has told itself that this is its life, or that a later one is."""

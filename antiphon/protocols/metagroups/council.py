@@ -44,6 +44,11 @@ LATEST_VERSION: Final = 1 << 40
 millisecond takes 35 years."""
 
 
+STUCK_AFTER: Final = 2
+"""A site begins anew if what it lacks for a decision does not come for this many times as long as it takes
+to hold a site to be gone. Raising it makes a group wait longer for what nobody has."""
+
+
 class Floor(Interface):
     """The site that a council member speaks for."""
 
@@ -171,6 +176,8 @@ class Council:
     def fire(self, now: Nanoseconds) -> None:
         """Go on with what has been begun, or begin."""
         self._alarm.clear()
+        if self._voter.is_stuck(now, STUCK_AFTER * self._knobs.suspect_ns):
+            self._floor.begin_anew(now)
         if self._voter.pending is not None:
             self._try_to_accept(now)
             self._alarm.set(self._knobs.repair_ns)
@@ -196,8 +203,10 @@ class Council:
         if isinstance(pdu, Word | Prepare | Install) and pdu.rules != self._rules:
             self._keep_apart(now, sender, pdu)
             return
-        self.company.hear(now, sender, pdu.life if isinstance(pdu, Word) else None)
-        self._hear(now, sender, pdu)
+        life = pdu.life if isinstance(pdu, Word) else None
+        if life is None or self.company.may_live(sender, life):
+            self.company.hear(now, sender, life)
+            self._hear(now, sender, pdu)
 
     def _hear(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
         self._words[type(pdu)](self, now, sender, pdu)
@@ -371,7 +380,7 @@ class Council:
         return all(seat.serial < word.serial or (seat.serial, seat.groups) == wish for seat in own)
 
     def _try_to_accept(self, now: Nanoseconds) -> None:
-        answer = self._voter.accept()
+        answer = self._voter.accept(now)
         if answer is None:
             return
         sender, accepted = answer

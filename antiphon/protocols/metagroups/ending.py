@@ -18,6 +18,7 @@ both in its order, where readiness is a prefix, or the sender waited until the f
 only its sender names has either no place yet, or was delivered by all, who then know it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -42,20 +43,34 @@ class Inventory:
         """Who has it, in its stream or as its sender."""
         self.delivered: set[Name] = set()
         self.streams: list[list[Name]] = []
+        said: dict[Name, Counter[Item]] = {}
+        for site in sorted(holdings):
+            for item in self._told_by(site, holdings[site]):
+                said.setdefault((item.sender, item.number), Counter())[item] += 1
+        # Should sites say different things of one batch, what most of them say counts.
+        self.items |= {name: max(items, key=lambda item: items[item]) for name, items in said.items()}
         for site in sorted(holdings):
             self._add(site, holdings[site])
 
+    def _told_by(self, site: Site, holding: Holding) -> Iterable[Item]:
+        """What a site tells that it can know: what is for it, and its own."""
+        yield from (item for item in holding.stream if site in self._members.get(item.group, ()))
+        yield from (item for item in holding.waiting if item.sender == site)
+
     def _add(self, site: Site, holding: Holding) -> None:
-        stream = [(item.sender, item.number) for item in holding.stream]
+        held = [
+            ((item.sender, item.number), place < holding.delivered)
+            for place, item in enumerate(holding.stream)
+            if self.items.get((item.sender, item.number)) == item
+        ]
+        stream = [name for name, _ in held]
         self.streams.append(stream)
-        self.delivered.update(stream[: holding.delivered])
-        for name, item in zip(stream, holding.stream, strict=True):
-            self.items.setdefault(name, item)
+        self.delivered.update(name for name, is_delivered in held if is_delivered)
+        for name in stream:
             self.holders.setdefault(name, set()).add(site)
             self.sources.setdefault(name, site)
         for item in holding.waiting:
-            if item.sender == site:
-                self.items.setdefault((site, item.number), item)
+            if item.sender == site and self.items.get((site, item.number)) == item:
                 self.sources.setdefault((site, item.number), site)
 
     def present(self, item: Item) -> frozenset[Site]:

@@ -349,8 +349,8 @@ class Grove:
 
     # Bodies that somebody lacks
 
-    def fetch(self, decision: Decision) -> bool:
-        """Ask for what is lacking to deliver what a decision says; whether nothing is."""
+    def fetch(self, decision: Decision) -> int:
+        """Ask for what is lacking to deliver what a decision says; how much that is."""
         wanted: dict[tuple[Site, TreeId], list[tuple[Site, int]]] = {}
         for ending in decision.endings:
             branch = self._branches.get(ending.tree)
@@ -362,7 +362,7 @@ class Grove:
                     wanted.setdefault((source, ending.tree), []).append((sender, number))
         for (source, tree), items in wanted.items():
             self._effects.append(Send(source, Want(tree, tuple(items[:MOST_WANTED]))))
-        return not wanted
+        return sum(map(len, wanted.values()))
 
     def _find(self, tree: TreeId, sender: Site, number: int) -> Batch | None:
         branch, outbox = self._branches.get(tree), self._outboxes.get(tree)

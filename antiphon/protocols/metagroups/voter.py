@@ -8,6 +8,7 @@ from typing import Final
 
 from antiphon.core.effects import Effect, Send
 from antiphon.core.ids import Site
+from antiphon.core.time import Nanoseconds
 from antiphon.protocols.metagroups.attempt import is_vote_for
 from antiphon.protocols.metagroups.grove import Grove
 from antiphon.protocols.metagroups.pdus import (
@@ -38,10 +39,12 @@ class Voter:
         """The version and the attempt to make it that this site takes part in."""
         self._pending: tuple[Site, Accept] | None = None
         """A decision that is accepted as soon as all that it needs is here."""
+        self._lacking: tuple[int, Nanoseconds] | None = None
+        """How little it has lacked so far, and since when it gets no less."""
 
     def begin(self, version: int) -> None:
         """The next version to be made here is this one; 0 if any can be."""
-        self.vote = self._pending = None
+        self.vote = self._pending = self._lacking = None
         self._promised = (version, NO_BALLOT)
 
     def promises(self, sender: Site, version: int, round_: int) -> bool:
@@ -74,7 +77,7 @@ class Voter:
         """A decision for which something is lacking here."""
         return None if self._pending is None else self._pending[1].decision
 
-    def accept(self) -> tuple[Site, Accepted] | None:
+    def accept(self, now: Nanoseconds) -> tuple[Site, Accepted] | None:
         """Accept if all that is needed is here; what was adopted is accepted in any case.
 
         Returns what to answer, and whom.
@@ -82,12 +85,21 @@ class Voter:
         if self._pending is None:
             return None
         sender, pdu = self._pending
-        whole = self.has_accepted(pdu.decision) or self._grove.fetch(pdu.decision)
+        lacking = 0 if self.has_accepted(pdu.decision) else self._grove.fetch(pdu.decision)
+        whole = not lacking
         if not whole and not pdu.adopted:
+            if self._lacking is None or lacking < self._lacking[0]:
+                self._lacking = (lacking, now)
             return None
-        self._pending = None
+        self._pending = self._lacking = None
         self.vote = Vote((pdu.round, sender), pdu.adopted, whole, pdu.decision)
         return sender, Accepted(pdu.version, pdu.round, self._grove.life)
+
+    def is_stuck(self, now: Nanoseconds, patience_ns: Nanoseconds) -> bool:
+        """Whether what is lacking has not come for too long: those who should have it do not give it."""
+        return (
+            self._pending is not None and self._lacking is not None and now - self._lacking[1] > patience_ns
+        )
 
     def has_accepted(self, decision: Decision) -> bool:
         """Whether this site has accepted a decision, and holds all that it must deliver by it."""
