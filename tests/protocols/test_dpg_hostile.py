@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.core.fields import INCARNATION_LIMIT, NUMBER_LIMIT
 from antiphon.core.inputs import Admit, Received, Start, TimerFired
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
-from antiphon.core.wire import Pdu
+from antiphon.core.wire import Codec, Packet, Pdu
 from antiphon.protocols.dpg import Dpg, DpgConfiguration
 from antiphon.protocols.dpg import member as member_module
 from antiphon.protocols.dpg.pdus import (
     LARGEST,
+    PDUS,
     TAG_LIMIT,
     Farewell,
     Message,
@@ -25,10 +27,11 @@ from antiphon.protocols.dpg.pdus import (
     Request,
 )
 from antiphon.protocols.dpg.reporting import pack_arcs
-from antiphon.protocols.dpg.services import SERVICES
+from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES
 from antiphon.protocols.dpg.tag_lists import pack_tags
 from tests.protocols.dpg_group import ChosenTags, Lan, message
 
+CODEC = Codec((*PDUS, *SERVICE_PDUS))
 SMALL = DpgConfiguration(
     graph_limit=12, ordering_buffers=4, kept_bodies=4, tombstones=16, history=4, window=2, admission_buffers=2
 )
@@ -42,7 +45,9 @@ packed_arcs = st.lists(
 ).map(pack_arcs)  # fmt: skip
 noise = st.binary(max_size=40)
 lists = st.one_of(packed_tags, packed_tags, noise)
-numbers = st.one_of(st.integers(0, 5), st.sampled_from([-1, LARGEST - 1, LARGEST, 2**63 - 1]))
+numbers = st.one_of(
+    st.integers(0, 5), st.sampled_from([-1, INCARNATION_LIMIT - 1, NUMBER_LIMIT // 2 - 1, LARGEST, 2**63 - 1])
+)
 bodies = st.lists(st.binary(max_size=3), min_size=1, max_size=3).map(pack)
 fields: dict[str, st.SearchStrategy[Any]] = {
     "previous": tags, "seen": tags, "stamp": numbers, "incarnation": numbers, "number": numbers,
@@ -91,13 +96,22 @@ steps = st.one_of(
 )
 
 
+def as_decoded(pdu: Pdu) -> Any:
+    """A PDU as it comes through the gate; None if it does not."""
+    try:
+        found = CODEC.decode(CODEC.encode(pdu))
+    except OverflowError:
+        return None  # no bytes say that
+    return found.pdu if isinstance(found, Packet) else None
+
+
 def act(member: Dpg, now: int, step: Any) -> None:
     if isinstance(step, str):
         member.handle(now, TimerFired(step))
     elif isinstance(step, bytes):
         member.handle(now, Admit((step,)))
-    else:
-        member.handle(now, Received(*step))
+    elif (pdu := as_decoded(step[1])) is not None:
+        member.handle(now, Received(step[0], pdu, step[2]))
 
 
 def check_bounds(member: Dpg) -> None:
@@ -131,20 +145,7 @@ def test_whatever_strangers_say_nothing_raises_and_nothing_grows(
         check_bounds(member)
 
 
-@pytest.mark.parametrize(
-    "pdu",
-    [
-        message(5, number=-1),
-        message(5, number=LARGEST),
-        message(5, previous=-1),
-        message(5, index=LARGEST),
-        message(5, incarnation=-1),
-        message(5, stamp=-1),
-        message(0),
-        Request(b"123"),
-    ],
-    ids=["number", "large number", "previous", "index", "incarnation", "stamp", "tag", "odd list"],
-)
+@pytest.mark.parametrize("pdu", [message(0), Request(b"123")], ids=["tag", "odd list"])
 def test_what_makes_no_sense_is_counted_and_dropped(pdu: Pdu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_module, "Tags", ChosenTags())
     lan = Lan("abc")

@@ -874,7 +874,7 @@ class TestHostile:
                     TagRequest(tags(), number(), number()),
                     Numbered(number(), number(), number(), number(), tags()),
                     Claim(number(), number()),
-                    Answer(number(), random.choice(("", "a", "b", "x" * LONGEST_NAME)), number(), number(), tags()),
+                    Answer(number(), random.choice(("", "a", "b", "x" * 64)), number(), number(), tags()),
                     Ask(),
                     Farewell(number()),
                 ))  # fmt: skip
@@ -935,7 +935,9 @@ class TestHostile:
         group.send(leader.site)
         group.run(500)
         assert not leader.pending
-        assert {member.service._epoch for member in group.members.values()} == {Epoch(counter + 1, leader.site)}
+        assert {member.service._epoch for member in group.members.values()} == {
+            Epoch(counter + 1, leader.site)
+        }
 
     def test_one_liar_cannot_have_a_claim_given_up(self) -> None:
         claim = Claiming(frozenset("bc"), 5, 10, is_first=False)
@@ -974,7 +976,7 @@ class TestHostile:
         for _ in range(60):
             leader._numbers.add(leader._numbers.newest + 2, 16 * leader._numbers.newest)
         told: list[tuple[int, int]] = []
-        leader._leading.announcer.tell = lambda _to, first, last: told.append((first, last))  # type: ignore[method-assign]
+        leader._leading.announcer.tell = lambda to, first, last: told.append((first, last))  # type: ignore[method-assign]
         leader._leading.take_all("x", (), 3, NUMBER_LIMIT - 1)
         leader._leading.take_all("x", (), 3, 9)
         assert told == [(3, 2 + MOST_ASKED), (3, 9)]

@@ -54,10 +54,14 @@ class Incarnations(dict[Site, int]):
             self[site] = incarnation
         return known is None or incarnation >= known
 
-    def is_plausible(self, site: Site, incarnation: int) -> bool:
-        """Whether another may be right in saying that a site has had this incarnation."""
-        known = self.get(site)
-        return incarnation <= (max(self.values(), default=0) + LONGEST_LEAP if known is None else known)
+    def is_plausible(self, site: Site, incarnation: int, present: Set[Site]) -> bool:
+        """Whether another may be right in saying that a site has had this incarnation.
+
+        Of one that is present we have heard ourselves which is its latest.
+        """
+        if site in present and site in self:
+            return incarnation <= self[site]
+        return incarnation <= max(self.values(), default=0) + LONGEST_LEAP
 
 
 class Companion:

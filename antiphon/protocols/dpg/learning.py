@@ -4,7 +4,7 @@ Source: Konorski, section 4.1; how another's graph and history are joined with o
 orders have gone apart is told by digests, see `agreement`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from antiphon.core.effects import Disagreed, Effect
@@ -92,16 +92,16 @@ class Learning:
         return self._touch.is_lost(now)
 
     def take_up(
-        self, time_ns: Nanoseconds, sender: Site, report: Report, told: Told, own: tuple[Site, Expected]
+        self, time_ns: Nanoseconds, sender: Site, report: Report, told: Told, streams: Mapping[Site, Expected]
     ) -> bool:
         """Go on from where another is, whatever we know; whether we have missed something before that.
 
-        `own` is who we are, and our next message.
+        `streams` is what is to be believed of its word on senders' next messages.
         """
         order = self._order
         self.compare(sender, report, told)
         missed = report.index > order.agreement.index
-        take_up(order, time_ns, report, told, own)
+        take_up(order, time_ns, report, told, streams)
         unite(order, time_ns, report.index, told, shared=self._shared)
         return missed
 

@@ -19,7 +19,7 @@ from antiphon.protocols.dpg.hearing import Hearing
 from antiphon.protocols.dpg.heartbeat import ReportHeartbeat
 from antiphon.protocols.dpg.intake import Intake
 from antiphon.protocols.dpg.learning import Learning
-from antiphon.protocols.dpg.order import Order
+from antiphon.protocols.dpg.order import Expected, Order
 from antiphon.protocols.dpg.own import Batch, OwnMessages
 from antiphon.protocols.dpg.pdus import (
     LARGEST_BATCH_BYTES,
@@ -274,7 +274,9 @@ class Dpg:
         if pdu.tag not in self._order.lost:
             return
         message = pdu.message()
-        is_plausible = self._order.incarnations.is_plausible(pdu.sender, pdu.incarnation)
+        is_plausible = self._order.incarnations.is_plausible(
+            pdu.sender, pdu.incarnation, self._company.sites()
+        )
         if not is_plausible or not self._intake.makes_sense(message):
             self.ignored += 1
             return
@@ -389,6 +391,7 @@ class Dpg:
             self._take_part(now, ())  # nobody is there: go on where we were, or begin an order
         self._flow.tick(time_ns)
         self._order.kept.expire(time_ns)
+        self._order.sweep(time_ns)
         for site in self._company.look(now):
             self._service.vanished(now, site)
         if presence.state is State.PRESENT:
@@ -409,6 +412,7 @@ class Dpg:
         if not self._is_latest(now, sender, report.incarnation):
             return
         time_ns = self._clock.time(now)
+        self._order.note_incarnation(sender, report.incarnation)
         self._clock.heard(now, sender, report.clock_ns)
         self._flow.heard(time_ns, sender, report.demand_ns)
         self._share.report(time_ns, lists_bytes(report))
@@ -493,13 +497,28 @@ class Dpg:
     def _listen_to(
         self, now: Nanoseconds, time_ns: Nanoseconds, sender: Site, report: Report, told: Told
     ) -> None:
-        own = (self.site, self._own.next())
-        if own[1][0] < report.streams.get(self.site, own[1])[0]:
+        own = self._own.next()
+        if report.streams.get(self.site, own)[0] > own[0]:
             self._learn_refusal(sender)
+            return
         if self._presence.listening.hear(self._order, now, sender, report, told):
-            if self._learning.take_up(time_ns, sender, report, told, own):
+            streams = self._believable(report.streams)
+            if self._learning.take_up(time_ns, sender, report, told, streams):
                 self._presence.be_absent()
             self._take_part(now, told.agreed)
+
+    def _believable(self, streams: dict[Site, Expected]) -> dict[Site, Expected]:
+        """What another tells of senders' next messages: of us it cannot know more than we do."""
+        incarnations, present, own = self._order.incarnations, self._company.sites(), self._own.next()
+        return {
+            sender: expected
+            for sender, expected in streams.items()
+            if (
+                expected <= own
+                if sender == self.site
+                else incarnations.is_plausible(sender, expected[0], present)
+            )
+        }
 
     def _learn_refusal(self, by: Site) -> None:
         if not self._superseded:

@@ -76,8 +76,8 @@ class Order:
         self.queue: deque[Queued] = deque()
         self.incarnations: Final = Incarnations()
         self.streams: dict[Site, Expected] = {}
-        self._doubtful: set[Site] = set()
-        """Senders whose expected number is another's word, which they have not borne out themselves."""
+        self._doubtful: dict[Site, Expected] = {}
+        """Senders whose expected number is another's word, each with what it has borne out itself."""
         self.names: OrderedDict[Tag, tuple[Site, int]] = OrderedDict()
         """The messages behind the latest agreed tags, to be able to name them."""
         self.past: OrderedDict[Tag, tuple[tuple[Tag, bool], ...]] = OrderedDict()
@@ -85,6 +85,9 @@ class Order:
         self._chosen = 0
         """The index of the latest vertex that got its place by choice: nothing true leads to it."""
         self._unstable: deque[Delivered] = deque()
+        self._without_place: set[Tag] = set()
+        """Bodies held whose vertices were unknown when they were looked at last."""
+        self._looked_ns: Nanoseconds = 0
         self.dummies = self.late = self.repeated = self.committed = self.refused = 0
 
     # What is known
@@ -169,6 +172,21 @@ class Order:
         if given_up is not None and self.is_known(given_up):
             self._lose(given_up)
         return given_up
+
+    def sweep(self, time_ns: Nanoseconds) -> None:
+        """Let bodies go for which no place was found between two looks, sooner if buffers are scarce.
+
+        Nobody will tell where they stand, or we can ask for them again: they must not hold buffers for ever.
+        """
+        knobs = self._configuration
+        is_scarce = 2 * len(self.buffers) > knobs.ordering_buffers
+        if time_ns - self._looked_ns < (knobs.deliv_cycle_ns if is_scarce else knobs.dummy_cycle_ns):
+            return
+        self._looked_ns = time_ns
+        without = {tag for tag in self.buffers if not self.is_known(tag)}
+        for tag in without & self._without_place:
+            del self.buffers[tag]
+        self._without_place = without - self._without_place
 
     def _seizable(self, tag: Tag) -> Tag | None:
         """A successor of this vertex whose body is here, the latest that a short look finds."""
@@ -307,20 +325,29 @@ class Order:
         if sender not in self.streams and len(self.streams) >= MOST_STREAMS:
             forgotten = next(iter(self.streams))
             del self.streams[forgotten]
-            self._doubtful.discard(forgotten)
-        self.streams[sender] = expected
+            self._doubtful.pop(forgotten, None)
         if doubtful:
-            self._doubtful.add(sender)
+            self._doubtful.setdefault(sender, self.streams.get(sender, (0, 0)))
         elif self._doubtful:
-            self._doubtful.discard(sender)
+            self._doubtful.pop(sender, None)
+        self.streams[sender] = expected
+
+    def note_incarnation(self, sender: Site, incarnation: int) -> None:
+        """A sender is heard itself, and is the latest: what was told of a later one was invented."""
+        if self.streams.get(sender, (0, 0))[0] > incarnation:
+            del self.streams[sender]
+            self._doubtful.pop(sender, None)
 
     def _is_misled(self, held: Held) -> bool:
         """Whether another told that this was delivered already, and its sender has not come so far itself.
 
         What is handed over again after an absence is handed over all at once: the sender's own word is here.
         """
-        sender = held.sender
-        if sender not in self._doubtful or held.message.incarnation < self.incarnations.get(sender, 0):
+        sender, message = held.sender, held.message
+        borne_out = self._doubtful.get(sender)
+        if borne_out is None or (message.incarnation, message.number) < borne_out:
+            return False
+        if message.incarnation < self.incarnations.get(sender, 0):
             return False
         bodies = (held, *self.own.values(), *self.buffers.values(), *self.kept.values())
         told = (each.end() for each in bodies if each.sender == sender and not each.again)

@@ -7,9 +7,11 @@ and has no gap. If nobody answers it is alone: one with a memory goes on where i
 order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from antiphon.core.effects import Absent, Effect, Present
 from antiphon.core.fields import NUMBER_LIMIT
@@ -26,10 +28,10 @@ MOST_WINDOWS: Final = 64
 MOST_APART: Final = 1024
 """Places by which two members' orders may differ at one message: as many as one has passed over."""
 LONGEST_LEAP: Final = 1 << 16
-"""How far a member's order may be ahead of another's. Raising it lets a liar lead newcomers further astray."""
+"""How far a member's order may be ahead of another's. Raising it lets a liar lead newcomers further off."""
 
 
-class Window(NamedTuple):
+class Window(msgspec.Struct, frozen=True, gc=False):
     """What a reporter has told of its order, and when."""
 
     heard_ns: Nanoseconds
@@ -39,7 +41,7 @@ class Window(NamedTuple):
     def bears_out(self, index: int, agreed: tuple[Tag, ...]) -> bool:
         """Whether another's latest tags stand in about the same places here."""
         if not agreed or not self.agreed:
-            return index == self.index
+            return index == self.index == 0
         places = {tag: place for place, tag in enumerate(agreed, index - len(agreed))}
         shared = (
             (place, places[tag])
@@ -167,9 +169,9 @@ class Presence:
 
 
 def take_up(
-    order: Order, time_ns: Nanoseconds, report: Report, told: Told, own: tuple[Site, Expected]
+    order: Order, time_ns: Nanoseconds, report: Report, told: Told, streams: Mapping[Site, Expected]
 ) -> None:
-    """Go on from a reporter's root. Of us it cannot know more than we: who we are, and our next message."""
+    """Go on from a reporter's root, and expect of senders what is to be believed of what it expects."""
     root = told.agreed[-1] if told.agreed else ORIGIN
     agreed = set(told.agreed)
     live = set(told.vertices)
@@ -180,11 +182,8 @@ def take_up(
         and (tag in live or follows(order, root, tag) or is_recent(order, tag, report, told))
     ]
     order.begin_again(root, report.index, report.digest, list(told.agreed), kept, time_ns)
-    for sender, expected in report.streams.items():
-        is_plausible = order.incarnations.is_plausible(sender, expected[0])
-        if sender == own[0]:
-            is_plausible = expected <= own[1]
-        if is_plausible and expected > order.streams.get(sender, (0, 0)):
+    for sender, expected in streams.items():
+        if expected > order.streams.get(sender, (0, 0)):
             order.expect(sender, expected, doubtful=True)
 
 

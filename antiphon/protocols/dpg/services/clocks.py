@@ -6,8 +6,8 @@ Each member's own clock runs by itself; its group clock is that plus an adjustme
 member tells both, and for each other member the least difference between its own clock at reception and the
 other's at sending: a least delay and the clocks' offset. Half of what the two directions differ by is the
 offset, as far as least delays are equal both ways; otherwise it errs by half of what they differ. Those who
-take part move towards the mean of all who do, slowly; whoever only listens follows them at once. Of n who are
-heard the (n-1)/3 that are furthest ahead and furthest behind do not count, so that as many liars cannot take
+take part move towards the mean of all who do, slowly; whoever only listens follows them at once. Of n members
+the (n-1)/3 that are furthest ahead and furthest behind do not count, so that as many liars cannot take
 the clock beyond what honest members show; they can make all clocks together go a thousandth faster or slower.
 Up to three members must trust one another.
 
@@ -228,7 +228,8 @@ class GroupClock:
         if not votes:
             self._near_ns = now
             return 0
-        move_ns = agreed(votes, self._most_ns)
+        # Who takes part is one of those who vote, who listens is one more: so many of all may lie.
+        move_ns = agreed(votes, self._most_ns, (len(votes) - self.settled) // 3)
         is_far = abs(move_ns) > self._most_ns
         if not is_far:
             self._near_ns = now
@@ -253,15 +254,14 @@ class GroupClock:
         return votes if settled else [0, *votes]
 
 
-def agreed(votes: Iterable[Nanoseconds], most_ns: Nanoseconds) -> Nanoseconds:
-    """Where clocks are to meet that are ahead by so much each.
+def agreed(votes: Iterable[Nanoseconds], most_ns: Nanoseconds, liars: int) -> Nanoseconds:
+    """Where clocks are to meet that are ahead by so much each, if so many of them may lie.
 
-    >>> agreed([0, 4, 8], 10), agreed([0, 100], 10), agreed([0, 4, 8, 9_999], 10)
+    >>> agreed([0, 4, 8], 10, 0), agreed([0, 100], 10, 0), agreed([0, 4, 8, 9_999], 10, 1)
     (4, 100, 6)
     """
     ordered = sorted(votes)
-    cut = (len(ordered) - 1) // 3
-    kept = ordered[cut : len(ordered) - cut]
+    kept = ordered[liars : len(ordered) - liars]
     if kept[-1] - kept[0] > most_ns:
         return kept[-1]
     return sum(kept) // len(kept)

@@ -205,5 +205,5 @@ class Streams:
             self._gaps[sender] = Gap(above)
         gap = self._gaps[sender]
         gap.widen(number, end, below)
-        if any([gap.fill(*span) for span in self._streams[sender].repeated]):
+        if any(gap.fill(*span) for span in self._streams[sender].repeated):
             del self._gaps[sender]

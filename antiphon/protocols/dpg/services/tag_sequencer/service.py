@@ -156,9 +156,9 @@ class SequencerService:
             return
         epoch, newest = note
         self._hear_epoch(now, sender, epoch)
-        if epoch == self._epoch and not is_leap(newest, self._numbers.newest):
-            if self._asking.hear_of(newest):
-                self._asking.look_for_gaps(now)
+        is_told = epoch == self._epoch and not is_leap(newest, self._numbers.newest)
+        if is_told and self._asking.hear_of(newest):
+            self._asking.look_for_gaps(now)
 
     def receive_other(self, now: Nanoseconds, sender: Site, pdu: Pdu, *, after_loss: bool) -> None:  # noqa: ARG002
         self._hear(now, sender)
@@ -168,7 +168,7 @@ class SequencerService:
         elif sender == self._epoch.sequencer:
             self._patience.heard_ns = now
 
-    def vanished(self, now: Nanoseconds, site: Site) -> None:  # noqa: ARG002 - a sequencer that is gone is missed sooner
+    def vanished(self, now: Nanoseconds, site: Site) -> None:
         """Whoever waits for a number replaces a silent sequencer."""
 
     def located(self, now: Nanoseconds, tag: Tag) -> None:  # noqa: ARG002 - only that it is known counts
@@ -395,9 +395,12 @@ class SequencerService:
 
     def _answered(self, now: Nanoseconds, sender: Site, pdu: Answer) -> None:
         tags = read_tags(pdu.tags, unknown=True)
-        if tags is None or is_leap(pdu.first + len(tags), self._numbers.newest):
+        if tags is None:
             self._ignored += 1
             return
+        if is_leap(pdu.first + len(tags), self._numbers.newest):
+            self._ignored += 1
+            tags = ()  # it has followed a liar, and has answered all the same
         epoch = Epoch(pdu.counter, pdu.sequencer)
         self._hear_epoch(now, sender, epoch)
         if self._claim is None:

@@ -1,0 +1,580 @@
+"""A Distributed Precedence Graph group and a liar: what it says is bounded, and does not outlast it."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from antiphon.core.effects import Absent, Appeared, Disagreed, Multicast, Vanished
+from antiphon.core.fields import INCARNATION_LIMIT, LONGEST_NAME, NUMBER_LIMIT
+from antiphon.core.inputs import Received, Start, TimerFired
+from antiphon.core.packing import pack
+from antiphon.core.time import MILLISECOND_NS, SECOND_NS
+from antiphon.core.wire import MAXIMUM_BODY_BYTES, Codec, Garbage, Packet, Pdu
+from antiphon.protocols.dpg import Dpg, DpgConfiguration
+from antiphon.protocols.dpg.company import LONGEST_LEAP, MOST_SITES, Incarnations
+from antiphon.protocols.dpg.learning import MEMORY_NS, PATIENCE_NS, Touch
+from antiphon.protocols.dpg.learning import MOST_SITES as MOST_REPORTERS
+from antiphon.protocols.dpg.member import BEGINS_AGAIN, SUPERSEDED
+from antiphon.protocols.dpg.pdus import (
+    LARGEST,
+    LARGEST_MESSAGE_BYTES,
+    MOST_AGREED,
+    MOST_ARCS,
+    MOST_ASKED,
+    MOST_NOTE_BYTES,
+    MOST_STREAMS,
+    MOST_TAGS,
+    PDUS,
+    TAG_LIMIT,
+    Farewell,
+    Message,
+    Progress,
+    Remulticast,
+    Report,
+    Request,
+)
+from antiphon.protocols.dpg.reporting import read
+from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES
+from antiphon.protocols.dpg.services.bounded_delay import Vouch
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import Answer, Claim, Numbered, TagRequest
+from antiphon.protocols.dpg.spells import LONGEST_LEAP as LONGEST_ORDER_LEAP
+from antiphon.protocols.dpg.spells import MOST_APART, MOST_WINDOWS, PATIENCE, Listening, State, Window
+from antiphon.protocols.dpg.tag_lists import pack_tags
+from tests.protocols.dpg_group import Lan, message
+
+CODEC = Codec((*PDUS, *SERVICE_PDUS))
+MS = MILLISECOND_NS
+EMPTY = Report(0, 1, 0, 0, 0, b"", b"", b"", b"", b"", 0, False, {}, b"")
+HONEST: dict[type[Pdu], Pdu] = {
+    Message: message(5),
+    Remulticast: Remulticast("b", 5, 0, 0, 0, 0, 0, pack([b"x"])),
+    Report: EMPTY,
+    Farewell: Farewell(0),
+    Progress: Progress(0),
+    Request: Request(b""),
+    Vouch: Vouch(0, 0, 1),
+    TagRequest: TagRequest(b"", 1, 0),
+    Numbered: Numbered(1, 1, 0, 1, b""),
+    Claim: Claim(1, 0),
+    Answer: Answer(1, "b", 0, 1, b""),
+}
+NUMBERS = (0, NUMBER_LIMIT - 1)
+HALF = (0, NUMBER_LIMIT // 2 - 1)
+TIMES = (0, LARGEST - 1)
+HASHES = (0, TAG_LIMIT - 1)
+INCARNATIONS = (0, INCARNATION_LIMIT - 1)
+GIVEN = (1, NUMBER_LIMIT // 2 - MOST_TAGS)
+RANGES: list[tuple[type[Pdu], str, tuple[int, int]]] = [
+    *((kind, "tag", (1, TAG_LIMIT - 1)) for kind in (Message, Remulticast)),
+    *((kind, field, HASHES) for kind in (Message, Remulticast) for field in ("previous", "seen")),
+    *((kind, "stamp", TIMES) for kind in (Message, Remulticast)),
+    *((kind, "number", HALF) for kind in (Message, Remulticast)),
+    *((kind, "incarnation", INCARNATIONS) for kind in (Message, Remulticast, Report, Farewell, Vouch)),
+    *((kind, "index", NUMBERS) for kind in (Message, Report, Progress)),
+    *((Report, field, TIMES) for field in ("clock_ns", "demand_ns")),
+    (Report, "serial", NUMBERS),
+    (Report, "digest", HASHES),
+    (Vouch, "number", (-1, NUMBER_LIMIT - 1)),
+    (Vouch, "floor", TIMES),
+    (TagRequest, "first", (1, NUMBER_LIMIT // 2)),
+    (TagRequest, "last", NUMBERS),
+    (Numbered, "counter", NUMBERS),
+    (Numbered, "base", GIVEN),
+    (Numbered, "first", GIVEN),
+    (Numbered, "lease_ns", TIMES),
+    *((Claim, field, NUMBERS) for field in ("counter", "through")),
+    *((Answer, field, NUMBERS) for field in ("counter", "through")),
+    (Answer, "first", (1, NUMBER_LIMIT // 2)),
+]
+LENGTHS: list[tuple[type[Pdu], str, int]] = [
+    (Report, "agreed", 8 * MOST_AGREED),
+    (Report, "links", MOST_AGREED),
+    (Report, "vertices", 8 * MOST_TAGS),
+    (Report, "arcs", 16 * MOST_ARCS),
+    (Report, "lost", 8 * MOST_ASKED),
+    (Report, "gone", 8 * MOST_ASKED),
+    (Report, "service", MOST_NOTE_BYTES),
+    (Farewell, "service", MOST_NOTE_BYTES),
+    (Request, "lost", 8 * MOST_ASKED),
+    *((kind, "tags", 8 * MOST_TAGS) for kind in (TagRequest, Numbered, Answer)),
+]
+
+
+def changed(pdu: Pdu, **fields: Any) -> Any:
+    return type(pdu)(**({name: getattr(pdu, name) for name in pdu.__struct_fields__} | fields))
+
+
+def passes(pdu: Pdu) -> bool:
+    return isinstance(CODEC.decode(CODEC.encode(pdu)), Packet)
+
+
+def report(tags: list[int], index: int | None = None, **fields: Any) -> Report:
+    """A report whose sender has agreed on these tags."""
+    told = {
+        "agreed": pack_tags(tags),
+        "links": bytes(len(tags)),
+        "index": len(tags) if index is None else index,
+    }
+    return changed(EMPTY, **(told | fields))  # type: ignore[no-any-return]
+
+
+# Fields
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "bounds"), RANGES, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_a_number_beyond_its_bounds_is_garbage(kind: type[Pdu], field: str, bounds: tuple[int, int]) -> None:
+    assert all(passes(changed(HONEST[kind], **{field: bound})) for bound in bounds)
+    for beyond in (bounds[0] - 1, bounds[1] + 1):
+        assert isinstance(CODEC.decode(CODEC.encode(changed(HONEST[kind], **{field: beyond}))), Garbage), (
+            beyond
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "most"), LENGTHS, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_a_list_longer_than_any_honest_one_is_garbage(kind: type[Pdu], field: str, most: int) -> None:
+    assert passes(changed(HONEST[kind], **{field: bytes(most)}))
+    assert not passes(changed(HONEST[kind], **{field: bytes(most + 1)}))
+
+
+@pytest.mark.parametrize(("kind", "field"), [(Remulticast, "sender"), (Answer, "sequencer")])
+def test_a_name_longer_than_any_is_garbage(kind: type[Pdu], field: str) -> None:
+    assert passes(changed(HONEST[kind], **{field: "y" * LONGEST_NAME}))
+    assert not passes(changed(HONEST[kind], **{field: "y" * (LONGEST_NAME + 1)}))
+
+
+def test_every_field_of_every_pdu_is_bounded() -> None:
+    named = {(kind, field) for kind, field, _ in (*RANGES, *LENGTHS)} | {
+        (Remulticast, "sender"), (Answer, "sequencer"), (Message, "bodies"), (Remulticast, "bodies"),
+        (Report, "listening"), (Report, "streams"),
+    }  # fmt: skip
+    assert named == {(kind, field) for kind in (*PDUS, *SERVICE_PDUS) for field in kind.__struct_fields__}
+
+
+@pytest.mark.parametrize(
+    "streams",
+    [
+        {"y" * (LONGEST_NAME + 1): (0, 0)},
+        {"": (0, 0)},
+        {"b": (-1, 0)},
+        {"b": (INCARNATION_LIMIT, 0)},
+        {"b": (0, -1)},
+        {"b": (0, NUMBER_LIMIT)},
+        {f"y{index}": (0, 0) for index in range(MOST_STREAMS + 1)},
+    ],
+    ids=["long name", "no name", "negative", "incarnation", "negative number", "number", "too many"],
+)
+def test_streams_out_of_their_bounds_are_garbage(streams: dict[str, tuple[int, int]]) -> None:
+    assert passes(changed(EMPTY, streams={"b": (0, NUMBER_LIMIT - 1)}))
+    assert not passes(changed(EMPTY, streams=streams))
+
+
+def test_a_report_fits_a_pdu_whatever_others_have_invented() -> None:
+    longest = {
+        f"{index:04}" + chr(0x10FFFF) * (LONGEST_NAME - 4): (2**45, 2**52) for index in range(MOST_STREAMS)
+    }
+    lists = {field: bytes(most) for kind, field, most in LENGTHS if kind is Report}
+    assert passes(changed(EMPTY, streams=longest, **lists))
+
+
+def test_a_member_tells_no_longer_history_than_a_report_may_have() -> None:
+    knobs = DpgConfiguration(history=MOST_AGREED + 5)
+    for service in ("lan", "sequencer"):
+        member = Dpg("a", knobs, SERVICES[service](), Random(1))
+        member.handle(0, Start())
+        for tag in range(1, MOST_AGREED + 20):
+            member._order._place(0, tag, 3, [])
+        effects = member.handle(SECOND_NS // 2, TimerFired("report"))
+        pdus = [effect.pdu for effect in effects if isinstance(effect, Multicast)]
+        (told,) = [pdu for pdu in pdus if isinstance(pdu, Report)]
+        assert len(told.links) == MOST_AGREED
+        assert passes(told)
+
+
+def test_what_is_taken_can_be_remulticast() -> None:
+    lan = Lan("ab")
+    chosen = [lan.members["a"]._tags.choose(lambda _tag: False) for _ in range(2)]
+    empty = len(pack([b""]).data)
+    for tag, size in zip(chosen, (LARGEST_MESSAGE_BYTES, LARGEST_MESSAGE_BYTES + 1), strict=True):
+        lan.give("a", Received("x", message(tag, bodies=pack([bytes(size - empty)]))))
+    assert lan.members["a"].figures()["ignored"] == 1
+    held = lan.members["a"]._order.body(chosen[0])
+    assert held is not None
+    again = Remulticast("y" * 64, TAG_LIMIT - 1, 1, 1, LARGEST - 1, 2**45, 2**51, held.message.bodies)
+    assert len(CODEC.encode(again, sender="z" * 64)) <= MAXIMUM_BODY_BYTES
+
+
+def test_a_report_that_tells_more_than_was_ever_agreed_makes_no_sense() -> None:
+    lan = Lan("ab")
+    tags = [lan.members["a"]._tags.choose(lambda _tag: False) for _ in range(3)]
+    lan.give("a", Received("x", report(tags, index=2)))
+    assert lan.members["a"].figures()["ignored"] == 1
+    lan.give("a", Received("x", report(tags, index=3)))
+    assert lan.members["a"].figures()["ignored"] == 1
+
+
+# Incarnations
+
+
+def joined(incarnation: int) -> Lan:
+    """c takes part again under this incarnation."""
+    lan = Lan("abc")
+    lan.admit("c")
+    lan.pass_time(50)
+    lan.crash("c")
+    lan.incarnations["c"] = incarnation - 1
+    lan.restart("c")
+    lan.wait_for(lambda: lan.members["c"]._presence.state is State.PRESENT)
+    lan.admit("c")
+    lan.pass_time(100)
+    return lan
+
+
+def test_who_restarts_under_an_earlier_incarnation_is_not_counted_and_learns_it() -> None:
+    lan = joined(100)
+    assert lan.members["a"].incarnation_of("c") == 100
+    lan.crash("c")
+    lan.pass_time(2_000)
+    before = [len(lan.of(name, Appeared)) for name in "ab"]
+    lan.incarnations["c"] = 49
+    lan.restart("c")
+    lan.pass_time(2_000)
+    assert [len(lan.of(name, Appeared)) for name in "ab"] == before, "nobody counts it"
+    assert [(effect.other in "ab", effect.reason) for effect in lan.of("c", Disagreed)] == [
+        (True, SUPERSEDED)
+    ]
+    assert lan.members["c"]._presence.state is State.LISTENING
+    lan.crash("c")
+    lan.incarnations["c"] = max(lan.members[name].incarnation_of("c") for name in "ab")
+    lan.restart("c")
+    count = len(lan.delivered("a"))
+    lan.admit("c")
+    lan.wait_for(lambda: len(lan.delivered("a")) > count)
+
+
+def test_messages_and_farewells_of_an_earlier_incarnation_are_dropped() -> None:
+    lan = joined(100)
+    member = lan.members["a"]
+    ignored = member.figures()["ignored"]
+    tag = member._tags.choose(lambda _tag: False)
+    lan.give("a", Received("c", message(tag, incarnation=99, number=50)))
+    lan.give("a", Received("c", Farewell(99)))
+    assert member.figures()["ignored"] == ignored + 2
+    assert "c" in member._company.sites()
+    lan.give("a", Received("c", message(tag, incarnation=100, number=50)))
+    assert member.figures()["ignored"] == ignored + 2
+    lan.give("a", Received("c", Farewell(100)))
+    assert "c" not in member._company.sites()
+
+
+def test_incarnations_are_the_sites_own_word_and_bounded() -> None:
+    known = Incarnations()
+    assert known.hear("b", 5)
+    assert known.hear("b", 5)
+    assert not known.hear("b", 4)
+    assert known.hear("b", 6)
+    assert known["b"] == 6
+    assert known.is_plausible("b", 6, {"b"})
+    assert not known.is_plausible("b", 7, {"b"}), "it is here, and would have told"
+    assert known.is_plausible("b", 6 + LONGEST_LEAP, set())
+    assert not known.is_plausible("b", 7 + LONGEST_LEAP, set())
+    assert known.is_plausible("c", 6 + LONGEST_LEAP, {"c"}), "present, but it has told nothing yet"
+    for index in range(MOST_SITES):
+        known.hear(f"x{index}", 1)
+    assert len(known) == MOST_SITES
+    assert "b" not in known
+
+
+def test_an_unknown_site_has_no_incarnation() -> None:
+    assert Lan("ab").members["a"].incarnation_of("nobody") == 0
+
+
+# What others say of a sender
+
+
+def told_of(lan: Lan, name: str, expected: tuple[int, int]) -> None:
+    """Another has told this of b's next message."""
+    lan.members[name]._order.expect("b", expected, doubtful=True)
+
+
+@pytest.mark.parametrize("expected", [(0, 1 << 40), (1 << 30, 0)], ids=["number", "incarnation"])
+def test_a_sender_is_delivered_whatever_another_said_to_expect_of_it(expected: tuple[int, int]) -> None:
+    lan = Lan("abc")
+    lan.admit("b")
+    lan.wait_for(lambda: lan.all_delivered(1))
+    told_of(lan, "a", expected)
+    lan.admit("b")
+    lan.wait_for(lambda: lan.all_delivered(2))
+    assert lan.agreed() == ["b0", "b1"]
+
+
+def test_what_a_sender_has_borne_out_is_not_delivered_again_for_anothers_word() -> None:
+    lan = Lan("abc")
+    for _ in range(2):
+        lan.admit("b")
+    lan.wait_for(lambda: lan.all_delivered(2))
+    order = lan.members["a"]._order
+    told_of(lan, "a", (0, 1 << 40))
+    (again,) = [held for held in order.kept.values() if held.message.number == 1]
+    assert not order._is_misled(again)
+    later = changed(again.message, number=2)
+    assert order._is_misled(type(again)("b", later))
+    order.incarnations.hear("b", 1)
+    assert not order._is_misled(type(again)("b", later)), "it speaks under a later incarnation by now"
+
+
+def test_what_was_told_counts_if_the_senders_own_messages_bear_it_out() -> None:
+    lan = Lan("abc")
+    order = lan.members["a"]._order
+    told_of(lan, "a", (0, 3))
+    early, late = (changed(message(tag), number=number) for tag, number in ((11, 0), (12, 2)))
+    order.store("b", early)
+    assert order._is_misled(order.buffers[11])
+    order.store("b", late)
+    assert not order._is_misled(order.buffers[11]), "it has handed over as much itself"
+    order.buffers.clear()
+    order.store("b", early)
+    order.store("b", late, again=True)
+    assert order._is_misled(order.buffers[11]), "another's word, too"
+    order.store("c", changed(message(13), number=9))
+    assert order._is_misled(order.buffers[11]), "another sender's"
+
+
+def test_a_remulticast_cannot_tell_of_an_incarnation_that_its_sender_never_had() -> None:
+    lan = Lan("abc")
+    lan.admit("b")
+    lan.wait_for(lambda: lan.all_delivered(1))
+    member = lan.members["a"]
+    tags = [member._tags.choose(lambda _tag: False) for _ in range(2)]
+    for tag in tags:
+        member._order.add(lan.now, tag)
+    for tag, incarnation in zip(tags, (1, 0), strict=True):
+        lan.give("a", Received("x", Remulticast("b", tag, 0, 0, 0, incarnation, 7, pack([b"x"]))))
+    assert [tag in member._order.buffers for tag in tags] == [False, True]
+    assert member._order.buffers[tags[1]].again
+
+
+def test_a_senders_own_report_ends_what_was_told_of_a_later_incarnation() -> None:
+    lan = Lan("abc")
+    order = lan.members["a"]._order
+    told_of(lan, "a", (7, 0))
+    order.note_incarnation("b", 7)
+    assert order.streams["b"] == (7, 0)
+    lan.give("a", Received("b", EMPTY))
+    assert "b" not in order.streams
+    order.note_incarnation("b", 0)
+
+
+def test_expected_numbers_are_bounded_and_can_be_told() -> None:
+    lan = Lan("ab")
+    order = lan.members["a"]._order
+    for index in range(2 * MOST_STREAMS):
+        order.expect(f"x{index}", (0, 0), doubtful=True)
+    assert len(order.streams) == len(order._doubtful) == MOST_STREAMS
+
+
+# Losing touch
+
+
+def test_two_reports_of_a_liar_end_no_spell_where_others_follow() -> None:
+    lan = Lan("abc")
+    for name in "abcabc":
+        lan.admit(name)
+        lan.pass_time(30)
+    lan.pass_time(600)
+    tags = [lan.members["a"]._tags.choose(lambda _tag: False) for _ in range(4)]
+    for _ in range(6):
+        lan.give("a", Received("x", report(tags, index=5000)))
+    assert not lan.of("a", Absent)
+
+
+def touched(*words: tuple[int, str, bool]) -> Touch:
+    touch = Touch()
+    for time_ms, sender, behind in words:
+        touch.heard(time_ms * MS, sender, behind=behind)
+    return touch
+
+
+def test_touch_is_lost_when_most_say_so_or_a_few_for_long() -> None:
+    alone = touched((0, "b", True))
+    assert not alone.is_lost(0), "one report says little"
+    alone.heard(MS, "b", behind=True)
+    assert alone.is_lost(MS)
+    half = touched((0, "c", False), (1, "b", True), (2, "b", True))
+    assert not half.is_lost(2 * MS)
+    half.heard(3 * MS, "d", behind=True)
+    assert half.is_lost(3 * MS)
+    half.heard(4 * MS, "d", behind=False)
+    assert not half.is_lost(4 * MS)
+    half.heard(PATIENCE_NS, "c", behind=False)
+    half.heard(PATIENCE_NS, "b", behind=True)
+    assert not half.is_lost(PATIENCE_NS + MS)
+    assert half.is_lost(PATIENCE_NS + MS + 1)
+    half.heard(PATIENCE_NS + 2 * MS, "b", behind=False)
+    assert not half.is_lost(PATIENCE_NS + 2 * MS), "it has taken that back"
+    half.heard(PATIENCE_NS + 3 * MS, "b", behind=True)
+    assert not half.is_lost(PATIENCE_NS + 3 * MS), "and begins anew"
+
+
+def test_who_has_fallen_silent_is_no_witness() -> None:
+    touch = touched((0, "c", False), (0, "d", False))
+    for _ in range(2):
+        touch.heard(MEMORY_NS + 1, "b", behind=True)
+    assert touch.is_lost(MEMORY_NS + 1)
+    late = touched((0, "c", False), (0, "d", False))
+    for _ in range(2):
+        late.heard(MEMORY_NS, "b", behind=True)
+    assert not late.is_lost(MEMORY_NS)
+    gone = touched((0, "b", True), (0, "b", True))
+    gone.heard(MEMORY_NS + 1, "c", behind=False)
+    assert not gone.is_lost(3 * MEMORY_NS)
+
+
+def test_witnesses_are_bounded() -> None:
+    touch = Touch()
+    for index in range(MOST_REPORTERS + 5):
+        touch.heard(0, f"x{index}", behind=False)
+    assert len(touch._followed) == MOST_REPORTERS
+
+
+# Listening
+
+
+def listened(lan: Lan) -> tuple[Listening, Callable[..., bool]]:
+    member = lan.members["a"]
+    knobs = DpgConfiguration(listen_reports=1)
+    listening = Listening(knobs, 0)
+
+    def hear(sender: str, tags: list[int], index: int | None = None, now: int = 0) -> bool:
+        told = report(tags, index, streams={"z": (0, 0)})
+        lists = read(told)
+        assert lists is not None
+        return listening.hear(member._order, now, sender, told, lists)
+
+    return listening, hear
+
+
+def test_an_order_that_nobody_else_bears_out_is_taken_up_only_after_a_while() -> None:
+    _, hear = listened(Lan("ab"))
+    assert hear("b", [1, 2, 3]), "there is no other"
+    assert not hear("x", [7, 8, 9])
+    assert hear("b", [3, 4], index=4) is False, "nor is the other one's, now"
+    _, hear = listened(Lan("ab"))
+    hear("c", [1, 2, 3])
+    assert hear("b", [3, 4], index=4), "both tell of 3"
+    waited = [hear("x", [7, 8, 9]) for _ in range(PATIENCE)]
+    assert waited[0] is False
+    assert waited[-1] is True
+
+
+def test_an_order_far_from_all_others_waits_until_they_are_silent() -> None:
+    listening, hear = listened(Lan("ab"))
+    hear("b", [1, 2, 3])
+    far = 3 + LONGEST_ORDER_LEAP + 1
+    assert not any(hear("x", [7, 8], index=far) for _ in range(3 * PATIENCE))
+    assert hear("x", [7, 8], index=far - 1)
+    silent_ns = listening._configuration.listen_ns
+    assert not hear("x", [7, 8], index=far, now=silent_ns - 1)
+    assert hear("x", [7, 8], index=far, now=silent_ns)
+
+
+def test_no_order_is_taken_up_that_leaves_no_room_to_count_on() -> None:
+    _, hear = listened(Lan("ab"))
+    assert not any(hear("x", [7, 8], index=NUMBER_LIMIT // 2) for _ in range(3 * PATIENCE))
+    assert hear("x", [7, 8], index=NUMBER_LIMIT // 2 - 1)
+
+
+def test_two_orders_bear_one_another_out_where_a_message_has_about_the_same_place() -> None:
+    window = Window(0, 2_000, (5, 6))
+    assert window.bears_out(2_000 + MOST_APART, (6,))
+    assert not window.bears_out(2_001 + MOST_APART, (6,))
+    assert not window.bears_out(2_000, (7,))
+    assert not window.bears_out(2_000, ())
+    assert Window(0, 0, ()).bears_out(0, ())
+    assert not Window(0, 0, ()).bears_out(1, (6,))
+    assert window.is_near(2_000 + LONGEST_ORDER_LEAP)
+    assert not window.is_near(2_001 + LONGEST_ORDER_LEAP)
+
+
+def test_reporters_are_remembered_up_to_a_limit_while_listening() -> None:
+    listening, hear = listened(Lan("ab"))
+    for index in range(MOST_WINDOWS + 5):
+        hear(f"x{index}", [1])
+    assert len(listening._windows) == MOST_WINDOWS
+
+
+def test_nobody_waits_for_one_that_begins_again() -> None:
+    lan = Lan("abc")
+    lan.admit("b")
+    lan.pass_time(50)
+    lan.give("a", Received("b", changed(EMPTY, listening=True)))
+    assert [effect.reason for effect in lan.of("a", Vanished)] == [BEGINS_AGAIN]
+    assert "b" not in lan.members["a"]._company.sites()
+
+
+# Room
+
+
+def test_invented_tags_leave_half_of_the_graph_to_messages() -> None:
+    member = Dpg("a", DpgConfiguration(graph_limit=8), SERVICES["sequencer"](), Random(1))
+    member.handle(0, Start())
+    tags = [member._tags.choose(lambda _tag: False) for _ in range(20)]
+    member.handle(1, Received("x", changed(EMPTY, vertices=pack_tags(tags))))
+    order = member._order
+    assert len(order.graph) == len(order.lost) == 4
+    order.store("b", message(tags[-1]))
+    assert order.add(1, tags[-1])
+
+
+def test_bodies_without_a_place_leave_their_buffers() -> None:
+    lan = Lan("ab", ordering_buffers=8)
+    order = lan.members["a"]._order
+    dummy_ns, deliv_ns = lan.knobs.dummy_cycle_ns, lan.knobs.deliv_cycle_ns
+    order.store("b", message(1))
+    order.sweep(dummy_ns - 1)
+    assert not order._without_place, "it is too early to look"
+    order.sweep(dummy_ns)
+    assert 1 in order.buffers
+    order.store("b", message(2))
+    order.store("b", message(3))
+    order.add(0, 3)
+    order.sweep(2 * dummy_ns)
+    assert set(order.buffers) == {2, 3}
+    for tag in range(10, 13):
+        order.store("b", message(tag))
+    order.sweep(2 * dummy_ns + deliv_ns - 1)
+    assert 2 in order.buffers
+    order.sweep(2 * dummy_ns + deliv_ns)
+    assert set(order.buffers) == {3, 10, 11, 12}, "buffers are scarce: it looks sooner"
+    order.sweep(2 * dummy_ns + 2 * deliv_ns - 1)
+    assert len(order.buffers) == 4, "they are not any more"
+
+
+def test_a_flood_of_bodies_without_a_place_ends_with_the_liar() -> None:
+    """Their stamps are too far ahead for the service to order them."""
+    members = {name: Dpg(name, DpgConfiguration(), SERVICES["bounded-delay"](), Random(1)) for name in "ab"}
+    member = members["a"]
+    member.handle(0, Start())
+    for number in range(2 * DpgConfiguration().ordering_buffers):
+        tag = member._tags.choose(lambda _tag: False)
+        member.handle(0, Received("x", message(tag, number=number, stamp=LARGEST - 1)))
+    assert len(member._order.buffers) == DpgConfiguration().ordering_buffers
+    for step in range(1, 12):
+        member.handle(step * 100 * MS, TimerFired("report"))
+    assert not member._order.buffers
+
+
+def test_a_body_is_waited_for_since_it_was_first_lacking() -> None:
+    lan = Lan("ab")
+    order = lan.members["a"]._order
+    order.add(100, 7)
+    order.incorporate(250, 7)
+    order.store("b", message(8))
+    order.add(100, 8)
+    order.incorporate(250, 8)
+    assert [(queued.tag, queued.since_ns) for queued in order.queue] == [(7, 100), (8, 250)]
