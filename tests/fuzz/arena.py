@@ -164,14 +164,17 @@ class Arena(World):
         """A member crashes and restarts, with an incarnation above all that the others report for it."""
         self.crash(site)
         host = self.host(site)
-        known = [
+        clock = FIRST_INCARNATION + 1000 + self.now // MILLISECOND_NS
+        host.incarnation = max(clock, self.latest_incarnation(site), host.incarnation)
+        self.restart(site)
+
+    def latest_incarnation(self, site: Site) -> int:
+        """Of those that the other members report for a name."""
+        return max(
             getattr(protocol, "incarnation_of", lambda _: 0)(site)
             for other, protocol in self.protocols.items()
             if other != site
-        ]
-        clock = FIRST_INCARNATION + 1000 + self.now // MILLISECOND_NS
-        host.incarnation = max(clock, *known, host.incarnation)
-        self.restart(site)
+        )
 
     def silence(self) -> None:
         """The liar says nothing from here on."""

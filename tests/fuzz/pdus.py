@@ -36,6 +36,8 @@ ODD_NAMES: Final = (
     "", " ", "a\x00b", "\x1b[31mred\x1b[0m", "x" * 64, "x" * 65, "é" * 64, "n" * 255, "n" * 300,
     "\U0001f600", "..", "*",
 )  # fmt: skip
+LONG_LIST: Final = 100
+"""A list of so many entries is not made fifty times as long."""
 LONG_LISTS: Final = (17, 33, 257, 1024, 1025, 3000)
 LONG_BYTES: Final = (1024, 2048 * 8 + 8, 65_536)
 
@@ -72,6 +74,8 @@ class Forge:
         self._observed: dict[type[Pdu], deque[Pdu]] = {}
         self._values: dict[str, deque[Any]] = {}
         self._seen: list[type[Pdu]] = []
+        self._depth = 0
+        """Lists within lists that are being drawn."""
         self._draws: Final[dict[type, Callable[[Any, str], Any]]] = {
             inspect.IntType: self._int,
             inspect.StrType: self._str,
@@ -274,7 +278,7 @@ class Forge:
         elif deed == 2:
             items.reverse()
         elif deed == 3:
-            items *= random.choice((2, 3, 50))
+            items *= random.choice((2, 3, 50 if len(items) < LONG_LIST else 2))
         else:
             items[place] = self._near(items[place], f"{name}[]")
         return tuple(items)
@@ -350,23 +354,32 @@ class Forge:
         return filling * random.choice(LONG_BYTES)
 
     def _length(self, longest: int | None) -> int:
+        """Seldom long, and never within another list: that would not fit a datagram, nor memory."""
         random = self.random
         chance = random.random()
-        if chance < 0.95:
+        if chance < 0.95 or self._depth > 1:
             return random.choice((0, 1, 1, 2, 3, 5, 9))
         if longest is not None and chance < 0.98:
             return min(longest + random.randrange(2), 3000)
         return random.choice(LONG_LISTS)
 
     def _list(self, kind: Any, name: str) -> tuple[Any, ...]:
+        self._depth += 1
         length = self._length(kind.max_length)
         few = [self._draw(kind.item_type, f"{name}[]") for _ in range(min(length, 12))]
+        self._depth -= 1
         return tuple((few * (length // max(1, len(few)) + 1))[:length])
 
     def _tuple(self, kind: inspect.TupleType, name: str) -> tuple[Any, ...]:
         return tuple(self._draw(item, f"{name}[]") for item in kind.item_types)
 
     def _dict(self, kind: inspect.DictType, name: str) -> dict[Any, Any]:
+        self._depth += 1
+        found = self._pairs(kind, name)
+        self._depth -= 1
+        return found
+
+    def _pairs(self, kind: inspect.DictType, name: str) -> dict[Any, Any]:
         length = self._length(kind.max_length)
         value = self._draw(kind.value_type, f"{name}[]")
         if length > 12:
