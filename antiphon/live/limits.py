@@ -33,7 +33,7 @@ class Limits:
 
 def require_name(name: str) -> Site:
     """A member's name stands in every datagram and, in `antiphon node`, between spaces."""
-    if not name or len(name.encode()) > LONGEST_NAME_BYTES or not name.isprintable() or " " in name:
+    if not name.isprintable() or " " in name or not is_name(name):
         raise UsageError(
             f"{name!r} is no name for a member.",
             hint=f"Use 1 to {LONGEST_NAME_BYTES} printable characters without spaces.",
@@ -43,6 +43,14 @@ def require_name(name: str) -> Site:
 
 def require_group_name(name: Group) -> None:
     """A group's name stands in every message where there are several."""
-    if not name or len(name.encode()) > LONGEST_NAME_BYTES:
+    if not is_name(name):
         hint = f"Use 1 to {LONGEST_NAME_BYTES} bytes."
         raise UsageError(f"{name!r} is no name for a group.", hint=hint)
+
+
+def is_name(name: str) -> bool:
+    """Whether a name can be written to a datagram: it is text, neither empty nor too long."""
+    try:
+        return 0 < len(name.encode()) <= LONGEST_NAME_BYTES
+    except UnicodeEncodeError:
+        return False
