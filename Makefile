@@ -5,7 +5,7 @@ INSTALLED := $(VENV)/.installed
 OUT ?= out
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint swarm campaign reproduce bench-sim bench-audit bench-live bench-services bench-gossip bench-large bench-trees soak pins clean
+.PHONY: help install demo test lint swarm fuzz mutants campaign reproduce bench-sim bench-audit bench-live bench-services bench-gossip bench-large bench-trees soak pins clean
 
 help: ## list every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,14 @@ test: $(INSTALLED) lint ## the whole test suite
 
 swarm: $(INSTALLED) ## a long campaign of seeded simulations under faults (SEEDS=20000)
 	@ANTIPHON_SWARM_SEEDS=$(or $(SEEDS),20000) $(BIN)/pytest -n 2 tests/sim/test_swarm.py
+
+fuzz: $(INSTALLED) ## hostile members against every order, without end (ORDER=total SECONDS=600 SEED=1)
+	@$(BIN)/python -m tests.fuzz $(if $(ORDER),--order $(ORDER)) $(if $(SECONDS),--seconds $(SECONDS)) \
+		--seed $(or $(SEED),0) $(if $(SECONDS),,--runs 1000000000)
+
+mutants: $(INSTALLED) ## comparisons turned around that no test notices (FOLDER=antiphon/protocols/dpg COUNT=40)
+	@$(BIN)/python -m tests.mutants $(or $(FOLDER),antiphon/protocols/dpg) --count $(or $(COUNT),40) \
+		--seed $(or $(SEED),1) $(if $(TESTS),--tests $(TESTS)) $(if $(ONLY),--only $(ONLY))
 
 campaign: $(INSTALLED) ## very many small connections, judged in one Spark job (PROTOCOL=sco RUNS=100000)
 	@$(BIN)/antiphon sweep connections --protocol $(or $(PROTOCOL),sco) --runs $(or $(RUNS),100000) \

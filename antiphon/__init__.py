@@ -10,6 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from antiphon.live.boards import LeftError as LeftError
+    from antiphon.live.boards import MissedError as MissedError
+    from antiphon.live.boards import NameTakenError as NameTakenError
     from antiphon.live.group import Group as Group
     from antiphon.live.joining import join as join
     from antiphon.live.limits import Limits as Limits
@@ -25,9 +28,12 @@ __version__ = "0.1.0"
 __all__ = [
     "Batch",
     "Group",
+    "LeftError",
     "Limits",
     "Membership",
     "Message",
+    "MissedError",
+    "NameTakenError",
     "Node",
     "Presence",
     "__version__",
@@ -39,8 +45,11 @@ __all__ = [
 _HOMES = {
     "Batch": "antiphon.live.messages",
     "Group": "antiphon.live.group",
+    "LeftError": "antiphon.live.boards",
     "Limits": "antiphon.live.limits",
     "Message": "antiphon.live.messages",
+    "MissedError": "antiphon.live.boards",
+    "NameTakenError": "antiphon.live.boards",
     "Membership": "antiphon.live.node",
     "Node": "antiphon.live.node",
     "Presence": "antiphon.live.messages",

@@ -1,14 +1,19 @@
 """Everything that can happen to a protocol."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
+from antiphon.core.fields import Incarnation, Name, Number
 from antiphon.core.ids import Group, Site
 
 if TYPE_CHECKING:
     from antiphon.core.wire import Pdu
+
+MOST_PAST_BYTES: Final = 1 << 20
+"""Bytes of one batch of history: more than a PDU has room for."""
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
@@ -92,10 +97,10 @@ class LeaveGroup(msgspec.Struct, frozen=True, gc=False):
 class Past(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One batch of history: messages number, number+1, … of a sender's incarnation, packed."""
 
-    sender: Site
-    incarnation: int
-    number: int
-    bodies: bytes
+    sender: Name
+    incarnation: Incarnation
+    number: Number
+    bodies: Annotated[bytes, Meta(max_length=MOST_PAST_BYTES)]
 
 
 class Recalled(msgspec.Struct, frozen=True, gc=False):

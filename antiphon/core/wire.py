@@ -10,6 +10,14 @@ against accidents in what decides how the PDU is read, while UDP's own checksum 
 us. Against forgers a group has a key: then the live runtime seals the body with the header as associated
 data, the version byte has its highest bit set, and the checksum's place holds the id of the sender's key.
 
+A PDU for one process has the bit `DIRECT` set. The boot of that process then belongs to the checksum or to
+the associated data, without being sent: another process that is handed the PDU finds that it does not fit.
+
+Versions: `OLDEST` to `VERSION` are the wire versions that this code reads; it writes `VERSION`. Greetings,
+the PDUs by which processes meet (`GREETINGS`), have the same form in every version, so that two processes
+can always tell each other which versions they speak. Within a version, fields may be added at the end of a
+PDU and kinds of PDU may be added: whoever does not know them skips them.
+
 `parse` and `Codec.decode` answer with what they found or with the reason why it is garbage; they raise
 nothing, whatever the bytes.
 """
@@ -30,14 +38,21 @@ from antiphon.core.packing import Packed
 PACKED: Final = 1
 """The MessagePack extension type of packed bodies."""
 MAGIC: Final = b"An"
-VERSION: Final = 1
+VERSION: Final = 2
+OLDEST: Final = 2
 SEALED: Final = 0x80
 """Set in the version byte of a PDU whose body is sealed under a key."""
+DIRECT: Final = 0x40
+"""Set in the version byte of a PDU that is for one process alone."""
+VERSION_MASK: Final = DIRECT - 1
+GREETINGS: Final = frozenset({3, 4, 5, 7, 8})
+"""Codes of the PDUs that are read whatever version they are of."""
 PREFIX: Final = struct.Struct("!2sBBIQQQ")
 """Magic, version, PDU code, body length, group, boot, counter: 32 bytes."""
 HEADER: Final = struct.Struct("!2sBBIQQQI")
 """The prefix and its checksum, or the key's id: 36 bytes."""
 CHECKSUM: Final = struct.Struct("!I")
+BOOT: Final = struct.Struct("!Q")
 CHECKED_BYTES: Final = HEADER.size + 1024
 """How far into a PDU the checksum looks. Raising it costs time for every PDU received."""
 MAXIMUM_BODY_BYTES: Final = 320 << 10
@@ -45,6 +60,10 @@ MAXIMUM_BODY_BYTES: Final = 320 << 10
 MAXIMUM_NAME_BYTES: Final = 255
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
+
+
+class OversizeError(UsageError):
+    """What is to be sent does not fit a PDU."""
 
 
 class Pdu(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -70,6 +89,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     """A header that makes sense by itself and fits the length of what follows it."""
 
     sealed: bool
+    direct: bool
     code: int
     group: int
     boot: int
@@ -116,22 +136,29 @@ def parse(view: memoryview) -> Head | Reason:
     magic, version, code, length, group, boot, counter, checksum = HEADER.unpack_from(view)
     if magic != MAGIC:
         return Reason.MAGIC
-    if version & ~SEALED != VERSION:
+    if not OLDEST <= version & VERSION_MASK <= VERSION and code not in GREETINGS:
         return Reason.VERSION
     if len(view) != HEADER.size + length:
         return Reason.LENGTH
-    return Head(version >= SEALED, code, group, boot, counter, checksum)
+    return Head(version >= SEALED, bool(version & DIRECT), code, group, boot, counter, checksum)
 
 
-def stamp(buffer: bytearray, code: int, group: int, boot: int, counter: int) -> None:
-    """Write the header of an unsealed PDU whose body stands in the buffer already."""
-    PREFIX.pack_into(buffer, 0, MAGIC, VERSION, code, len(buffer) - HEADER.size, group, boot, counter)
-    CHECKSUM.pack_into(buffer, PREFIX.size, checksum(memoryview(buffer)))
+def stamp(buffer: bytearray, code: int, group: int, boot: int, counter: int, to: int | None = None) -> None:
+    """Write the header of an unsealed PDU whose body stands in the buffer already.
+
+    `to` is the boot of the only process that the PDU is for.
+    """
+    version = VERSION if to is None else VERSION | DIRECT
+    PREFIX.pack_into(buffer, 0, MAGIC, version, code, len(buffer) - HEADER.size, group, boot, counter)
+    CHECKSUM.pack_into(buffer, PREFIX.size, checksum(memoryview(buffer), to))
 
 
-def checksum(view: memoryview) -> int:
-    """Of an unsealed PDU: of the rest of its header, and of the beginning of its body."""
-    return zlib.crc32(view[HEADER.size : CHECKED_BYTES], zlib.crc32(view[: PREFIX.size]))
+def checksum(view: memoryview, to: int | None = None) -> int:
+    """Of an unsealed PDU: of the rest of its header, of whom it is for, and of the beginning of its body."""
+    head = zlib.crc32(view[: PREFIX.size])
+    if to is not None:
+        head = zlib.crc32(BOOT.pack(to), head)
+    return zlib.crc32(view[HEADER.size : CHECKED_BYTES], head)
 
 
 def _extension(value: object) -> msgspec.msgpack.Ext:
@@ -142,11 +169,14 @@ def _extension(value: object) -> msgspec.msgpack.Ext:
 
 
 def _packed(code: int, view: memoryview) -> Packed:
-    """Packed bodies, not copied: as the last field of their PDU they end where all of it ends."""
+    """Packed bodies, not copied where they are the last field of their PDU, as in every PDU of this version.
+
+    A view does not tell where in the whole it begins; that the whole ends with the same bytes is as good.
+    """
     if code != PACKED:
         raise ValueError("an extension that is not ours")
     whole = view.obj
-    if type(whole) is bytes:
+    if type(whole) is bytes and whole.endswith(view):
         return Packed(whole, len(whole) - len(view))
     return Packed(bytes(view))
 
@@ -164,21 +194,29 @@ class Codec:
     def __init__(self, kinds: Iterable[type[Pdu]]) -> None:
         self.kinds: Final = tuple(kinds)
         self._decoders: dict[int, msgspec.msgpack.Decoder[Pdu]] = {}
+        self._fields: dict[int, int] = {}
         for kind in self.kinds:
             if not 1 <= kind.code <= 255:
                 raise UsageError(f"{kind.__name__} has the PDU code {kind.code}, which is not from 1 to 255.")
             if kind.code in self._decoders:
                 raise UsageError(f"{kind.__name__} has the PDU code {kind.code}, but so has another PDU.")
             self._decoders[kind.code] = msgspec.msgpack.Decoder(kind, dec_hook=_no_packed, ext_hook=_packed)
+            self._fields[kind.code] = len(kind.__struct_fields__)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_extension)
 
     def encode(
-        self, pdu: Pdu, group: int = 0, boot: int = 0, counter: int = 0, sender: Site = "someone"
+        self,
+        pdu: Pdu,
+        group: int = 0,
+        boot: int = 0,
+        counter: int = 0,
+        sender: Site = "someone",
+        to: int | None = None,
     ) -> bytes:
-        """A whole unsealed PDU."""
+        """A whole unsealed PDU, for everyone or for the process of one boot."""
         buffer = bytearray(HEADER.size) + name_bytes(sender)
         self.encode_into(pdu, buffer, len(buffer))
-        stamp(buffer, pdu.code, group, boot, counter)
+        stamp(buffer, pdu.code, group, boot, counter, to)
         return bytes(buffer)
 
     def encode_into(self, pdu: Pdu, buffer: bytearray, offset: int) -> None:
@@ -192,13 +230,13 @@ class Codec:
         self._encoder.encode_into(pdu, buffer, offset)
         if len(buffer) - HEADER.size > MAXIMUM_BODY_BYTES:
             size = len(buffer) - HEADER.size
-            raise UsageError(
+            raise OversizeError(
                 f"A {type(pdu).__name__} of {size} bytes does not fit a PDU.",
                 hint=f"A body may have {MAXIMUM_BODY_BYTES} bytes; send less at a time.",
             )
 
-    def decode(self, datagram: Bytes) -> Packet | Garbage:
-        """A whole unsealed PDU, or why it is none."""
+    def decode(self, datagram: Bytes, boot: int | None = None) -> Packet | Garbage:
+        """A whole unsealed PDU, read by the process of a boot; or why it is none."""
         view = memoryview(datagram)
         head = parse(view)
         if isinstance(head, Reason):
@@ -207,7 +245,7 @@ class Codec:
             return Garbage(Reason.SEALED)
         if head.code not in self._decoders:
             return Garbage(Reason.KIND)
-        if checksum(view) != head.checksum:
+        if checksum(view, boot if head.direct else None) != head.checksum:
             return Garbage(Reason.CHECKSUM)
         found = self.decode_body(head.code, view[HEADER.size :])
         if isinstance(found, Reason):
@@ -225,5 +263,14 @@ class Codec:
         end = 1 + view[0]
         try:
             return str(view[1:end], "utf-8"), decoder.decode(view[end:])
-        except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError, RecursionError):
+        except Exception:
+            # Whatever a hook or a decoder raises: no bytes of a peer may end a member.
             return Reason.BODY
+
+    def has_later_fields(self, code: int, body: Bytes) -> bool:
+        """Whether an opened body that was decoded has more fields than we know: a later version's."""
+        begin = 1 + body[0]
+        kind = body[begin]
+        # MessagePack writes the length of an array into its first byte, or behind it.
+        count = kind & 0x0F if kind & 0xF0 == 0x90 else int.from_bytes(body[begin + 1 : begin + 3], "big")
+        return count > self._fields[code]

@@ -15,12 +15,18 @@ from antiphon.live.messages import Presence
 
 NEWS_KEPT: Final = 1024
 """News that wait for an application that does not read them; the oldest go first."""
+NOTES_KEPT: Final = 8
+"""Refusals and the like that are told to an application that begins to listen."""
 SENDERS_KEPT: Final = 4096
 """Senders of whom it is known how far their messages are stable. Raising it costs memory: 200 bytes each."""
 
 
 class LeftError(AntiphonError):
     """The member is no longer in its group."""
+
+
+class NameTakenError(AntiphonError):
+    """Another process has this member's name in the group."""
 
 
 class MissedError(AntiphonError):
@@ -122,10 +128,10 @@ class PresenceBoard:
         self._readers: weakref.WeakSet[PresenceReader] = weakref.WeakSet()
         self._changed = asyncio.Event()
         self._closed: BaseException | None = None
-        self._notes: list[Presence] = []
+        self._notes: deque[Presence] = deque(maxlen=NOTES_KEPT)
 
     def note(self, event: Presence) -> None:
-        """What was found while joining, before anyone could read: whoever reads is told it first."""
+        """What is often found while joining, before anyone could read: each new reader is told it."""
         self._notes.append(event)
 
     def post(self, event: Presence) -> None:
@@ -133,6 +139,8 @@ class PresenceBoard:
             self.others.add(event.site)
         elif event.kind == "vanished":
             self.others.discard(event.site)
+        elif event.kind == "refused":
+            self.note(event)
         for reader in self._readers:
             reader.post(event)
         self._changed.set()
@@ -145,9 +153,9 @@ class PresenceBoard:
             await self._changed.wait()
 
     def read(self) -> "PresenceReader":
-        """Those who are there, then every change from now on, until the member has left."""
-        present = (Presence("appeared", site) for site in sorted(self.others))
-        reader = PresenceReader([*self._notes, *present], self._closed)
+        """The latest notes, those who are there, then every change, until the member has left."""
+        there = [Presence("appeared", site) for site in sorted(self.others)]
+        reader = PresenceReader([*self._notes, *there], self._closed)
         self._readers.add(reader)
         return reader
 
@@ -161,8 +169,8 @@ class PresenceBoard:
 class PresenceReader(AsyncIterator[Presence]):
     """What one reader has not read yet, kept from the moment that it asked, not that it first reads."""
 
-    def __init__(self, events: Iterable[Presence], closed: BaseException | None) -> None:
-        self._events = deque(events, NEWS_KEPT)
+    def __init__(self, before: Iterable[Presence], closed: BaseException | None) -> None:
+        self._events = deque(before, NEWS_KEPT)
         self._news = asyncio.Event()
         self._closed = closed
 

@@ -23,6 +23,8 @@ class Counters:
     fragments_resent: int = 0
     challenges_sent: int = 0
     proofs_given: int = 0
+    key_changes: int = 0
+    """Times that a changed key file was taken up."""
     drops: dict[str, int] = field(default_factory=dict)
 
     def drop(self, reason: str) -> None:

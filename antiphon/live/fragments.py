@@ -1,16 +1,17 @@
 """PDUs larger than a datagram: cut, put together again, and repaired fragment by fragment.
 
 A fragment begins with the same prefix as a PDU, under the code `FRAGMENT`, with its index and the number of
-fragments in the place of the length; then follows its slice of the whole PDU, sealed or not. All slices of a
-PDU but the last have one size.
+fragments in the place of the length; then follow a token of eight bytes and its slice of the whole PDU,
+sealed or not. All slices of a PDU but the last have one size. In a group with a key the token proves that a
+holder of the key made this fragment (`sealing`); without a key it is zero.
 
 Of 42 fragments hardly ever all arrive where every fifth datagram is lost. A receiver whose PDU makes no
 progress therefore asks its sender for what is missing, a few times with growing pauses, and the sender keeps
 its last few megabytes for that.
 
-What is unfinished is bounded for each source address and altogether. Addresses from which a member has spoken
-have room of their own, so that strangers can push out only strangers. Nothing here is trusted: a PDU that was
-put together goes through the same gate as one that came whole.
+Only fragments of members are kept: from their address, or with the right token. What is unfinished is bounded
+for each member and altogether. Nothing here is trusted: a PDU that was put together goes through the same
+gate as one that came whole.
 """
 
 from collections import OrderedDict
@@ -18,15 +19,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import HEADER, MAGIC, MAXIMUM_BODY_BYTES, PREFIX, VERSION, Bytes, Reason
 from antiphon.live.counters import Counters
-from antiphon.live.networks import Address
+from antiphon.live.sealing import TOKEN_BYTES
 
 FRAGMENT: Final = 2
 """The code of a fragment, among the PDU codes 2 to 15 that are the transport's own."""
+OVERHEAD_BYTES: Final = PREFIX.size + TOKEN_BYTES
+"""What a fragment takes besides its slice."""
 MOST_FRAGMENTS: Final = 640
 """A PDU of the largest size in datagrams of the smallest."""
 MAXIMUM_PDU_BYTES: Final = HEADER.size + MAXIMUM_BODY_BYTES + 64
@@ -40,27 +43,26 @@ FIRST_PAUSE_NS: Final = 4 * MILLISECOND_NS
 LONGEST_PAUSE_NS: Final = 64 * MILLISECOND_NS
 MOST_REQUESTS: Final = 12
 """In a row without an answer: where every fifth datagram is lost, one PDU in 200,000 is given up."""
-STRANGER_PATIENCE_NS: Final = 200 * MILLISECOND_NS
 
 NONSENSE: Final = "a fragment that makes no sense"
 CROWDED: Final = "fragments of too many unfinished PDUs"
 MISSING: Final = "fragments missing for too long"
 LATE: Final = "a fragment of a PDU that is complete"
+NOT_NEW: Final = "a fragment that is there already, or not of its PDU"
+FORGED: Final = "a fragment without its token"
 
 
-class Quota(NamedTuple):
-    """Room for what is unfinished."""
+MOST_PARTIALS: Final = 256
+"""Unfinished PDUs of one member. Raising it costs memory, as with the next two."""
+MOST_PARTIAL_BYTES: Final = 16 << 20
+"""What they may take together."""
+MOST_BYTES: Final = 64 << 20
+"""What all members' may take together."""
+PLACE_BYTES: Final = 8 + TOKEN_BYTES
+"""What an unfinished PDU takes for each of its fragments before any has come."""
 
-    addresses: int
-    partials: int
-    """For each address."""
-    partial_bytes: int
-    """For each address."""
-    total_bytes: int
-
-
-FOR_MEMBERS: Final = Quota(1024, 256, 16 << 20, 64 << 20)
-FOR_STRANGERS: Final = Quota(16, 4, 512 << 10, 4 << 20)
+Sender = TypeVar("Sender")
+"""Who sends: a member, as the transport knows it."""
 
 
 class Piece(NamedTuple):
@@ -71,79 +73,105 @@ class Piece(NamedTuple):
     place: int
     """Counted from 0."""
     total: int
+    token: bytes
     body: Bytes
 
 
 def parse_fragment(view: memoryview, group: int) -> Piece | str:
     """A fragment of this group, or why it is none. Its body stays where it is."""
-    if len(view) <= PREFIX.size:
+    if len(view) <= OVERHEAD_BYTES:
         return Reason.SHORT.value
     magic, version, _, place, other, boot, counter = PREFIX.unpack_from(view)
     if magic != MAGIC:
         return Reason.MAGIC.value
     index, count = place >> 16, place & 0xFFFF
-    body_bytes = len(view) - PREFIX.size
+    body_bytes = len(view) - OVERHEAD_BYTES
     if version != VERSION or other != group or not index < count or not 2 <= count <= MOST_FRAGMENTS:
         return NONSENSE
     # All but the last have one size, so that size already says how much it will be at least.
     if index < count - 1 and (count - 1) * body_bytes > MAXIMUM_PDU_BYTES:
         return NONSENSE
-    return Piece(boot, counter, index, count, view[PREFIX.size :])
+    return Piece(
+        boot, counter, index, count, bytes(view[PREFIX.size : OVERHEAD_BYTES]), view[OVERHEAD_BYTES:]
+    )
 
 
-def join(view: memoryview, each: int, group: int) -> tuple[int, int, bytes] | None:
+class Joined(NamedTuple):
+    """A whole PDU in fragments that came at once."""
+
+    boot: int
+    counter: int
+    tokens: bytes
+    whole: bytes
+
+
+def join(view: memoryview, each: int, group: int) -> Joined | None:
     """The usual case at once: datagrams that the kernel joined are all fragments of one PDU, in order.
 
-    Answers with its boot, its counter and the whole; None if they are anything else.
+    None if they are anything else.
     """
     last = (len(view) - 1) // each * each
-    if each <= PREFIX.size or len(view) - last <= PREFIX.size:
+    if each <= OVERHEAD_BYTES or len(view) - last <= OVERHEAD_BYTES:
         return None
     count = last // each + 1
     first = parse_fragment(view[:each], group)
     if isinstance(first, str) or first.total != count or view[3] != FRAGMENT:
         return None
     lead, tail = bytes(view[:4]), bytes(view[6 : PREFIX.size])
+    tokens: list[Bytes] = []
     bodies: list[Bytes] = []
-    for place, (before, index, after, body) in enumerate(layout(each).iter_unpack(view[:last])):
+    for place, (before, index, after, token, body) in enumerate(layout(each).iter_unpack(view[:last])):
         if index != place or before != lead or after != tail:
             return None
+        tokens.append(token)
         bodies.append(body)
     end = view[last:]
     if bytes(end[: PREFIX.size]) != lead + INDICES[count - 1] + tail:
         return None
-    bodies.append(end[PREFIX.size :])
-    return first.boot, first.counter, b"".join(bodies)
+    tokens.append(end[PREFIX.size : OVERHEAD_BYTES])
+    bodies.append(end[OVERHEAD_BYTES:])
+    return Joined(first.boot, first.counter, b"".join(tokens), b"".join(bodies))
 
 
 @lru_cache(maxsize=16)
 def layout(each: int) -> Struct:
-    """Fragments of one size: what stands before the index, the index, the rest of the prefix, the slice."""
-    return Struct(f"!4sH{PREFIX.size - 6}s{each - PREFIX.size}s")
+    """Fragments of one size: what precedes the index, the index, the prefix's rest, the token, the slice."""
+    return Struct(f"!4sH{PREFIX.size - 6}s{TOKEN_BYTES}s{each - OVERHEAD_BYTES}s")
+
+
+Tokens: TypeAlias = Callable[[int, int], bytes]
+"""The tokens of the fragments of the PDU with a counter, of which there are so many."""
+
+
+def no_tokens(_counter: int, count: int) -> bytes:
+    """Where there is no key."""
+    return bytes(TOKEN_BYTES * count)
 
 
 def cut(
-    pdu: bytes, datagram_bytes: int, group: int, boot: int, counter: int
+    pdu: bytes, datagram_bytes: int, group: int, boot: int, counter: int, tokens: Tokens = no_tokens
 ) -> list[tuple[bytes, memoryview]]:
-    """The fragments of a PDU, each a prefix and a slice."""
-    slice_bytes = datagram_bytes - PREFIX.size
+    """The fragments of a PDU, each a head and a slice."""
+    slice_bytes = datagram_bytes - OVERHEAD_BYTES
     count = -(-len(pdu) // slice_bytes)
     assert 2 <= count <= MOST_FRAGMENTS
     view = memoryview(pdu)
     head = PREFIX.pack(MAGIC, VERSION, FRAGMENT, count, group, boot, counter)
     before, after = head[:4], head[6:]
+    stream = tokens(counter, count)
     return [
-        (before + INDICES[index] + after, view[index * slice_bytes : (index + 1) * slice_bytes])
+        (
+            before + INDICES[index] + after + stream[index * TOKEN_BYTES : (index + 1) * TOKEN_BYTES],
+            view[index * slice_bytes : (index + 1) * slice_bytes],
+        )
         for index in range(count)
     ]
 
 
-class Partial:
+class Partial(Generic[Sender]):
     """A PDU of which some fragments have come."""
 
     __slots__ = (
-        "address",
-        "boot",
         "counter",
         "held_bytes",
         "missing",
@@ -151,22 +179,26 @@ class Partial:
         "pieces",
         "progress_ns",
         "requests",
+        "sender",
+        "tokens",
     )
 
-    def __init__(self, address: Address, piece: Piece, now: Nanoseconds) -> None:
-        self.address: Final = address
-        self.boot: Final = piece.boot
+    def __init__(self, sender: Sender, piece: Piece, tokens: bytes, now: Nanoseconds) -> None:
+        self.sender: Final = sender
         self.counter: Final = piece.counter
+        self.tokens: Final = tokens
         self.pieces: list[Bytes | None] = [None] * piece.total
         self.missing = piece.total
-        self.held_bytes = 0
+        self.held_bytes = piece.total * PLACE_BYTES
         self.progress_ns = now
         self.pause_ns = FIRST_PAUSE_NS
         self.requests = 0
 
     def fill(self, piece: Piece, now: Nanoseconds) -> bool:
-        """Take a fragment in; whether it is news."""
+        """Take a fragment in; whether it is news, and one of this PDU."""
         if piece.total != len(self.pieces) or self.pieces[piece.place] is not None:
+            return False
+        if not has_token(piece, self.tokens):
             return False
         self.pieces[piece.place] = piece.body
         self.missing -= 1
@@ -190,153 +222,135 @@ def missing_indices(bitmap: bytes) -> list[int]:
     return [index for index in range(number.bit_length()) if number >> index & 1]
 
 
-@dataclass
-class Shelf:
-    """What is unfinished from one address, oldest first."""
+def has_token(piece: Piece, tokens: bytes) -> bool:
+    """Whether a fragment has its place's token."""
+    begin = piece.place * TOKEN_BYTES
+    return tokens[begin : begin + TOKEN_BYTES] == piece.token
 
-    partials: OrderedDict[tuple[int, int], Partial]
+
+@dataclass
+class Shelf(Generic[Sender]):
+    """What is unfinished of one member, oldest first, by counter."""
+
+    partials: OrderedDict[int, Partial[Sender]]
     held_bytes: int = 0
 
-    def drop(self, key: tuple[int, int]) -> int:
+    def drop(self, counter: int) -> int:
         """Forget a partial; how many bytes that frees."""
-        freed = self.partials.pop(key).held_bytes
+        freed = self.partials.pop(counter).held_bytes
         self.held_bytes -= freed
         return freed
 
 
-class Cabinet:
-    """Shelves for one kind of senders, within a quota."""
+class Reassembly(Generic[Sender]):
+    """Everything unfinished at one member; only members' fragments are handed in."""
 
-    def __init__(self, quota: Quota, give_up: Callable[[str], None]) -> None:
-        """`give_up` is told why something will not be finished."""
-        self.quota: Final = quota
-        self.shelves: OrderedDict[Address, Shelf] = OrderedDict()
-        self.held_bytes = 0
-        self.give_up: Final = give_up
-
-    def partial(self, address: Address, piece: Piece, now: Nanoseconds) -> Partial:
-        """The partial that a fragment belongs to, a new one if need be."""
-        shelf = self.shelves.get(address)
-        if shelf is None:
-            if len(self.shelves) >= self.quota.addresses:
-                self._clear(next(iter(self.shelves)))
-            shelf = self.shelves[address] = Shelf(OrderedDict())
-        key = (piece.boot, piece.counter)
-        found = shelf.partials.get(key)
-        if found is None:
-            if len(shelf.partials) >= self.quota.partials:
-                self._push_out(shelf)
-            found = shelf.partials[key] = Partial(address, piece, now)
-        return found
-
-    def grow(self, partial: Partial, added: int) -> None:
-        """Account for a fragment that was taken in, and make room for it."""
-        shelf = self.shelves[partial.address]
-        shelf.held_bytes += added
-        self.held_bytes += added
-        while shelf.held_bytes > self.quota.partial_bytes:
-            self._push_out(shelf)
-        while self.held_bytes > self.quota.total_bytes:
-            self._push_out(max(self.shelves.values(), key=lambda each: each.held_bytes))
-
-    def remove(self, address: Address, boot: int, counter: int) -> None:
-        """Forget a partial, if there is one."""
-        shelf = self.shelves.get(address)
-        if shelf is not None and (boot, counter) in shelf.partials:
-            self.held_bytes -= shelf.drop((boot, counter))
-            if not shelf.partials:
-                del self.shelves[address]
-
-    def partials(self) -> list[Partial]:
-        return [partial for shelf in self.shelves.values() for partial in shelf.partials.values()]
-
-    def _push_out(self, shelf: Shelf) -> None:
-        self.held_bytes -= shelf.drop(next(iter(shelf.partials)))
-        self.give_up(CROWDED)
-
-    def _clear(self, address: Address) -> None:
-        shelf = self.shelves.pop(address)
-        self.held_bytes -= shelf.held_bytes
-        self.give_up(CROWDED)
-
-
-class Reassembly:
-    """Everything unfinished at one member."""
-
-    def __init__(self, is_member: Callable[[Address], bool], counters: Counters) -> None:
-        self._is_member = is_member
+    def __init__(self, counters: Counters) -> None:
         self._counters = counters
-        self.members: Final = Cabinet(FOR_MEMBERS, counters.lose)
-        self.strangers: Final = Cabinet(FOR_STRANGERS, counters.drop)
-        self._done: OrderedDict[tuple[Address, int, int], None] = OrderedDict()
+        self._shelves: dict[Sender, Shelf[Sender]] = {}
+        self._done: OrderedDict[tuple[Sender, int], None] = OrderedDict()
+        self.held_bytes = 0
 
-    def is_late(self, address: Address, boot: int, counter: int) -> bool:
+    def is_late(self, sender: Sender, counter: int) -> bool:
         """Whether the PDU is complete already."""
-        late = (address, boot, counter) in self._done
+        late = (sender, counter) in self._done
         if late:
             self._counters.drop(LATE)
         return late
 
-    def take(self, address: Address, piece: Piece, now: Nanoseconds) -> bytes | None:
-        """Take a fragment in; the whole PDU if it was the last one missing."""
-        if self.is_late(address, piece.boot, piece.counter):
-            return None
-        cabinet = self.members if self._is_member(address) else self.strangers
-        partial = cabinet.partial(address, piece, now)
-        if not partial.fill(piece, now):
-            return None
-        cabinet.grow(partial, len(piece.body))
-        if partial.missing:
-            return None
-        cabinet.remove(address, piece.boot, piece.counter)
-        self.finish(address, piece.boot, piece.counter)
-        return b"".join(body for body in partial.pieces if body is not None)
+    def find(self, sender: Sender, counter: int) -> Partial[Sender] | None:
+        """The PDU under way that a fragment may belong to."""
+        shelf = self._shelves.get(sender)
+        return None if shelf is None else shelf.partials.get(counter)
 
-    def finish(self, address: Address, boot: int, counter: int) -> None:
+    def begin(self, sender: Sender, piece: Piece, tokens: bytes, now: Nanoseconds) -> Partial[Sender]:
+        """A PDU whose first fragment has come."""
+        shelf = self._shelves.get(sender)
+        if shelf is not None and len(shelf.partials) >= MOST_PARTIALS:
+            self._push_out(sender)
+        shelf = self._shelves.setdefault(sender, Shelf(OrderedDict()))
+        partial = shelf.partials[piece.counter] = Partial(sender, piece, tokens, now)
+        self._hold(shelf, partial.held_bytes)
+        return partial
+
+    def _hold(self, shelf: Shelf[Sender], size: int) -> None:
+        shelf.held_bytes += size
+        self.held_bytes += size
+
+    def take(self, partial: Partial[Sender], piece: Piece, now: Nanoseconds) -> bytes | None:
+        """Take a fragment in; the whole PDU if it was the last one missing."""
+        if not partial.fill(piece, now):
+            self._counters.drop(NOT_NEW)
+            return None
+        self._hold(self._shelves[partial.sender], len(piece.body))
+        if not partial.missing:
+            self.finish(partial.sender, partial.counter)
+            return b"".join(body for body in partial.pieces if body is not None)
+        self._make_room(partial.sender)
+        return None
+
+    def _make_room(self, sender: Sender) -> None:
+        while sender in self._shelves and self._shelves[sender].held_bytes > MOST_PARTIAL_BYTES:
+            self._push_out(sender)
+        while self.held_bytes > MOST_BYTES:
+            self._push_out(max(self._shelves, key=lambda each: self._shelves[each].held_bytes))
+
+    def finish(self, sender: Sender, counter: int) -> None:
         """A PDU is complete: late fragments of it are not the beginning of another."""
         self._counters.reassembled += 1
-        if self._is_member(address):
-            self.members.remove(address, boot, counter)
-            self._done[address, boot, counter] = None
-            if len(self._done) > MOST_REMEMBERED:
-                self._done.popitem(last=False)
+        self._remove(sender, counter)
+        self._done[sender, counter] = None
+        if len(self._done) > MOST_REMEMBERED:
+            self._done.popitem(last=False)
 
     def has_partials(self) -> bool:
-        return bool(self.members.shelves or self.strangers.shelves)
+        return bool(self._shelves)
 
-    def tick(self, now: Nanoseconds) -> Iterator[Partial]:
+    def tick(self, now: Nanoseconds, is_member: Callable[[Sender], bool]) -> Iterator[Partial[Sender]]:
         """Forget what will not be finished, and answer with what to ask for again."""
-        for partial in self.strangers.partials():
-            if now - partial.progress_ns >= STRANGER_PATIENCE_NS:
-                self._give_up(self.strangers, partial)
-        for partial in self.members.partials():
+        for sender in [sender for sender in self._shelves if not is_member(sender)]:
+            for counter in list(self._shelves[sender].partials):
+                self._give_up(sender, counter, MISSING)
+        partials = [each for shelf in self._shelves.values() for each in shelf.partials.values()]
+        for partial in partials:
             if not partial.is_due(now):
                 continue
             if partial.requests >= MOST_REQUESTS:
-                self._give_up(self.members, partial)
+                self._give_up(partial.sender, partial.counter, MISSING)
                 continue
             partial.requests += 1
             partial.progress_ns = now
             partial.pause_ns = min(2 * partial.pause_ns, LONGEST_PAUSE_NS)
             yield partial
 
-    def _give_up(self, cabinet: Cabinet, partial: Partial) -> None:
-        cabinet.remove(partial.address, partial.boot, partial.counter)
-        cabinet.give_up(MISSING)
+    def _push_out(self, sender: Sender) -> None:
+        self._give_up(sender, next(iter(self._shelves[sender].partials)), CROWDED)
+
+    def _give_up(self, sender: Sender, counter: int, reason: str) -> None:
+        self._remove(sender, counter)
+        self._counters.lose(reason)
+
+    def _remove(self, sender: Sender, counter: int) -> None:
+        """Forget a partial, if there is one."""
+        shelf = self._shelves.get(sender)
+        if shelf is not None and counter in shelf.partials:
+            self.held_bytes -= shelf.drop(counter)
+            if not shelf.partials:
+                del self._shelves[sender]
 
 
 class Kept:
-    """Own fragmented PDUs, the newest few megabytes of them."""
+    """Own fragmented PDUs, the newest few megabytes of them, each with the way to its tokens."""
 
     def __init__(self) -> None:
-        self._pdus: OrderedDict[int, bytes] = OrderedDict()
+        self._pdus: OrderedDict[int, tuple[bytes, Tokens]] = OrderedDict()
         self.held_bytes = 0
 
-    def add(self, counter: int, pdu: bytes) -> None:
-        self._pdus[counter] = pdu
+    def add(self, counter: int, pdu: bytes, tokens: Tokens = no_tokens) -> None:
+        self._pdus[counter] = (pdu, tokens)
         self.held_bytes += len(pdu)
         while self.held_bytes > KEPT_BYTES:
-            self.held_bytes -= len(self._pdus.popitem(last=False)[1])
+            self.held_bytes -= len(self._pdus.popitem(last=False)[1][0])
 
-    def get(self, counter: int) -> bytes | None:
+    def get(self, counter: int) -> tuple[bytes, Tokens] | None:
         return self._pdus.get(counter)

@@ -15,7 +15,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -30,12 +30,20 @@ from antiphon.core.inputs import JoinGroup, LeaveGroup, Start
 from antiphon.core.packing import Destinations
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec
-from antiphon.live.boards import GroupsBoard, LeftError, MissedError, PresenceBoard, StabilityBoard
+from antiphon.live.boards import (
+    GroupsBoard,
+    LeftError,
+    MissedError,
+    NameTakenError,
+    PresenceBoard,
+    StabilityBoard,
+)
 from antiphon.live.counters import Counters
 from antiphon.live.figures import Figures, Watch
+from antiphon.live.handshake import Terms
 from antiphon.live.history import HistoryLog, delivered_before, open_log
 from antiphon.live.inbox import Inbox
-from antiphon.live.keys import KeyRing
+from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.limits import Limits, require_group_name
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch, Message, Presence
@@ -50,6 +58,8 @@ from antiphon.live.orders import (
 )
 from antiphon.live.outbox import Outbox
 from antiphon.live.pieces import LARGEST_RECORD_BYTES
+from antiphon.live.poison import Poison, PoisonRing
+from antiphon.live.refusals import Refusals
 from antiphon.live.standing import Standing
 from antiphon.live.transport import Transport
 from antiphon.protocols.fifo import HistoryRole
@@ -59,8 +69,13 @@ from antiphon.trace.segments import SegmentRecorder
 
 AT_ONCE: Final = 16
 """Messages of `send_many` that are taken before it looks again whether there is room."""
-PROOF_S: Final = 0.03
-"""Time for the members of a keyed group to prove to one another that they are no recordings."""
+PROOF_S: Final = 0.04
+"""Time for processes to prove to one another that they run, before a newcomer says anything else."""
+PENDING_NS: Final = 100 * MILLISECOND_NS
+"""A newcomer waits while a member has said within this time that the newcomer's name may be another's, or
+while a process that spoke within this time has yet to prove itself."""
+MEETING_S: Final = 1.0
+"""How long it waits for that at most: strangers may never prove anything."""
 
 
 class Group:
@@ -72,12 +87,13 @@ class Group:
         site: Site,
         *,
         options: dict[str, Any],
+        agreed: Mapping[str, str],
         stability: StabilityOptions,
         across: AcrossOptions,
         role: HistoryRole,
         archive: tuple[Path, int] | None,
         network: Network,
-        keys: KeyRing | None,
+        keys: KeyRing | KeyFile | None,
         trace: Path | None,
         run: str,
         limits: Limits,
@@ -86,6 +102,7 @@ class Group:
         self.name: Final = site
         self.order: Final[str] = options["order"]
         self._options = options
+        self._agreed = agreed
         self._stability_options = stability
         self._across = across
         self._role = role
@@ -101,6 +118,10 @@ class Group:
         self._figures = Figures()
         self._watch = Watch()
         self._counters = Counters()
+        self._poison = PoisonRing()
+        self._refusals = Refusals()
+        self._reported = 0
+        """The latest incarnation of this member's name that the others know of."""
         self._stability = StabilityBoard()
         self._presence = PresenceBoard()
         self._member: Member | None = None
@@ -139,16 +160,17 @@ class Group:
         next_number = self._outbox.next_number
         self._stability.begin(self.name, next_number)
         self._standing.has_come = True
-        # The clock makes a later incarnation the greater one, without anything kept on disk.
-        incarnation = time.time_ns() // MILLISECOND_NS
         self._member.listen()
         try:
-            if self._keys is not None:
-                await asyncio.sleep(PROOF_S)
+            await self._meet_others()
             delivered = await self._delivered_before() if returning and self._role.catches_up else None
+            # The clock makes a later incarnation the greater one, without anything kept on disk. It may have
+            # been set back: then what the others remember decides.
+            incarnation = max(time.time_ns() // MILLISECOND_NS, self._reported + 1)
             self._member.start(Start(incarnation, next_number, returning, delivered))
             await asyncio.wait_for(self._taking_part.wait(), self._limits.join_s)
             self._standing.require_in()
+            self._transport_of_member().take_part()
         except TimeoutError:
             error = self._no_answer()
             self._close(error)
@@ -194,13 +216,29 @@ class Group:
         while self._outbox.next_number > self._stability.limit(self.name) and self._figures.admitted_messages:
             await self._stability.wait(self.name, self._stability.limit(self.name))
 
+    async def _meet_others(self) -> None:
+        """Prove to the others that this process runs, and learn whether they can take it in."""
+        transport = self._transport_of_member()
+        end = time.monotonic() + MEETING_S
+        while True:
+            await asyncio.sleep(PROOF_S)
+            self._standing.require_in()
+            is_waiting = transport.is_pending(PENDING_NS) or transport.is_meeting(PENDING_NS)
+            if not is_waiting or time.monotonic() > end:
+                return
+
+    def _transport_of_member(self) -> Transport:
+        assert self._transport is not None
+        return self._transport
+
     def _open(self, order: Order) -> None:
         """The sockets, the trace and the protocol; what cannot be had is said before anything is sent."""
         on_lan = self._options.get("service") == "lan"
         echoes = on_lan and self._network.is_loopback
         transport = Transport(
             site=self.name, group=self.group, codec=Codec(order.pdus),
-            network=self._network, keys=self._keys, counters=self._counters,
+            network=self._network, keys=self._keys, counters=self._counters, host=self,
+            terms=Terms(self._agreed), poison=self._poison,
             notice_losses=on_lan, echoed=order.echoed if echoes else (),
         )  # fmt: skip
         settings = Settings(
@@ -210,23 +248,26 @@ class Group:
             service=self._options.get("service", DEFAULT_SERVICE), secret=self.group.encode(),
             hears_itself=echoes and transport.notices_losses,
         )  # fmt: skip
+        # What history brought before a fault would be brought again after it.
+        role = HistoryRole(self._role.keeps, catches_up=False)
+        anew = replace(settings, history=role)
         try:
-            protocol = order.build(settings)
             if self._trace is not None:
                 self._recorder = SegmentRecorder(self._trace, self._run, self.name)
                 promises = order.promises(settings.repair, self._across)
                 parameters = json.dumps(self._options)
                 note_run(self._trace, Run(self._run, order.name, promises, None, parameters))
+            self._member = Member(
+                site=self.name, group=self.group, listener=self, reader=self._inbox,
+                build=lambda failed: order.build(anew if failed else settings), transport=transport,
+                recorder=self._recorder, counters=self._counters, poison=self._poison, history=self._history,
+            )  # fmt: skip
         except BaseException:
             transport.close()
             if self._recorder is not None:
                 self._recorder.close()
             raise
         self._transport = transport
-        self._member = Member(
-            site=self.name, group=self.group, protocol=protocol, transport=transport,
-            recorder=self._recorder, reader=self._inbox, listener=self, history=self._history,
-        )  # fmt: skip
         next_number = self._recorder.next_number if self._recorder is not None else 0
         self._inbox.open(self._member)
         self._outbox.open(self._member, next_number, settings.batch_bytes)
@@ -236,16 +277,18 @@ class Group:
         who = f"its sequencer '{orderer}' did not answer" if orderer else "nobody let it in"
         told = f"'{self.name}' could not join '{self.group}': {who} for {self._limits.join_s:g} s."
         if self._objection:
-            return LeftError(f"{told} {self._objection}", "Tell all of them the same.")
+            return LeftError(f"{told} {self._objection}", "Give all members the same options.")
         return LeftError(told, "Is that member up, on the same network, with the same key?")
 
     def _close(self, why: BaseException) -> None:
         """The end; whoever waits for something that cannot come any more is told why."""
         assert self._member is not None
         assert self._transport is not None
+        if self._standing.is_out:
+            return
         self._standing.is_out = True
         self._member.stop()
-        self._transport.close()
+        self._transport.close(farewell=True)
         if self._recorder is not None:
             try:
                 self._recorder.close()
@@ -264,6 +307,50 @@ class Group:
     def failed(self, error: BaseException) -> None:
         self._standing.error = error
         self._close(error)
+
+    # What the gate asks and tells
+
+    def incarnation_of(self, site: Site) -> int:
+        """The latest incarnation of a site that this member knows; 0 if there is none."""
+        return 0 if self._member is None else self._member.incarnation_of(site)
+
+    def reported(self, incarnation: int) -> None:
+        """Another member knows an incarnation of this one's name, perhaps a later one."""
+        self._reported = max(self._reported, incarnation)
+        if self._member is not None:
+            # Later: this comes from the midst of what is being received.
+            asyncio.get_running_loop().call_soon(self._member.outlive, incarnation)
+
+    def refused(self, site: Site, reason: str) -> None:
+        """Another process cannot be let in, or lets nobody in here; people should know why."""
+        self._objection = reason
+        if self._refusals.note(reason, time.monotonic()):
+            self._presence.post(Presence("refused", site, reason))
+
+    def namesake(self, address: str) -> None:
+        """The others follow another process of this name."""
+        error = NameTakenError(
+            f"'{self.name}' cannot be in '{self.group}': a process at {address} has that name there.",
+            "Give each process a name of its own.",
+        )
+        asyncio.get_running_loop().call_soon(self._fail_once, error)
+
+    def _fail_once(self, error: AntiphonError) -> None:
+        if not self._standing.is_out:
+            self.failed(error)
+
+    def begun_anew(self) -> None:
+        """The protocol knows nobody any more, and is in no group."""
+        for site in sorted(self._presence.others):
+            self._presence.post(Presence("vanished", site, "This member began anew."))
+        assert self._member is not None
+        for group in sorted(self._groups.joined):
+            self._member.change(JoinGroup(group))
+
+    @property
+    def poison(self) -> tuple[Poison, ...]:
+        """The latest PDUs that this member could not handle, oldest first: none, unless there is a fault."""
+        return self._poison.all()
 
     # Who is there
 
@@ -522,6 +609,8 @@ class Group:
         return {
             **asdict(self._figures),
             **self._counters.snapshot(),
+            **({} if self._transport is None else self._transport.figures(time.monotonic_ns())),
+            "refusals": self._refusals.counts(),
             **({} if self._member is None else self._member.figures()),
             **({} if self._history is None else self._history.figures()),
             "queued_bytes": self._inbox.queued_bytes,

@@ -9,13 +9,14 @@ from antiphon.core.ids import Group as GroupName
 from antiphon.core.ids import Site
 from antiphon.live.group import Group
 from antiphon.live.history import USUAL_BYTES
-from antiphon.live.keys import KeyRing, read_keys
+from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.limits import Limits, require_name
 from antiphon.live.networks import Network, parse_network, require_key
 from antiphon.live.orders import (
     REPAIRS,
     AcrossOptions,
     StabilityOptions,
+    agreed_options,
     check_across,
     check_history,
     check_service,
@@ -73,7 +74,8 @@ def join(
     bodies: with 'total-across': how bodies travel, 'tree' (the default) or 'direct'.
     bypass: with 'total-across': shorter ways, for which only any two groups are in one order.
     network: 'loopback', 'multicast:INTERFACE', 'peers:HOST:PORT,...', or a Network.
-    key: a key file made by `antiphon keygen`, or a KeyRing; required beyond loopback unless `insecure`.
+    key: a key file made by `antiphon keygen`, or a KeyRing; required beyond loopback unless `insecure`. A
+        file that changes is taken up within a second.
     trace: a folder to which this member appends what it does; `antiphon audit` reads it.
     run: the run's name in the trace; by default the group's. All members must use the same.
     history: a folder in which this member logs what is delivered, at most `history_bytes`, for members that
@@ -90,8 +92,8 @@ def join(
     if repair not in REPAIRS:
         raise UsageError(f"There is no repair '{repair}'.", hint=f"There are: {', '.join(REPAIRS)}.")
     place = parse_network(network) if isinstance(network, str) else network
-    ring = key if isinstance(key, KeyRing) or key is None else read_keys(Path(key))
-    require_key(place, ring, insecure=insecure)
+    keys = key if isinstance(key, KeyRing) or key is None else KeyFile(Path(key))
+    require_key(place, keys, insecure=insecure)
     find_order(order)
     told = StabilityOptions(
         stability=stability, errors=errors, trigger=trigger, piggyback=piggyback, detector=detector
@@ -115,6 +117,7 @@ def join(
         options["service"] = chosen
     archive = None if history is None else (Path(history), history_bytes)
     return Group(
-        group, site, options=options, stability=told, across=across, role=role, archive=archive,
-        network=place, keys=ring, trace=folder, run=run or group, limits=limits or Limits(),
+        group, site, options=options, agreed=agreed_options(order, sequencer, repair, chosen, told, across),
+        stability=told, across=across, role=role, archive=archive,
+        network=place, keys=keys, trace=folder, run=run or group, limits=limits or Limits(),
     )  # fmt: skip

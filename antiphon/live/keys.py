@@ -2,7 +2,8 @@
 
 A key file has one key of 32 bytes a line, in base64; '#' begins a comment. The first key seals what a member
 sends, and every key opens what it receives, so that a group can move to a new key one member at a time:
-`docs/security.md` has the steps. A file that others on the machine may read is refused.
+`docs/security.md` has the steps. Live members look at their file every second and go on with what it has by
+then. A file that others on the machine may read is refused.
 """
 
 import base64
@@ -56,6 +57,36 @@ class KeyRing:
     def retired(self) -> "KeyRing":
         """Only the key that seals."""
         return KeyRing(self.keys[:1])
+
+
+class KeyFile:
+    """A key file and the ring that was last read from it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+        # The signature is taken first: a change between the two is found at the next look.
+        self._signature = self._sign()
+        self.ring = read_keys(path)
+
+    def look(self) -> KeyRing | None:
+        """The new ring if the file has changed, else None. A bad file raises `InputError`, once."""
+        signature = self._sign()
+        if signature == self._signature:
+            return None
+        self._signature = signature
+        ring = read_keys(self.path)
+        if ring == self.ring:
+            return None
+        self.ring = ring
+        return ring
+
+    def _sign(self) -> tuple[int, ...]:
+        """What changes when the file does."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return ()
+        return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
 
 
 def read_keys(path: Path) -> KeyRing:

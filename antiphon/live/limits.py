@@ -31,9 +31,15 @@ class Limits:
             raise UsageError("A time to wait cannot be negative.")
 
 
+def is_name(name: str) -> bool:
+    """Whether a member may be called that."""
+    # Only what is printable can be encoded for sure.
+    return name.isprintable() and " " not in name and 0 < len(name.encode()) <= LONGEST_NAME_BYTES
+
+
 def require_name(name: str) -> Site:
     """A member's name stands in every datagram and, in `antiphon node`, between spaces."""
-    if not name.isprintable() or " " in name or not is_name(name):
+    if not is_name(name):
         raise UsageError(
             f"{name!r} is no name for a member.",
             hint=f"Use 1 to {LONGEST_NAME_BYTES} printable characters without spaces.",
@@ -43,14 +49,6 @@ def require_name(name: str) -> Site:
 
 def require_group_name(name: Group) -> None:
     """A group's name stands in every message where there are several."""
-    if not is_name(name):
-        hint = f"Use 1 to {LONGEST_NAME_BYTES} bytes."
+    if not name.isprintable() or not 0 < len(name.encode()) <= LONGEST_NAME_BYTES:
+        hint = f"Use 1 to {LONGEST_NAME_BYTES} bytes of printable characters."
         raise UsageError(f"{name!r} is no name for a group.", hint=hint)
-
-
-def is_name(name: str) -> bool:
-    """Whether a name can be written to a datagram: it is text, neither empty nor too long."""
-    try:
-        return 0 < len(name.encode()) <= LONGEST_NAME_BYTES
-    except UnicodeEncodeError:
-        return False

@@ -4,6 +4,10 @@ One step of work is: take in what has come or what a timer says, let the protoco
 go, then write the trace; only then, or beside it, the application reads. So nothing is delivered before the
 others were told all that led to it: if the member is killed, its log ends in nothing that they cannot know.
 Only what an application sends is on file before its datagrams go, as no number may be used again.
+
+A protocol that raises at what a peer sent, or at a timer, may be half changed. The member then drops it and
+begins anew with an empty one under a later incarnation, as after a crash. That is an absence, of which the
+application is told. Only the application's own mistakes, and a trace that cannot be written, end a member.
 """
 
 import asyncio
@@ -29,9 +33,11 @@ from antiphon.core.inputs import (
     TimerFired,
 )
 from antiphon.core.packing import Destinations, Packed, consecutive, pack
-from antiphon.core.protocol import Protocol
+from antiphon.core.protocol import LiveProtocol
 from antiphon.core.time import MILLISECOND_NS, NEVER_NS, SECOND_NS, Nanoseconds
+from antiphon.live.counters import Counters
 from antiphon.live.history import HistoryLog, Recaller
+from antiphon.live.poison import POISON, PoisonRing
 from antiphon.live.timers import Timers
 from antiphon.live.transport import Arrival, Transport
 from antiphon.trace.segments import SegmentRecorder
@@ -44,6 +50,15 @@ TICK_NS: Final = 5 * MILLISECOND_NS
 """How often the transport looks after what is unfinished."""
 IDLE_TICK_NS: Final = 20 * TICK_NS
 """The same where nothing is. Raising it costs nothing but how soon names of peers are looked up again."""
+FIRST_PAUSE_NS: Final = 10 * MILLISECOND_NS
+"""Pause before a member begins anew that has done so lately; it doubles each time."""
+LONGEST_PAUSE_NS: Final = SECOND_NS
+CALM_NS: Final = 10 * SECOND_NS
+"""After so long without a fault a member begins anew at once."""
+
+
+MISUSES: Final = (Start, Admit, JoinGroup, LeaveGroup)
+"""Events at which only this member's own application, or its build, can be at fault."""
 
 
 class Reader(Interface):
@@ -78,6 +93,9 @@ class Listener(Interface):
     def history_failed(self, reason: str) -> None:
         """The log of what is delivered cannot be kept any more."""
 
+    def begun_anew(self) -> None:
+        """The protocol has an empty memory: what it must be told again is to be told."""
+
     def stepped(self) -> None:
         """A step of work is done: what was refused before may be taken now."""
 
@@ -93,20 +111,33 @@ class Member:
         *,
         site: Site,
         group: Group,
-        protocol: Protocol,
+        build: Callable[[bool], LiveProtocol],
         transport: Transport,
         recorder: SegmentRecorder | None,
         reader: Reader,
         listener: Listener,
+        counters: Counters,
+        poison: PoisonRing,
         history: HistoryLog | None = None,
     ) -> None:
+        """`build` makes a protocol with an empty memory; it is told whether one has failed before."""
         self.steps = 0
         self.refused_bodies = 0
         """PDUs with bodies that were not taken in because the application reads too slowly."""
         self._site = site
         self._group = group
-        self._protocol = protocol
-        self._handle = protocol.handle
+        self._build = build
+        self._protocol = build(False)
+        self._handle = self._protocol.handle
+        self._counters = counters
+        self._poison = poison
+        self._start: Start | None = None
+        """As this member began last."""
+        self._next_number = 0
+        self._present = False
+        self._has_been_present = False
+        self._begun_anew_ns: Nanoseconds = -CALM_NS
+        self._pause_ns: Nanoseconds = 0
         self._transport = transport
         self._recorder = recorder
         self._reader = reader
@@ -146,7 +177,18 @@ class Member:
     def start(self, event: Start) -> None:
         """Take part, from here on."""
         self._away = False
+        self._start = event
+        self._next_number = event.next_number
         self._step(event)
+
+    def incarnation_of(self, site: Site) -> int:
+        """The latest incarnation of a site that the protocol knows; 0 if there is none."""
+        return 0 if self._start is None else getattr(self._protocol, "incarnation_of", lambda _: 0)(site)
+
+    def outlive(self, incarnation: int) -> None:
+        """The others know a later incarnation of this member's name: begin anew above it."""
+        if self._running and self._start is not None and self._start.incarnation <= incarnation:
+            self._begin_anew(incarnation + 1)
 
     def admit(self, bodies: Packed, destinations: Destinations = None, group: Group | None = None) -> bool:
         """Hand a batch to the protocol; whether it was taken."""
@@ -213,6 +255,8 @@ class Member:
             if arrivals:
                 self._wall_ns = time.time_ns()
                 for sender, pdu, after_loss in arrivals:
+                    if self._away:
+                        break
                     # Each at its own time: the process may be stopped between two, and must notice.
                     self._carry_out(time.monotonic_ns(), Received(sender, pdu, after_loss))
                 self._let_go()
@@ -322,12 +366,60 @@ class Member:
     # Effects
 
     def _carry_out(self, now: Nanoseconds, event: Input) -> None:
-        for effect in self._handle(now, event):
+        try:
+            effects = self._handle(now, event)
+        except Exception as error:
+            if isinstance(event, MISUSES):
+                raise
+            self._survive(event, error)
+            return
+        for effect in effects:
             self._apply[type(effect)](self, now, effect)
         # At once: what the protocol makes of the next event may count on it that the others are being told.
         # Only where a log of history is to be written before, all of a step goes together.
         if self._outgoing and self._history is None:
             self._let_go()
+
+    # Faults
+
+    def _survive(self, event: Input, error: Exception) -> None:
+        """The protocol has failed at something that this member's application cannot help."""
+        self._counters.lose(POISON)
+        if isinstance(event, Received):
+            data = self._transport.encoded(event.pdu)
+            self._poison.keep(event.sender, type(event.pdu).__name__, error, data)
+        else:
+            self._poison.keep(self._site, type(event).__name__, error)
+        now = time.monotonic_ns()
+        calm = now - self._begun_anew_ns >= CALM_NS
+        self._pause_ns = 0 if calm else min(LONGEST_PAUSE_NS, max(FIRST_PAUSE_NS, 2 * self._pause_ns))
+        self._give_up_memory(now)
+        self._loop.call_later(self._pause_ns / SECOND_NS, self._begin_anew)
+
+    def _give_up_memory(self, now: Nanoseconds) -> None:
+        """Be absent, without the protocol's having a say in it."""
+        self._away = True
+        self._wants_room = False
+        self._timers.clear()
+        self._outgoing.clear()
+        if self._present:
+            self._note(now, fx.Absent())
+
+    def _begin_anew(self, incarnation: int = 0) -> None:
+        """Take part with an empty memory, under a later incarnation."""
+        if not self._running or self._start is None:
+            return
+        now = time.monotonic_ns()
+        self._give_up_memory(now)
+        self._begun_anew_ns = now
+        self._protocol = self._build(True)
+        self._handle = self._protocol.handle
+        returning = self._start.returning or self._has_been_present
+        later = max(self._start.incarnation + 1, incarnation)
+        self._away = False
+        self._start = Start(later, self._next_number, returning)
+        self._step(self._start)
+        self._listener.begun_anew()
 
     def _send(self, _now: Nanoseconds, effect: fx.Send | fx.Multicast) -> None:
         self._outgoing.append(effect)
@@ -342,6 +434,7 @@ class Member:
         self._rejected = True
 
     def _admitted(self, _now: Nanoseconds, effect: fx.Admitted) -> None:
+        self._next_number = effect.number + effect.count
         if self._recorder is not None:
             bodies = self._handed_in
             if bodies is not None and bodies.addresses is not None:
@@ -415,6 +508,8 @@ class Member:
             )  # fmt: skip
 
     def _note(self, _now: Nanoseconds, effect: fx.Absent | fx.Present) -> None:
+        self._present = type(effect) is fx.Present
+        self._has_been_present |= self._present
         if self._recorder is not None:
             kind: Final = "absent" if type(effect) is fx.Absent else "present"
             self._recorder.record(self._site, kind, self._wall_ns)

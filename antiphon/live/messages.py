@@ -8,7 +8,7 @@ import msgspec
 from antiphon.core.ids import Group, MessageId, Site
 from antiphon.core.packing import Destinations
 
-PresenceKind = Literal["appeared", "vanished", "missed", "history", "disagreed", "unavailable"]
+PresenceKind = Literal["appeared", "vanished", "missed", "history", "disagreed", "unavailable", "refused"]
 
 StableWaiter = Callable[[Site, int], Awaitable[None]]
 
@@ -111,8 +111,9 @@ class Presence(msgspec.Struct, frozen=True):
     """A member has appeared or vanished; or this one has missed messages while it was away.
 
     `history` tells that the history asked for is over, or that it cannot be kept any more. `disagreed` tells
-    that another member's order is not ours, or would not be if it were let in; `unavailable` that a message
-    of the order is not delivered here.
+    that another member's order is not ours, or would not be if it were let in. `unavailable` tells that a
+    message of the order is not delivered here. `refused` tells why a process was not let in (it was told
+    other options, speaks other versions, or has a name that is taken) or why a key file cannot be used.
     """
 
     kind: PresenceKind

@@ -24,6 +24,7 @@ GAUGES: Final = frozenset(
     | {"vertices", "ordering_buffers", "lost_bodies", "message_cycle_ns", "epoch", "is_sequencer", "lease_ns"}
     | {"bound_ns", "clock_adjustment_ns", "waiting_messages"}
     | {"sites", "trees", "kept", "waiting"}
+    | {"key_age_s", "key_sealed_pdus"}
 )
 """Figures that may go down; all others only grow."""
 HELP: Final = {
@@ -39,6 +40,10 @@ HELP: Final = {
     "late": "Messages that became known only after others that they precede.",
     "outgoing_bytes": "Bytes that wait to be admitted.",
     "members": "Members that count, this one included.",
+    "refusals": "Processes that were not let in, by the latest reasons.",
+    "key_age_s": "How long this member has sealed with its present key; it takes another after a day.",
+    "key_sealed_pdus": "PDUs that this member has sealed with its present key; at most 2^32.",
+    "key_changes": "Times that a changed key file was taken up.",
 }
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from antiphon.core.errors import UsageError
-from antiphon.live.keys import KeyRing
+from antiphon.live.keys import KeyFile, KeyRing
 
 Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 """As the socket module has it: host and port, in IPv6 followed by flow and scope."""
@@ -157,7 +157,7 @@ def literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def require_key(network: Network, keys: KeyRing | None, *, insecure: bool) -> None:
+def require_key(network: Network, keys: KeyRing | KeyFile | None, *, insecure: bool) -> None:
     """Beyond loopback anyone may listen and speak: a group has a key unless it is said to want none."""
     if keys is None and not insecure and not network.is_loopback:
         raise UsageError(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
-from antiphon.core.protocol import Protocol
+from antiphon.core.protocol import LiveProtocol
 from antiphon.core.recording import Property
 from antiphon.core.wire import Pdu
 from antiphon.live.pieces import BATCH_BYTES, SMALL_BATCH_BYTES
@@ -94,6 +94,8 @@ class AcrossOptions(Options):
 
 
 USUAL_ACROSS: Final = AcrossOptions()
+FIFO_AGREED: Final = ("repair", "stability", "errors", "trigger", "detector")
+ACROSS_AGREED: Final = ("causal", "bodies", "bypass")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +141,7 @@ class Order:
     summary: str
     pdus: tuple[type[Pdu], ...]
     promised: Callable[[str, AcrossOptions], tuple[Property, ...]]
-    build: Callable[[Settings], Protocol]
+    build: Callable[[Settings], LiveProtocol]
     echoed: tuple[type[Pdu], ...] = ()
     """PDUs whose own multicasts are worth hearing, where a channel lets us."""
     selective: bool = False
@@ -152,7 +154,7 @@ class Order:
         return self.promised(repair, across)
 
 
-def _build_fifo(settings: Settings) -> Protocol:
+def _build_fifo(settings: Settings) -> LiveProtocol:
     window_bytes = settings.window_batches * settings.batch_bytes
     configuration = settings.stability.configure(repair=settings.repair, window_bytes=window_bytes)
     return fifo.Fifo(
@@ -160,7 +162,7 @@ def _build_fifo(settings: Settings) -> Protocol:
     )
 
 
-def _build_sequencer(settings: Settings) -> Protocol:
+def _build_sequencer(settings: Settings) -> LiveProtocol:
     if settings.sequencer is None:
         raise UsageError(
             "The order 'sequencer' needs to know who orders.",
@@ -188,19 +190,19 @@ def total_configuration(settings: Settings) -> dpg.DpgConfiguration:
     )
 
 
-def _build_total(settings: Settings) -> Protocol:
+def _build_total(settings: Settings) -> LiveProtocol:
     configuration = total_configuration(settings)
     lan = settings.service == "lan"
     service = LanService(hears_itself=settings.hears_itself) if lan else SERVICES[settings.service]()
     return dpg.Dpg(settings.site, configuration, service, settings.random, secret=settings.secret)
 
 
-def _build_causal(settings: Settings) -> Protocol:
+def _build_causal(settings: Settings) -> LiveProtocol:
     configuration = sco.ScoConfiguration(window=settings.window_batches)
     return sco.Sco(settings.site, (settings.site,), configuration, settings.random)
 
 
-def _build_across(settings: Settings) -> Protocol:
+def _build_across(settings: Settings) -> LiveProtocol:
     windows = settings.window_batches
     configuration = settings.across.configure(admission=windows, window=2 * windows, says_goodbye=True)
     return metagroups.MetaGroups(settings.site, {}, configuration, settings.random)
@@ -249,6 +251,30 @@ ORDERS: Final = {
         ),
     )
 }
+
+
+def agreed_options(
+    order: str,
+    sequencer: Site | None,
+    repair: str,
+    service: str,
+    stability: StabilityOptions,
+    across: AcrossOptions,
+) -> dict[str, str]:
+    """What all members of a group must have been told, with the defaults filled in: a group's fingerprint."""
+    agreed: dict[str, Any] = {"order": order}
+    if order == "fifo":
+        chosen = stability.configure(repair=repair)
+        agreed |= {name: getattr(chosen, name) for name in FIFO_AGREED}
+        agreed["piggyback"] = chosen.rows != "whole"
+    elif order == "sequencer":
+        agreed["sequencer"] = sequencer
+    elif order == "total":
+        agreed["service"] = service
+    elif order == "total-across":
+        kept = across.configure()
+        agreed |= {name: getattr(kept, name) for name in ACROSS_AGREED}
+    return {name: str(value) for name, value in agreed.items()}
 
 
 def check_stability(order: str, repair: str, options: StabilityOptions) -> None:

@@ -9,47 +9,61 @@ what was lost on the way here nobody can tell. Nothing grows without limit: see 
 tables.
 
 A PDU that fits a datagram travels as one. A larger one is sealed whole and then cut, since a call of the
-cipher for each datagram would cost more than the cipher; a forged fragment costs a repair at most.
+cipher for each datagram would cost more than the cipher; its fragments carry tokens instead.
+
+A PDU that cannot be encoded, because it would be too large, is counted and not sent.
 """
 
 import secrets
+import time
 from collections.abc import Mapping
-from typing import ClassVar, Final, TypeAlias
+from typing import Annotated, ClassVar, Final, TypeAlias
 
-from antiphon.core.errors import UsageError
+from msgspec import Meta
+from msgspec.structs import replace
+
+from antiphon.core.errors import InputError, UsageError
 from antiphon.core.ids import Group, Site
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import (
+    BOOT,
     CHECKSUM,
+    DIRECT,
     HEADER,
     MAGIC,
     PREFIX,
     SEALED,
     VERSION,
-    Bytes,
     Codec,
+    OversizeError,
     Pdu,
     group_hash,
     name_bytes,
     stamp,
 )
+from antiphon.live import fragments as pieces
 from antiphon.live.counters import Counters
 from antiphon.live.fragments import (
     FRAGMENT,
+    MOST_FRAGMENTS,
     Kept,
     Partial,
+    Piece,
     Reassembly,
     cut,
     join,
     missing_indices,
+    no_tokens,
     parse_fragment,
 )
-from antiphon.live.gate import OWN_CODES, Answer, Challenge, Gate, Known
-from antiphon.live.keys import KeyRing
+from antiphon.live.gate import OWN_CODES, UNPROVEN, Gate, Host, Known
+from antiphon.live.handshake import GREETING_BYTES, Answer, Bye, Challenge, Hello, Here, Refused, Terms, shown
+from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.memory import keep_spare_memory
 from antiphon.live.networks import Address, Network, Peers
+from antiphon.live.poison import POISON, PoisonRing
 from antiphon.live.resolving import Resolving
-from antiphon.live.sealing import TAG_BYTES, Seals
+from antiphon.live.sealing import GENERATION_BITS, TAG_BYTES, TOKEN_BYTES, Seals, SendingKey
 from antiphon.live.sockets import Sockets
 
 BOOT_BITS: Final = 64
@@ -57,37 +71,34 @@ REPAIR_BYTES_PER_TICK: Final = 4 << 20
 """Fragments sent again between two ticks, at most. Raising it costs bandwidth when many ask at once."""
 GREETINGS: Final = 3
 GREETING_PAUSE_NS: Final = 50 * MILLISECOND_NS
+LONGEST_GREETING_PAUSE_NS: Final = SECOND_NS
+"""Greetings that strangers cause come with growing pauses, up to this. Raising it costs time until a process
+is met whose greetings were lost; lowering it, what strangers can make a large group say."""
 FAN_OUT_SILENCE_NS: Final = 10 * SECOND_NS
 """A peer that nobody has listed is sent multicasts for so long after its last word."""
 MOST_FAN_OUT: Final = 256
 MOST_ECHOES: Final = 1024
 """Own multicasts whose echo is awaited; those of further ones go unnoticed."""
 
+KEY_LOOK_NS: Final = SECOND_NS
+"""Pause between looks at the key file. Raising it costs time until a changed key is used."""
+
 UNKNOWN_SITE: Final = "not sent: the address is not known yet"
 TOO_MUCH_REPAIR: Final = "not sent: too many fragments asked for at once"
-
-
-class Hello(Pdu, frozen=True, gc=False):
-    """A process says that it is there, so that it is challenged before it has anything to say."""
-
-    code: ClassVar[int] = 3
-
-
-class Here(Pdu, frozen=True, gc=False):
-    """The answer to a greeting of one who greets no more itself: so that a newcomer knows where it is."""
-
-    code: ClassVar[int] = 7
+TOO_LARGE: Final = "not sent: it does not fit a PDU"
+AMPLIFYING: Final = "not sent: larger than what it answers"
 
 
 class Missing(Pdu, frozen=True, gc=False):
     """Please send these fragments of your PDU again: bit i, little-endian, is fragment i."""
 
     code: ClassVar[int] = 6
-    counter: int
-    bitmap: bytes
+    counter: Annotated[int, Meta(ge=0)]
+    bitmap: Annotated[bytes, Meta(max_length=MOST_FRAGMENTS // 8)]
 
 
-TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (Hello, Here, Challenge, Answer, Missing)
+TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (Hello, Here, Challenge, Answer, Refused, Missing, Bye)
+PADDED: Final = (Hello, Here, Challenge)
 Arrival: TypeAlias = tuple[Site, Pdu, bool]
 """Who sent which PDU, and whether something is known to be lost between it and the one before."""
 
@@ -110,8 +121,11 @@ class Transport:
         group: Group,
         codec: Codec,
         network: Network,
-        keys: KeyRing | None,
+        keys: KeyRing | KeyFile | None,
         counters: Counters,
+        host: Host,
+        terms: Terms | None = None,
+        poison: PoisonRing | None = None,
         notice_losses: bool = False,
         echoed: tuple[type[Pdu], ...] = (),
     ) -> None:
@@ -125,9 +139,14 @@ class Transport:
         self._codec = with_own(codec)
         self._group = group_hash(group)
         self._counters = counters
+        self._host = host
+        self._poison = PoisonRing() if poison is None else poison
         self.boot: Final = secrets.randbits(BOOT_BITS)
-        seals = None if keys is None else Seals(keys, group)
-        self._seal = None if seals is None else seals.own(self.boot)
+        self._key_file = keys if isinstance(keys, KeyFile) else None
+        self._key_looked_ns: Nanoseconds = 0
+        ring = keys.ring if isinstance(keys, KeyFile) else keys
+        self._seals = None if ring is None else Seals(ring, group)
+        self._key = None if self._seals is None else SendingKey(self._seals, self.boot, time.monotonic_ns())
         self._counter = 0
         self._buffer = bytearray(HEADER.size) + name
         self._body_begins = len(self._buffer)
@@ -136,15 +155,18 @@ class Transport:
             group=group,
             boot=self.boot,
             codec=self._codec,
-            seals=seals,
+            seals=self._seals,
+            terms=terms or Terms({}),
             counters=counters,
-            reply=self._send_to,
+            host=self._host,
+            reply=self._reply,
         )
-        self._reassembly = Reassembly(self._gate.is_member, counters)
+        self._reassembly: Reassembly[Known] = Reassembly(counters)
         self._kept = Kept()
         self._now: Nanoseconds = 0
         self._greetings_left = GREETINGS
         self._greeted_ns: Nanoseconds = 0
+        self._greeting_pause_ns = GREETING_PAUSE_NS
         self._repair_bytes_left = REPAIR_BYTES_PER_TICK
         self._turn = 0
         self._sockets = Sockets(
@@ -172,8 +194,33 @@ class Transport:
         """Readable when something is to be received."""
         return tuple(sock.fileno() for sock in self._sockets.receiving)
 
-    def close(self) -> None:
+    def close(self, *, farewell: bool = False) -> None:
+        """Close the sockets; with a `farewell` the others know at once that the name is free."""
+        if farewell:
+            self.multicast(Bye())
         self._sockets.close()
+
+    def take_part(self) -> None:
+        """This process has joined: another one with its name comes too late."""
+        self._gate.joined = True
+
+    def is_pending(self, within_ns: Nanoseconds) -> bool:
+        """Whether a member said within this time that it has yet to find out whether our name is free."""
+        told = self._gate.pending_ns
+        return told is not None and self._gate.now - told < within_ns
+
+    def is_meeting(self, within_ns: Nanoseconds) -> bool:
+        """Whether a process that spoke within this time has yet to prove itself."""
+        return self._gate.is_meeting(within_ns)
+
+    def figures(self, now: Nanoseconds) -> dict[str, int]:
+        """How long the present key has been used, and for how many PDUs; nothing where there is none."""
+        if self._key is None:
+            return {}
+        return {
+            "key_age_s": self._key.age_ns(now) // SECOND_NS,
+            "key_sealed_pdus": self._key.sealed(self._counter),
+        }
 
     # Sending
 
@@ -183,7 +230,7 @@ class Transport:
         if known is None:
             self._note_unknown(1)
         else:
-            self._send_to(pdu, known.address)
+            self._send_to(pdu, known.address, to=known.boot)
 
     def multicast(self, pdu: Pdu, to: tuple[Site, ...] | None = None, hops: int | None = None) -> None:
         """To every other member, or to those named, or no further than so many links; sealed once."""
@@ -212,36 +259,75 @@ class Transport:
             self._counters.drop(UNKNOWN_SITE)
             self._greetings_left = self._greetings_left or 1
 
-    def _send_to(self, pdu: Pdu, *addresses: Address) -> None:
-        """One PDU under one counter, to each address."""
-        self._codec.encode_into(pdu, self._buffer, self._body_begins)
-        # A counter is used once, whatever becomes of the PDU: nonces are made of it.
-        self._counter = counter = self._counter + 1
-        self._counters.pdus_sent += 1
-        if self._seal is None:
-            stamp(self._buffer, pdu.code, self._group, self.boot, counter)
-            self._send_whole(counter, self._buffer, addresses)
+    def _reply(self, pdu: Pdu, address: Address, boot: int, most_bytes: int | None) -> None:
+        """Answer a process, with so many bytes at most where it has not proved its address."""
+        self._send_to(pdu, address, to=boot, most_bytes=most_bytes)
+
+    def _encode(self, pdu: Pdu, most_bytes: int | None) -> bool:
+        """Write a PDU's fields into the buffer; whether they fit."""
+        try:
+            self._codec.encode_into(pdu, self._buffer, self._body_begins)
+            if isinstance(pdu, PADDED):
+                self._pad(pdu, most_bytes)
+        except (OversizeError, OverflowError, ValueError):
+            # What a protocol has to say may hold what peers have told it: that must not end this member.
+            self._counters.drop(TOO_LARGE)
+            return False
+        return True
+
+    def _pad(self, pdu: Hello | Here | Challenge, most_bytes: int | None) -> None:
+        """Make a greeting as large as what may be answered to it, unless it must be smaller."""
+        size = GREETING_BYTES if most_bytes is None else min(GREETING_BYTES, most_bytes)
+        room = size - len(self._buffer) - (TAG_BYTES if self._key is not None else 0)
+        # From 256 bytes on the length takes one byte more.
+        padding = bytes(max(0, room if room <= 255 else room - 1))
+        self._codec.encode_into(replace(pdu, padding=padding), self._buffer, self._body_begins)
+
+    def _send_to(
+        self, pdu: Pdu, *addresses: Address, to: int | None = None, most_bytes: int | None = None
+    ) -> None:
+        """One PDU under one counter, to each address; perhaps for the process of one boot alone."""
+        if not self._encode(pdu, most_bytes):
             return
+        length = len(self._buffer) + (TAG_BYTES if self._key is not None else 0)
+        if most_bytes is not None and length > most_bytes:
+            self._counters.drop(AMPLIFYING)
+            return
+        self._counters.pdus_sent += 1
+        if self._key is not None:
+            self._send_sealed(self._key, pdu.code, addresses, to)
+            return
+        self._counter = counter = self._counter + 1
+        stamp(self._buffer, pdu.code, self._group, self.boot, counter, to)
+        if len(self._buffer) > self.datagram_bytes:
+            self._send_cut(counter, bytes(self._buffer), addresses, no_tokens)
+            return
+        for address in addresses:
+            self._sockets.send(self._buffer, address)
+
+    def _send_sealed(
+        self, key: SendingKey, code: int, addresses: tuple[Address, ...], to: int | None
+    ) -> None:
+        # A counter is used once, whatever becomes of the PDU: nonces are made of it.
+        self._counter = counter = key.advance(self._counter)
+        seal = key.seal
         length = len(self._buffer) - HEADER.size + TAG_BYTES
-        prefix = PREFIX.pack(MAGIC, VERSION | SEALED, pdu.code, length, self._group, self.boot, counter)
-        body = self._seal.seal(counter, prefix, memoryview(self._buffer)[HEADER.size :])
-        head = prefix + CHECKSUM.pack(self._seal.identifier)
+        version = VERSION | SEALED if to is None else VERSION | SEALED | DIRECT
+        prefix = PREFIX.pack(MAGIC, version, code, length, self._group, self.boot, counter)
+        associated = prefix if to is None else prefix + BOOT.pack(to)
+        body = seal.seal(counter, associated, memoryview(self._buffer)[HEADER.size :])
+        head = prefix + CHECKSUM.pack(seal.identifier)
         if len(head) + length > self.datagram_bytes:
-            self._send_cut(counter, head + body, addresses)
+            self._send_cut(counter, head + body, addresses, seal.tokens)
             return
         for address in addresses:
             self._sockets.send_two(head, body, address)
 
-    def _send_whole(self, counter: int, pdu: Bytes, addresses: tuple[Address, ...]) -> None:
-        if len(pdu) > self.datagram_bytes:
-            self._send_cut(counter, bytes(pdu), addresses)
-            return
-        for address in addresses:
-            self._sockets.send(pdu, address)
-
-    def _send_cut(self, counter: int, pdu: bytes, addresses: tuple[Address, ...]) -> None:
-        self._kept.add(counter, pdu)
-        fragments = cut(pdu, self.datagram_bytes, self._group, self.boot, counter)
+    def _send_cut(
+        self, counter: int, pdu: bytes, addresses: tuple[Address, ...], tokens: pieces.Tokens
+    ) -> None:
+        self._kept.add(counter, pdu, tokens)
+        fragments = cut(pdu, self.datagram_bytes, self._group, self.boot, counter, tokens)
         for address in addresses:
             self._sockets.send_fragments(fragments, address)
 
@@ -271,9 +357,18 @@ class Transport:
                 if found is None:
                     break
                 view, each, address = found
-                if len(view) != PREFIX.size or not self._is_echo(view, address, arrived):
-                    self._take(view, each, address, arrived)
+                try:
+                    if len(view) != PREFIX.size or not self._is_echo(view, address, arrived):
+                        self._take(view, each, address, arrived)
+                except Exception as error:
+                    # A fault of ours; nobody who finds it can end this member by it.
+                    self._counters.lose(POISON)
+                    self._poison.keep(shown(address), "datagram", error, bytes(view))
         return arrived
+
+    def encoded(self, pdu: Pdu) -> bytes:
+        """A PDU as bytes, to be looked at."""
+        return self._codec.encode(pdu, self._group)
 
     def _is_echo(self, view: memoryview, address: Address, arrived: list[Arrival]) -> bool:
         """Where losses are noticed, the heads of our own multicasts come back."""
@@ -315,19 +410,62 @@ class Transport:
                 is_whole = len(one) < PREFIX.size or one[3] != FRAGMENT
                 (self._take_pdu if is_whole else self._take_fragment)(one, address, arrived)
             return
-        boot, counter, whole = joined
-        if boot != self.boot and not self._reassembly.is_late(address, boot, counter):
-            self._reassembly.finish(address, boot, counter)
-            self._take_pdu(memoryview(whole), address, arrived)
+        known = self._sender_of(joined.boot, joined.counter, address)
+        if known is None:
+            return
+        count = len(joined.tokens) // TOKEN_BYTES
+        tokens = self._tokens_of(known, joined.counter, count, joined.tokens[:TOKEN_BYTES], 0)
+        if tokens is None:
+            return
+        if tokens != joined.tokens:
+            self._counters.drop(pieces.FORGED)
+            return
+        self._reassembly.finish(known, joined.counter)
+        self._take_pdu(memoryview(joined.whole), address, arrived)
 
     def _take_fragment(self, view: memoryview, address: Address, arrived: list[Arrival]) -> None:
         piece = parse_fragment(view, self._group)
         if isinstance(piece, str):
             self._counters.drop(piece)
-        elif piece.boot != self.boot:
-            whole = self._reassembly.take(address, piece, self._now)
+            return
+        known = self._sender_of(piece.boot, piece.counter, address)
+        if known is None:
+            return
+        partial = self._reassembly.find(known, piece.counter) or self._begin(known, piece)
+        if partial is not None:
+            whole = self._reassembly.take(partial, piece, self._now)
             if whole is not None:
                 self._take_pdu(memoryview(whole), address, arrived)
+
+    def _sender_of(self, boot: int, counter: int, address: Address) -> Known | None:
+        """The member that a fragment is from; None if it is from none, or if its PDU is complete."""
+        if boot == self.boot:
+            return None
+        known = self._gate.known(boot, address)
+        if known is None:
+            self._counters.drop(UNPROVEN)
+            return None
+        return None if self._reassembly.is_late(known, counter) else known
+
+    def _begin(self, known: Known, piece: Piece) -> Partial[Known] | None:
+        """A PDU of which this is the first fragment to come, if a holder of the key made it."""
+        tokens = self._tokens_of(known, piece.counter, piece.total, piece.token, piece.place)
+        return None if tokens is None else self._reassembly.begin(known, piece, tokens, self._now)
+
+    def _tokens_of(self, known: Known, counter: int, count: int, token: bytes, place: int) -> bytes | None:
+        """The tokens of a PDU's fragments, if `token` is the one at `place`."""
+        if self._seals is None:
+            return no_tokens(counter, count)
+        usual = known.window.top >> GENERATION_BITS
+        generation = counter >> GENERATION_BITS
+        if usual - 1 <= generation <= usual + 1:
+            # A member may have gone on to another key of the ring.
+            for seal in self._seals.every(known.boot, generation):
+                tokens = seal.tokens(counter, count)
+                if tokens[place * TOKEN_BYTES : (place + 1) * TOKEN_BYTES] == token:
+                    return tokens
+        self._counters.drop(pieces.FORGED)
+        return None
 
     def _take_pdu(self, view: memoryview, address: Address, arrived: list[Arrival]) -> None:
         found = self._gate.let_in(view, address)
@@ -339,17 +477,18 @@ class Transport:
             self._arrive(known.site, pdu, arrived)
         elif isinstance(pdu, Missing):
             self._repair(known, pdu)
-        elif isinstance(pdu, Challenge):
-            self._gate.answer(pdu, address, is_member=True)
+        elif isinstance(pdu, Bye):
+            self._gate.part_with(known)
         elif isinstance(pdu, Hello) and not self._greetings_left:
-            self._send_to(Here(), known.address)
+            self._send_to(Here(), known.address, to=known.boot)
 
     def _repair(self, known: Known, missing: Missing) -> None:
         """Send fragments again to the one who asks."""
-        pdu = self._kept.get(missing.counter)
-        if pdu is None:
+        kept = self._kept.get(missing.counter)
+        if kept is None:
             return
-        fragments = cut(pdu, self.datagram_bytes, self._group, self.boot, missing.counter)
+        pdu, tokens = kept
+        fragments = cut(pdu, self.datagram_bytes, self._group, self.boot, missing.counter, tokens)
         wanted = [fragments[index] for index in missing_indices(missing.bitmap) if index < len(fragments)]
         size = len(wanted) * self.datagram_bytes
         if not wanted:
@@ -370,7 +509,8 @@ class Transport:
             self._reassembly.has_partials()
             or self._greetings_left
             or self._repair_bytes_left < REPAIR_BYTES_PER_TICK
-            or self._gate.has_answered()
+            or self._gate.is_busy()
+            or self._gate.should_greet
         )
 
     def tick(self, now: Nanoseconds) -> None:
@@ -378,22 +518,58 @@ class Transport:
         self._now = now
         self._gate.tick(now)
         self._repair_bytes_left = REPAIR_BYTES_PER_TICK
-        for partial in self._reassembly.tick(now):
+        for partial in self._reassembly.tick(now, self._gate.knows):
             self._ask(partial)
+        self._look_after_keys(now)
         if self._resolving is not None:
             self._resolving.tick(now)
             self._sockets.destinations = self._fan_out()
-        if self._greetings_left and (now - self._greeted_ns >= GREETING_PAUSE_NS):
-            self._greetings_left -= 1
-            self._greeted_ns = now
-            self.multicast(Hello())
+        self._greet(now)
 
-    def _ask(self, partial: Partial) -> None:
-        """Only a known member is asked, at its own address: nobody can make us write to someone else."""
-        known = self._gate.at(partial.address)
-        if known is not None and known.boot == partial.boot:
-            self._counters.fragments_requested += partial.missing
-            self._send_to(Missing(partial.counter, partial.bitmap()), known.address)
+    def _greet(self, now: Nanoseconds) -> None:
+        """Greet where there is a reason to; for strangers again and again, but ever more seldom."""
+        since = now - self._greeted_ns
+        if self._greetings_left and since >= GREETING_PAUSE_NS:
+            self._greetings_left -= 1
+            self._greeting_pause_ns = GREETING_PAUSE_NS
+        elif self._gate.should_greet and since >= self._greeting_pause_ns:
+            self._greeting_pause_ns = min(2 * self._greeting_pause_ns, LONGEST_GREETING_PAUSE_NS)
+        else:
+            return
+        self._gate.should_greet = False
+        self._greeted_ns = now
+        self.multicast(Hello())
+
+    def _ask(self, partial: Partial[Known]) -> None:
+        """A member is asked at its own address: nobody can make us write to someone else."""
+        known = partial.sender
+        self._counters.fragments_requested += partial.missing
+        self._send_to(Missing(partial.counter, partial.bitmap()), known.address, to=known.boot)
+
+    def _look_after_keys(self, now: Nanoseconds) -> None:
+        """Renew the key that has been used for long, and take up what the key file says by now."""
+        if self._key is None or now - self._key_looked_ns < KEY_LOOK_NS:
+            return
+        self._key_looked_ns = now
+        self._counter = self._key.renew(self._counter, now)
+        if self._key_file is None:
+            return
+        try:
+            ring = self._key_file.look()
+        except InputError as error:
+            self._host.refused(self._site, f"{error.sentence} The keys of before stay in use. {error.hint}")
+            return
+        if ring is not None:
+            self.rekey(ring, now)
+
+    def rekey(self, ring: KeyRing, now: Nanoseconds) -> None:
+        """Go on with another ring of keys: its first key seals, all of them open."""
+        assert self._seals is not None
+        assert self._key is not None
+        self._seals.replace(ring)
+        self._key.replace(self._counter, now)
+        self._gate.rekey()
+        self._counters.key_changes += 1
 
     def _fan_out(self) -> tuple[Address, ...]:
         """Peers listed, peers that names stand for now, and members that have spoken lately."""

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from antiphon.core.errors import UsageError
 from antiphon.core.wire import (
     CHECKED_BYTES,
+    DIRECT,
+    GREETINGS,
     HEADER,
     MAGIC,
     MAXIMUM_BODY_BYTES,
+    OLDEST,
     SEALED,
     VERSION,
     Codec,
@@ -28,14 +31,14 @@ from antiphon.core.wire import (
 
 
 class Note(Pdu, frozen=True):
-    code: ClassVar[int] = 7
+    code: ClassVar[int] = 107
     number: int
     text: str
     bodies: list[bytes]
 
 
 class Other(Pdu, frozen=True):
-    code: ClassVar[int] = 8
+    code: ClassVar[int] = 108
     number: int
 
 
@@ -72,6 +75,17 @@ def test_what_is_encoded_is_decoded(pdu: Note, group: int, boot: int, counter: i
     assert CODEC.decode(datagram) == Packet(group, boot, counter, sender, pdu)
 
 
+@given(NOTES, SIXTY_FOUR_BITS, SIXTY_FOUR_BITS)
+def test_what_is_for_one_process_is_garbage_to_all_others(pdu: Note, to: int, other: int) -> None:
+    datagram = CODEC.encode(pdu, 1, 2, 3, "s", to)
+    assert datagram[2] == VERSION | DIRECT
+    assert CODEC.decode(datagram, to) == Packet(1, 2, 3, "s", pdu)
+    assert isinstance(CODEC.decode(datagram), Garbage)
+    if other != to:
+        assert CODEC.decode(datagram, other) == Garbage(Reason.CHECKSUM)
+    assert CODEC.decode(CODEC.encode(pdu, 1, 2, 3, "s"), other) == Packet(1, 2, 3, "s", pdu)
+
+
 @given(st.lists(NOTES, min_size=1, max_size=5), NAMES)
 def test_one_buffer_serves_for_many(pdus: list[Note], sender: str) -> None:
     buffer = bytearray(HEADER.size) + name_bytes(sender)
@@ -86,7 +100,7 @@ def test_random_bytes_never_raise(datagram: bytes) -> None:
     assert isinstance(CODEC.decode(datagram), Garbage)
 
 
-@given(st.sampled_from([7, 8]), st.binary(max_size=200))
+@given(st.sampled_from([107, 108]), st.binary(max_size=200))
 def test_hostile_bodies_under_a_right_checksum_never_raise(code: int, body: bytes) -> None:
     for name in (b"", b"\x01s", b"\xff"):
         answer = CODEC.decode(dressed(code, body, name=name))
@@ -124,20 +138,22 @@ def test_any_truncation_is_noticed(pdu: Note, data: st.DataObject) -> None:
     [
         (b"", Reason.SHORT),
         (b"\0" * 100, Reason.MAGIC),
-        (dressed(7, b"", version=9), Reason.VERSION),
+        (dressed(107, b"", version=9), Reason.VERSION),
+        (dressed(107, b"", version=OLDEST - 1), Reason.VERSION),
+        (dressed(min(GREETINGS), b"", version=9), Reason.KIND),
         (dressed(99, b""), Reason.KIND),
-        (dressed(7, b"abc", length=2), Reason.LENGTH),
-        (dressed(7, b"abc")[:-1] + b"x", Reason.CHECKSUM),
-        (dressed(8, msgspec.msgpack.encode(["not a number"])), Reason.BODY),
-        (dressed(8, msgspec.msgpack.encode([2**64 - 1]) + b"more"), Reason.BODY),
-        (dressed(7, b"\x91" * 60_000), Reason.BODY),
-        (dressed(8, b"\x91\x01", version=VERSION | SEALED), Reason.SEALED),
-        (dressed(8, b"\x91\x01", name=b""), Reason.BODY),
-        (dressed(8, b"\x91\x01", name=b"\x00"), Reason.BODY),
-        (dressed(8, b"\x91\x01", name=b"\x09s"), Reason.BODY),
-        (dressed(8, b"\x91\x01", name=b"\x02\xc3\x28"), Reason.BODY),
-        (dressed(8, b"", name=b"\x01s"), Reason.BODY),
-        (dressed(7, msgspec.msgpack.encode([1, None, []])), Reason.BODY),
+        (dressed(107, b"abc", length=2), Reason.LENGTH),
+        (dressed(107, b"abc")[:-1] + b"x", Reason.CHECKSUM),
+        (dressed(108, msgspec.msgpack.encode(["not a number"])), Reason.BODY),
+        (dressed(108, msgspec.msgpack.encode([2**64 - 1]) + b"more"), Reason.BODY),
+        (dressed(107, b"\x91" * 60_000), Reason.BODY),
+        (dressed(108, b"\x91\x01", version=VERSION | SEALED), Reason.SEALED),
+        (dressed(108, b"\x91\x01", name=b""), Reason.BODY),
+        (dressed(108, b"\x91\x01", name=b"\x00"), Reason.BODY),
+        (dressed(108, b"\x91\x01", name=b"\x09s"), Reason.BODY),
+        (dressed(108, b"\x91\x01", name=b"\x02\xc3\x28"), Reason.BODY),
+        (dressed(108, b"", name=b"\x01s"), Reason.BODY),
+        (dressed(107, msgspec.msgpack.encode([1, None, []])), Reason.BODY),
     ],
 )
 def test_the_gate_says_why(datagram: bytes, expected: Reason) -> None:
@@ -146,7 +162,7 @@ def test_the_gate_says_why(datagram: bytes, expected: Reason) -> None:
 
 def test_a_codec_refuses_codes_that_clash_or_do_not_fit() -> None:
     class Clash(Pdu, frozen=True):
-        code: ClassVar[int] = 7
+        code: ClassVar[int] = 107
 
     class Outside(Pdu, frozen=True):
         code: ClassVar[int] = 300

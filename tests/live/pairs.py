@@ -8,7 +8,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -16,7 +16,8 @@ from antiphon.core.ids import Site
 from antiphon.core.packing import Packed, pack
 from antiphon.core.wire import Codec, Pdu
 from antiphon.live.counters import Counters
-from antiphon.live.keys import KeyRing
+from antiphon.live.handshake import Terms
+from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.networks import Loopback, Network
 from antiphon.live.transport import Transport
 from tests.live.hosts import Hosts
@@ -56,6 +57,28 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class News:
+    """A host that a gate asks and tells: what it was told."""
+
+    def __init__(self) -> None:
+        self.refusals: list[tuple[Site, str]] = []
+        self.namesakes: list[str] = []
+        self.reports: list[int] = []
+        self.incarnations: dict[Site, int] = {}
+
+    def incarnation_of(self, site: Site) -> int:
+        return self.incarnations.get(site, 0)
+
+    def reported(self, incarnation: int) -> None:
+        self.reports.append(incarnation)
+
+    def refused(self, site: Site, reason: str) -> None:
+        self.refusals.append((site, reason))
+
+    def namesake(self, address: str) -> None:
+        self.namesakes.append(address)
+
+
 class Ear:
     """A transport, and everything that it has returned."""
 
@@ -63,22 +86,27 @@ class Ear:
         self,
         site: Site,
         group: str,
-        keys: KeyRing | None = None,
+        keys: KeyRing | KeyFile | None = None,
         network: Network | None = None,
         *,
         notice_losses: bool = False,
+        options: Mapping[str, str] | None = None,
+        codec: Codec | None = None,
     ) -> None:
         self.site = site
+        self.news = News()
         self.counters = Counters()
         self.heard: list[tuple[Site, Pdu]] = []
         self.after_loss: list[int] = []
         self.transport = Transport(
             site=site,
             group=group,
-            codec=CODEC,
+            codec=codec or CODEC,
             network=network or Loopback(),
             keys=keys,
             counters=self.counters,
+            host=self.news,
+            terms=Terms(options or {}),
             notice_losses=notice_losses,
         )
 
@@ -128,6 +156,19 @@ def drive(listeners: Sequence[Ear], until: Callable[[], bool]) -> None:
 def acquaint(*listeners: Ear) -> None:
     """Until each knows where all the others are."""
     drive(listeners, lambda: all(len(ear.transport.addresses) == len(listeners) - 1 for ear in listeners))
+
+
+def settle(*listeners: Ear) -> None:
+    """Until they know each other and nothing is under way."""
+    acquaint(*listeners)
+    quiet = 0
+
+    def rests() -> bool:
+        nonlocal quiet
+        quiet = 0 if any(ear.transport.is_unfinished for ear in listeners) else quiet + 1
+        return quiet > 3
+
+    drive(listeners, rests)
 
 
 def repeat(listeners: Sequence[Ear], send: Callable[[], None], until: Callable[[], bool]) -> None:

@@ -1,220 +1,826 @@
-"""The gate by itself: whom it lets in, whom it challenges, and how much strangers can make it do."""
+"""The gate by itself: whom it lets in under which name, and how much strangers can make it do."""
 
-import itertools
+from collections.abc import Iterator
 
-from antiphon.core.wire import (
-    CHECKSUM,
-    HEADER,
-    MAGIC,
-    PREFIX,
-    SEALED,
-    VERSION,
-    Codec,
-    Pdu,
-    group_hash,
-    name_bytes,
-)
+import pytest
+
+from antiphon.core.fields import INCARNATION_LIMIT
+from antiphon.core.time import MILLISECOND_NS, SECOND_NS
+from antiphon.core.wire import OLDEST, PREFIX, VERSION, Reason, group_hash
 from antiphon.live import gate
-from antiphon.live.counters import Counters
-from antiphon.live.gate import ANSWERS_PER_TICK, FIRST_PAUSE_NS, Answer, Challenge, Gate
+from antiphon.live.gate import (
+    ANSWERS_PER_ADDRESS,
+    ANSWERS_PER_TICK,
+    DERIVED_PER_TICK,
+    LARGEST_REPORTED,
+    LEAST_BYTES,
+    MOST_CLAIMS,
+    MOST_MEMBERS,
+    MOST_REFUSED,
+    MOST_RETIRED,
+    NAME_SILENCE_NS,
+    PRESS_NS,
+    SILENCE_NS,
+)
+from antiphon.live.handshake import SLOT_NS, Answer, Challenge, Cookies, Hello, Here, Refused, Terms, shown
 from antiphon.live.keys import KeyRing
 from antiphon.live.networks import Address
-from antiphon.live.sealing import TAG_BYTES, Seals
-from tests.live.pairs import CODEC, RING, Note, note
+from antiphon.live.sealing import GENERATION_BITS
+from tests.live.guarded import (
+    GROUP,
+    HELLO,
+    HERE,
+    KINDS,
+    OURS,
+    THERE,
+    Guarded,
+    answer_to,
+    sealed,
+)
+from tests.live.pairs import OTHER_RING, RING, Note, note
 
-GROUP = "orders"
-OURS = 99
-KINDS = Codec([Note, Challenge, Answer])
-HERE: Address = ("10.0.0.1", 1)
-THERE: Address = ("10.0.0.1", 2)
-
-
-def sealed(pdu: Pdu, boot: int, counter: int, site: str, ring: KeyRing = RING) -> memoryview:
-    """A PDU as the process of that boot would send it."""
-    seal = Seals(ring, GROUP).own(boot)
-    buffer = bytearray(HEADER.size) + name_bytes(site)
-    KINDS.encode_into(pdu, buffer, len(buffer))
-    length = len(buffer) - HEADER.size + TAG_BYTES
-    prefix = PREFIX.pack(MAGIC, VERSION | SEALED, pdu.code, length, group_hash(GROUP), boot, counter)
-    body = seal.seal(counter, prefix, bytes(buffer[HEADER.size :]))
-    return memoryview(prefix + CHECKSUM.pack(seal.identifier) + body)
+KEYS = pytest.mark.parametrize("keys", [None, RING], ids=["open", "sealed"])
 
 
-class Guarded:
-    """A gate, and what it replied."""
-
-    def __init__(self, ring: KeyRing | None = RING) -> None:
-        self.replies: list[tuple[Pdu, Address]] = []
-        self.counters = Counters()
-        self.gate = Gate(
-            site="me",
-            group=GROUP,
-            boot=OURS,
-            codec=KINDS,
-            seals=None if ring is None else Seals(ring, GROUP),
-            counters=self.counters,
-            reply=lambda pdu, address: self.replies.append((pdu, address)),
-        )
-
-    def hear(self, pdu: Pdu, boot: int, counter: int, site: str = "x", address: Address = HERE) -> Pdu | None:
-        found = self.gate.let_in(sealed(pdu, boot, counter, site), address)
-        return None if found is None else found[1]
-
-    def challenge(self) -> Challenge:
-        (pdu, _), *_ = reversed(self.replies)
-        assert isinstance(pdu, Challenge)
-        return pdu
-
-    def acquaint(self, boot: int, counter: int = 1, site: str = "x") -> None:
-        assert self.hear(note(0), boot, counter, site) is None
-        assert self.hear(Answer(self.challenge().number), boot, counter + 1, site) is None
+def place(number: int) -> Address:
+    return ("10.1.0.1", number + 1)
 
 
-def test_a_boot_is_heard_once_it_has_answered() -> None:
-    here = Guarded()
+# Proofs
+
+
+@KEYS
+def test_a_boot_is_heard_once_it_has_answered(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    assert here.hear(note(0), 7) is None
     here.acquaint(7)
-    assert here.hear(note(5), 7, 3) == note(5)
-    assert here.hear(note(5), 7, 3) is None
-    assert here.hear(note(0), 7, 1) is None
-    assert here.counters.drops == {gate.UNPROVEN: 1, gate.REPLAYED: 2}
+    assert here.hear(note(5), 7) == note(5)
+    assert here.drops == {gate.UNPROVEN: 2}
+    assert here.counters.pdus_lost == 1, "a note may have been for the protocol, a greeting was not"
 
 
-def test_only_the_right_answer_to_our_own_challenge_counts() -> None:
-    here = Guarded()
-    assert here.hear(Answer(b""), 7, 1) is None
-    assert here.hear(Answer(b"x" * 16), 7, 2) is None
-    assert here.replies == [], "an answer is not worth a challenge"
-    here.hear(note(0), 7, 3)
-    right = here.challenge().number
-    here.hear(Answer(right), 8, 4, "y")
-    here.hear(Answer(b""), 7, 5)
-    here.hear(Answer(right[:-1] + bytes([right[-1] ^ 1])), 7, 6)
+@KEYS
+def test_only_the_right_answer_from_the_right_place_counts(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    here.hear(HELLO, 7)
+    right = answer_to(here.challenges()[0])
+    wrong = Answer(bytes(16), VERSION, VERSION, True, 0, {})
+    nearly = Answer(right.number[:-1] + bytes([right.number[-1] ^ 1]), VERSION, VERSION, True, 0, {})
+    here.replies.clear()
+    for answer in (wrong, nearly):
+        here.hear(answer, 7)
+    here.hear(right, 8)
+    here.hear(right, 7, address=THERE)
     assert not here.gate.sites
-    here.hear(Answer(right), 7, 7)
+    assert here.replies == [], "an answer is not worth a challenge"
+    here.hear(right, 7)
     assert set(here.gate.sites) == {"x"}
 
 
-def test_an_answer_that_was_overtaken_still_counts_and_what_overtook_it_stays_dropped() -> None:
-    here = Guarded()
-    here.hear(note(0), 7, 1)
+@KEYS
+@pytest.mark.parametrize(
+    ("slots", "counts"), [(0, True), (1, True), (2, False), (3, False), (-1, False)], ids=str
+)
+def test_an_answer_counts_in_the_slot_of_its_challenge_and_in_the_next(
+    keys: KeyRing | None, slots: int, counts: bool
+) -> None:
+    here = Guarded(keys)
+    here.tick(10 * SLOT_NS)
+    here.hear(HELLO, 7)
+    here.tick((10 + slots) * SLOT_NS)
+    here.hear(answer_to(here.challenges()[0]), 7)
+    assert bool(here.gate.sites) == counts
+
+
+def test_cookies_are_of_one_process_at_one_place_by_one_secret() -> None:
+    cookies, now = Cookies(), 7 * SLOT_NS
+    number = cookies.number(7, HERE, now)
+    assert cookies.is_right(number, 7, HERE, now + SLOT_NS)
+    assert not cookies.is_right(number, 8, HERE, now)
+    assert not cookies.is_right(number, 7, THERE, now)
+    assert not Cookies().is_right(number, 7, HERE, now)
+    assert len(number) == 16
+
+
+@KEYS
+def test_a_process_that_was_forgotten_cannot_come_back_with_its_old_answer(keys: KeyRing | None) -> None:
+    """It answers a challenge in the name of a successor, which has the name by then."""
+    here = Guarded(keys)
+    here.hear(HELLO, 7)
+    answer = answer_to(here.challenges()[0])
+    here.hear(answer, 7)
+    here.tick(SILENCE_NS)
+    here.acquaint(8, address=THERE)
+    here.hear(answer, 7)
+    assert here.gate.sites["x"].boot == 8
+
+
+def test_an_answer_that_was_overtaken_still_counts_and_what_came_before_it_stays_dropped() -> None:
+    here = Guarded(RING)
+    here.hear(HELLO, 7, counter=1)
     for counter in range(10, 20):
-        here.hear(note(counter), 7, counter)
-    here.hear(Answer(here.challenge().number), 7, 2)
-    assert here.hear(note(3), 7, 3) is None
-    assert here.hear(note(15), 7, 15) is None
-    assert here.hear(note(20), 7, 20) == note(20)
+        here.hear(note(counter), 7, counter=counter)
+    here.hear(answer_to(here.challenges()[0]), 7, counter=5)
+    assert here.hear(note(3), 7, counter=3) is None
+    assert here.hear(note(5), 7, counter=5) is None
+    assert here.hear(note(20), 7, counter=20) == note(20)
+    assert here.hear(note(20), 7, counter=20) is None
+    assert here.hear(note(6), 7, counter=6) == note(6), "late, and never heard"
+    assert here.drops[gate.REPLAYED] == 3
 
 
-def test_challenges_for_this_boot_are_answered_and_no_others() -> None:
-    here = Guarded()
-    here.hear(Challenge(OURS, b"n" * 16), 7, 1)
-    assert (Answer(b"n" * 16), HERE) in here.replies
-    here.replies.clear()
-    here.hear(Challenge(OURS + 1, b"m" * 16), 7, 2)
-    here.hear(Challenge(OURS, b"short"), 7, 3)
-    here.hear(Challenge(OURS, b"n" * 16), 7, 1)
-    assert not [pdu for pdu, _ in here.replies if isinstance(pdu, Answer)]
-
-
-def test_challenges_are_repeated_with_growing_pauses() -> None:
-    here, times, now = Guarded(), [], 0
-    for counter in range(1, 2000):
-        now += FIRST_PAUSE_NS // 4
-        here.gate.tick(now)
-        before = len(here.replies)
-        here.hear(note(0), 7, counter)
-        if len(here.replies) > before:
-            times.append(now)
-    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
-    assert pauses == sorted(pauses)
-    assert pauses[0] >= FIRST_PAUSE_NS
-    assert pauses[-1] == gate.LONGEST_PAUSE_NS
-    assert len({pdu.number for pdu, _ in here.replies if isinstance(pdu, Challenge)}) == 1
-
-
-def test_repeating_old_pdus_does_not_draw_challenges_away_from_their_sender() -> None:
-    here = Guarded()
-    here.hear(note(0), 7, 100)
-    here.replies.clear()
-    for counter in range(1, 100):
-        here.hear(note(0), 7, counter, address=THERE)
-        here.hear(note(0), 7, 100, address=THERE)
-    assert here.replies == []
-    here.hear(note(0), 7, 101, address=THERE)
-    here.hear(note(0), 7, 102, address=HERE)
-    assert [address for _, address in here.replies] == [THERE, HERE]
-
-
-def test_strangers_cause_only_so_many_replies_between_two_ticks() -> None:
-    here = Guarded()
-    for boot in range(3 * gate.MOST_NEWCOMERS):
-        here.hear(note(0), boot + 100, 1, f"site{boot}")
-        here.hear(Challenge(OURS, b"n" * 16), boot + 100, 2, f"site{boot}")
-    assert len(here.replies) == ANSWERS_PER_TICK
-    assert here.gate.sizes() == (0, gate.MOST_NEWCOMERS, 0)
-    here.gate.tick(1)
-    here.hear(note(0), 50, 1)
-    assert len(here.replies) == ANSWERS_PER_TICK + 1
-
-
-def test_only_boots_that_a_key_has_sealed_for_are_remembered() -> None:
-    here = Guarded()
-    other = KeyRing((b"o" * 32,))
-    for boot in range(500):
-        forged = sealed(note(0), boot + 100, 1, "x", other)
-        assert here.gate.let_in(forged, HERE) is None
-        mixed = bytes(forged[: PREFIX.size]) + bytes(
-            sealed(note(0), boot + 100, 1, "x")[PREFIX.size : HEADER.size]
-        )
-        assert here.gate.let_in(memoryview(mixed + bytes(forged[HEADER.size :])), HERE) is None
-    assert here.gate.sizes() == (0, 0, 0)
-    assert here.counters.drops == {gate.UNKNOWN_KEY: 500, gate.FORGED: 500}
-
-
-def test_a_boot_keeps_its_name() -> None:
-    here = Guarded()
+def test_what_a_process_said_before_it_was_forgotten_is_not_heard_again() -> None:
+    here = Guarded(RING)
     here.acquaint(7)
-    assert here.hear(note(1), 7, 10, "y") is None
-    assert here.counters.drops[gate.RENAMED] == 1
-    open_here = Guarded(None)
-    first, second = (CODEC.encode(note(1), group_hash(GROUP), 7, 1, site) for site in "xy")
-    assert open_here.gate.let_in(memoryview(first), HERE) is not None
-    assert open_here.gate.let_in(memoryview(second), HERE) is None
-
-
-def test_a_member_is_found_where_its_newest_pdu_came_from() -> None:
-    here = Guarded()
+    assert here.hear(note(1), 7, counter=50) is not None
+    here.tick(SILENCE_NS)
+    here.acquaint(8)
+    here.tick(2 * SILENCE_NS)
     here.acquaint(7)
-    assert here.hear(note(5), 7, 5, address=THERE) == note(5)
-    assert here.gate.sites["x"].address == THERE
-    assert (here.gate.is_member(HERE), here.gate.is_member(THERE)) == (False, True)
-    assert here.hear(note(4), 7, 4, address=HERE) == note(4), "late, but heard"
-    assert here.hear(note(5), 7, 5, address=HERE) is None
-    assert here.gate.sites["x"].address == THERE
-    assert here.hear(note(6), 7, 6, address=HERE) == note(6)
-    assert here.gate.at(HERE) is here.gate.sites["x"]
+    assert here.hear(note(1), 7, counter=50) is None
+    assert here.hear(note(1), 7, counter=49) is None
+    assert here.hear(note(1), 7, counter=51) is not None
 
 
-def test_our_own_name_is_nobody_else_s() -> None:
-    here = Guarded()
-    here.hear(note(0), 7, 1, "me")
+@KEYS
+def test_challenges_for_this_boot_are_answered_and_no_others(keys: KeyRing | None) -> None:
+    here = Guarded(keys, {"order": "fifo"})
+    here.news.incarnations["x"] = 77
+    ours = Challenge(OURS, b"n" * 16, bytes(520))
+    here.hear(ours, 7)
+    expected = Answer(b"n" * 16, OLDEST, VERSION, False, 77, {"order": "fifo"})
+    assert [(pdu, address, boot) for pdu, address, boot, _ in here.replies] == [(expected, HERE, 7)]
+    here.gate.joined = True
+    here.hear(ours, 7)
+    assert here.replies[1][0] == Answer(b"n" * 16, OLDEST, VERSION, True, 77, {"order": "fifo"})
+    here.hear(Challenge(OURS + 1, b"n" * 16, bytes(520)), 7)
+    here.hear(Challenge(OURS, b"n" * 16), 7)
+    here.acquaint(7)
+    before = len(here.replies)
+    here.hear(Challenge(OURS + 1, b"n" * 16, bytes(520)), 7)
+    here.hear(Challenge(OURS, b"n" * 16), 7)
+    assert before == len(here.replies) == 4, "two answers, a challenge and a greeting"
+    here.hear(ours, 7)
+    assert isinstance(here.replies[-1][0], Answer)
+    assert here.counters.proofs_given == 3
+
+
+@KEYS
+def test_a_process_that_has_proved_itself_is_greeted_so_that_it_asks_for_our_proof(
+    keys: KeyRing | None,
+) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    assert [type(pdu) for pdu, *_ in here.replies] == [Challenge, Here]
+    assert here.replies[-1][1:] == (HERE, 7, None)
+
+
+@KEYS
+def test_a_stranger_that_says_too_little_is_called_with_as_little(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    small = here.datagram(note(0), 7)
+    assert len(small) < LEAST_BYTES
+    here.take(small)
+    assert here.gate.should_greet
+    assert [(type(pdu), address, most) for pdu, address, _, most in here.replies] == [
+        (Hello, HERE, len(small))
+    ]
+    here.replies.clear()
+    here.gate.should_greet = False
+    here.hear(Hello(), 7)
+    assert here.replies == [], "two that call each other would never end"
+    assert here.gate.should_greet
+
+
+@KEYS
+def test_a_greeting_is_large_enough_though_a_byte_is_missing(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    padding = LEAST_BYTES - len(here.datagram(Hello(padding=bytes(300)), 7)) + 300
+    here.hear(Hello(padding=bytes(padding - 1)), 7)
+    assert here.challenges() == []
+    here.hear(Hello(padding=bytes(padding)), 7)
+    assert len(here.challenges()) == 1
+
+
+# What is not for us
+
+
+@KEYS
+def test_what_is_for_one_process_is_refused_by_others(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    reason = Reason.CHECKSUM.value if keys is None else gate.FORGED
+    here.hear(HELLO, 7, to=OURS + 1)
     assert here.replies == []
-    assert here.counters.drops == {gate.NAME_TAKEN: 1}
-    open_here = Guarded(None)
-    namesake = CODEC.encode(note(1), group_hash(GROUP), 7, 1, "me")
-    assert open_here.gate.let_in(memoryview(namesake), HERE) is None
-    assert open_here.counters.drops == {gate.NAME_TAKEN: 1}
+    assert here.drops == {reason: 1}
+    here.acquaint(7)
+    assert here.hear(note(1), 7, to=OURS) == note(1)
+    assert here.hear(note(2), 7, to=OURS + 1) is None
+    assert here.drops[reason] == 2
+    assert here.counters.pdus_lost == 1
+    assert here.hear(note(3), 7) == note(3)
 
 
-def test_known_and_retired_boots_are_bounded() -> None:
-    here = Guarded()
-    for boot in range(gate.MOST_RETIRED + 50):
-        here.gate.tick(boot)
-        here.acquaint(boot + 100)
-    assert here.gate.sizes() == (1, 0, gate.MOST_RETIRED)
-    for boot in range(gate.MOST_MEMBERS + 50):
-        here.gate.tick(boot)
-        here.acquaint(boot + 10_000, site=f"site{boot}")
-    assert here.gate.sizes() == (gate.MOST_MEMBERS, 0, gate.MOST_RETIRED)
-    assert "site0" not in here.gate.sites
-    assert not here.gate.is_member(THERE)
+@KEYS
+def test_other_groups_other_keys_and_our_own_echo_are_not_heard(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    foreign = KINDS.encode(HELLO, group_hash("order"), 7, 1, "x")
+    here.take(sealed(HELLO, 7, 1, "x", RING, group="order") if keys else foreign)
+    here.take(sealed(HELLO, 7, 1, "x", OTHER_RING))
+    here.take(KINDS.encode(HELLO, group_hash(GROUP), 7, 1, "x"))
+    here.hear(HELLO, OURS, "me")
+    if keys is None:
+        assert here.drops == {gate.OTHER_GROUP: 1, Reason.SEALED.value: 1, gate.UNPROVEN: 1}
+    else:
+        assert here.drops == {gate.OTHER_GROUP: 1, gate.UNKNOWN_KEY: 1, gate.UNSEALED: 1}
+        assert here.replies == []
+
+
+@KEYS
+def test_a_boot_keeps_its_name(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    assert here.hear(note(1), 7, "y") is None
+    assert here.drops[gate.RENAMED] == 1
+    assert set(here.gate.sites) == {"x"}
+
+
+class NoteOfLater(Note, frozen=True):
+    """A note as a later version may have it."""
+
+    more: int = 5
+
+
+@KEYS
+def test_fields_of_a_later_version_are_skipped_and_counted(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    assert here.hear(note(1), 7) == note(1)
+    assert gate.LATER_FIELDS not in here.drops
+    assert here.hear(NoteOfLater(1, note(1).bodies), 7) == note(1)
+    assert here.drops[gate.LATER_FIELDS] == 1
+
+
+@KEYS
+def test_what_a_member_said_in_vain_is_a_loss_and_what_strangers_make_up_is_not(
+    keys: KeyRing | None,
+) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    right = here.datagram(note(1), 7)
+    damaged = right[:-1] + bytes([right[-1] ^ 1])
+    assert here.take(damaged, THERE) is None
+    assert here.counters.pdus_lost == 0
+    assert here.take(damaged) is None
+    assert here.counters.pdus_lost == 1
+    assert here.take(right) == note(1)
+
+
+# What members must agree on
+
+
+def test_terms_agree_where_both_sides_know_an_option_and_a_version() -> None:
+    terms = Terms({"order": "fifo", "repair": "any"}, oldest=2, newest=4)
+
+    def difference(oldest: int, newest: int, **options: str) -> str:
+        return terms.difference("x", Answer(b"n" * 16, oldest, newest, True, 0, options))
+
+    assert difference(2, 4, order="fifo", repair="any") == ""
+    assert difference(1, 2, order="fifo") == ""
+    assert difference(4, 9, repair="any", news="of later") == ""
+    assert "wire versions 5 to 9, this member 2 to 4" in difference(5, 9)
+    assert "wire versions 0 to 1, this member 2 to 4" in difference(0, 1)
+    told = difference(2, 4, order="total", repair="any")
+    assert told == "'x' was told order='total' and this member order='fifo': give all members the same."
+
+
+@KEYS
+def test_a_process_that_was_told_something_else_is_refused_for_good_and_can_learn_why(
+    keys: KeyRing | None,
+) -> None:
+    here = Guarded(keys, {"order": "fifo"})
+    here.prove(7, options={"order": "total"})
+    assert not here.gate.sites
+    assert here.news.refusals == [
+        ("x", "'x' was told order='total' and this member order='fifo': give all members the same.")
+    ]
+    assert [type(pdu) for pdu, *_ in here.replies] == [Challenge, Here]
+    here.hear(HELLO, 7)
+    here.hear(answer_to(here.challenges()[0], options={"order": "fifo"}), 7)
+    assert len(here.replies) == 2
+    assert here.drops[gate.DIFFERS] == 3
+    here.hear(Challenge(OURS, b"n" * 16, bytes(520)), 7)
+    assert isinstance(here.replies[-1][0], Answer)
+    here.acquaint(8)
+
+
+@KEYS
+@pytest.mark.parametrize("name", ["a b", "line\n", "x" * 65, "\x1b[31m"])
+def test_a_process_without_a_proper_name_is_refused(keys: KeyRing | None, name: str) -> None:
+    here = Guarded(keys)
+    here.prove(7, name)
+    assert not here.gate.sites
+    assert here.drops[gate.BAD_NAME] == 1
+    here.prove(8, "x" * 64)
+    assert "x" * 64 in here.gate.sites
+
+
+@pytest.mark.parametrize(
+    ("told", "heard"),
+    [(0, []), (1, [1]), (LARGEST_REPORTED - 1, [LARGEST_REPORTED - 1]), (LARGEST_REPORTED, [])],
+)
+def test_incarnations_that_leave_no_room_are_not_believed(told: int, heard: list[int]) -> None:
+    here = Guarded(RING)
+    assert LARGEST_REPORTED < INCARNATION_LIMIT
+    here.prove(7, yours=told)
+    assert here.news.reports == heard
+
+
+# Names
+
+
+@KEYS
+def test_a_name_is_its_owner_s_as_long_as_it_answers(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    now = NAME_SILENCE_NS + SECOND_NS
+    here.tick(now)
+    here.prove(8, address=THERE)
+    assert here.gate.sites["x"].boot == 7, "an owner that was silent is asked before it loses its name"
+    assert here.refusals(THERE) == [Refused(8, shown(HERE), False)]
+    assert len(here.challenges()) == 2
+    here.tick(now + NAME_SILENCE_NS - 1)
+    assert here.gate.is_busy()
+    here.stay(7)
+    here.tick(now + 2 * NAME_SILENCE_NS)
+    assert here.gate.sites["x"].boot == 7
+    assert here.refusals(THERE)[-1] == Refused(8, shown(HERE), True)
+    assert [refused.final for refused in here.refusals(THERE)].count(True) == 1
+    ((site, told),) = here.news.refusals
+    assert (site, shown(HERE) in told, shown(THERE) in told) == ("x", True, True)
+    assert here.drops[gate.NAME_TAKEN] == 1
+    assert here.hear(note(1), 7) == note(1)
+    assert here.hear(note(2), 8, address=THERE) is None
+
+
+@KEYS
+def test_a_name_goes_on_to_the_next_once_its_owner_does_not_answer(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    here.prove(8, address=THERE)
+    here.tick(NAME_SILENCE_NS - 1)
+    assert here.gate.sites["x"].boot == 7
+    here.tick(NAME_SILENCE_NS)
+    assert here.gate.sites["x"].boot == 8
+    assert not here.gate.is_busy()
+    assert here.hear(note(1), 7) is None
+    assert here.hear(note(2), 8, address=THERE) == note(2)
+    assert here.gate.at(HERE) is None
+    assert here.gate.at(THERE) is here.gate.find("x")
+
+
+@KEYS
+def test_an_owner_that_speaks_keeps_its_name_though_its_answers_are_lost(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    here.prove(8, address=THERE)
+    for step in range(1, 20):
+        here.tick(step * (NAME_SILENCE_NS - 1))
+        assert here.hear(note(step), 7) == note(step)
+    assert here.gate.is_busy(), "whether it answers is not known yet"
+    assert not any(refused.final for refused in here.refusals(THERE))
+
+
+@KEYS
+def test_a_name_of_long_ago_is_free_at_once(keys: KeyRing | None) -> None:
+    for silence, owner in ((SILENCE_NS - 1, 7), (SILENCE_NS, 8)):
+        here = Guarded(keys)
+        here.acquaint(7)
+        here.tick(silence)
+        here.prove(8, address=THERE)
+        assert here.gate.sites["x"].boot == owner
+
+
+@KEYS
+def test_an_answer_of_the_owner_that_is_too_late_still_counts_if_it_comes_before_the_decision(
+    keys: KeyRing | None,
+) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    here.prove(8, address=THERE)
+    here.gate.now = 2 * NAME_SILENCE_NS
+    here.stay(7)
+    here.tick(2 * NAME_SILENCE_NS)
+    assert here.gate.sites["x"].boot == 7
+    assert here.refusals(THERE)[-1].final
+
+
+@KEYS
+def test_repeated_claims_cost_an_owner_only_so_many_challenges(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    answer = here.prove(8, address=THERE)
+    told, asked = len(here.refusals(THERE)), len(here.challenges())
+    assert (told, asked) == (1, 2)
+    for _ in range(50):
+        here.hear(answer, 8, address=THERE)
+        here.hear(HELLO, 8, address=THERE)
+        here.prove(9, address=place(9))
+        here.gate._claims.popitem()
+        here.tick(PRESS_NS - 1)
+    assert len(here.refusals(THERE)) == told
+    assert len(here.challenges()) == asked
+    here.tick(PRESS_NS)
+    assert len(here.refusals(THERE)) == told + 1
+    assert len(here.challenges()) == asked + 1
+
+
+@KEYS
+def test_of_two_claims_the_first_one_has_the_name_and_the_other_one_is_refused(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    here.prove(8, address=THERE)
+    here.prove(9, address=place(9))
+    here.tick(NAME_SILENCE_NS)
+    assert here.gate.sites["x"].boot == 8
+    assert here.refusals(place(9))[-1] == Refused(9, shown(THERE), True)
+
+
+@KEYS
+def test_our_own_name_is_ours_once_we_have_joined(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    here.gate.joined = True
+    here.prove(7, "me", joined=True)
+    assert here.news.namesakes == []
+    assert here.drops[gate.NAME_TAKEN] == 1
+    ((site, told),) = here.news.refusals
+    assert (site, "'me'" in told, shown(HERE) in told) == ("me", True, True)
+    before = len(here.replies)
+    here.hear(HELLO, 7, "me")
+    assert len(here.replies) == before, "it was refused for good"
+    assert not here.gate.sites
+
+
+@KEYS
+@pytest.mark.parametrize(
+    ("boot", "joined", "theirs"),
+    [(OURS - 1, False, True), (OURS + 1, False, False), (OURS + 1, True, True), (OURS - 1, True, True)],
+)
+def test_of_two_that_are_joining_the_lower_boot_has_the_name(
+    keys: KeyRing | None, boot: int, joined: bool, theirs: bool
+) -> None:
+    here = Guarded(keys)
+    here.prove(boot, "me", joined=joined)
+    assert here.news.namesakes == ([shown(HERE)] if theirs else [])
+    assert bool(here.news.refusals) != theirs
+
+
+# Refusals that we hear
+
+
+def members(here: Guarded, count: int) -> None:
+    for number in range(count):
+        here.acquaint(number + 1, f"site{number}", place(number))
+
+
+def refuse(here: Guarded, number: int, boot: int = OURS, *, final: bool = True) -> None:
+    here.hear(Refused(boot, "10.9.9.9:9", final), number + 1, f"site{number}", place(number))
+
+
+@KEYS
+def test_a_process_that_is_joining_believes_one_member(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    members(here, 5)
+    refuse(here, 0, OURS + 1)
+    assert here.news.namesakes == []
+    refuse(here, 0)
+    assert here.news.namesakes == ["10.9.9.9:9"]
+
+
+@KEYS
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_a_process_that_has_joined_gives_up_only_if_most_members_refuse_it(
+    keys: KeyRing | None, count: int
+) -> None:
+    here = Guarded(keys)
+    members(here, count)
+    here.gate.joined = True
+    for number in range(count // 2):
+        for _ in range(3):
+            refuse(here, number)
+    assert here.news.namesakes == []
+    refuse(here, count // 2)
+    assert here.news.namesakes == ["10.9.9.9:9"]
+
+
+@KEYS
+def test_refusals_of_long_ago_and_silent_members_do_not_count(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    members(here, 4)
+    here.gate.joined = True
+    refuse(here, 0)
+    refuse(here, 1)
+    here.tick(SILENCE_NS)
+    for number in range(4):
+        here.hear(note(0), number + 1, f"site{number}", place(number))
+    refuse(here, 2)
+    assert here.news.namesakes == [], "two of the three were told five seconds ago"
+    refuse(here, 3)
+    assert here.news.namesakes == []
+    here.tick(2 * SILENCE_NS - 1)
+    refuse(here, 0)
+    assert here.news.namesakes == ["10.9.9.9:9"], "three of the four, within five seconds"
+    quiet = Guarded(keys)
+    members(quiet, 4)
+    quiet.gate.joined = True
+    quiet.tick(SILENCE_NS)
+    refuse(quiet, 0)
+    assert quiet.news.namesakes == ["10.9.9.9:9"], "the others have been silent"
+
+
+@KEYS
+def test_members_that_are_forgotten_refuse_no_more(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    members(here, 4)
+    here.gate.joined = True
+    refuse(here, 0)
+    refuse(here, 1)
+    here.prove(77, "site0", THERE)
+    here.tick(NAME_SILENCE_NS)
+    assert here.gate.sites["site0"].boot == 77
+    refuse(here, 2)
+    assert here.news.namesakes == [], "two of four"
+
+
+@KEYS
+def test_a_refusal_that_is_not_final_is_a_reason_to_wait(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    members(here, 1)
+    here.tick(5)
+    assert here.gate.pending_ns is None
+    refuse(here, 0, OURS + 1, final=False)
+    assert here.gate.pending_ns is None
+    refuse(here, 0, final=False)
+    assert here.gate.pending_ns == 5
+    assert here.news.namesakes == []
+
+
+@KEYS
+def test_strangers_refuse_nobody(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    refuse(here, 0)
+    refuse(here, 0, final=False)
+    assert here.news.namesakes == []
+    assert here.gate.pending_ns is None
+
+
+def test_addresses_in_refusals_are_shown_only_if_they_can_be() -> None:
+    here = Guarded(RING)
+    members(here, 1)
+    here.hear(Refused(OURS, "\x1b[31m", True), 1, "site0", place(0))
+    assert here.news.namesakes == ["?"]
+
+
+# How much strangers can make us do
+
+
+def strangers(count: int) -> Iterator[tuple[int, str, Address]]:
+    for number in range(count):
+        yield number + 1000, f"site{number}", place(number)
+
+
+@KEYS
+def test_strangers_cause_only_so_many_replies_between_two_ticks(keys: KeyRing | None) -> None:
+    for pdu in (HELLO, Challenge(OURS, b"n" * 16, bytes(520)), note(0)):
+        here = Guarded(keys)
+        if keys is not None:
+            here.gate._derived_left = 10 * ANSWERS_PER_TICK
+        for boot, site, address in strangers(2 * ANSWERS_PER_TICK):
+            here.hear(pdu, boot, site, address)
+        assert len(here.replies) == ANSWERS_PER_TICK
+        assert here.gate.is_busy()
+        here.tick(1)
+        assert not here.gate.is_busy()
+        here.hear(HELLO, 50)
+        assert len(here.replies) == ANSWERS_PER_TICK + 1
+
+
+@KEYS
+def test_one_address_causes_only_so_many(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    for boot, site, _ in strangers(2 * ANSWERS_PER_ADDRESS):
+        here.hear(HELLO, boot, site)
+    assert len(here.replies) == ANSWERS_PER_ADDRESS
+    here.hear(HELLO, 50, address=THERE)
+    assert len(here.replies) == ANSWERS_PER_ADDRESS + 1
+    here.tick(1)
+    here.hear(HELLO, 50)
+    assert len(here.replies) == ANSWERS_PER_ADDRESS + 2
+
+
+@KEYS
+def test_strangers_do_not_use_up_the_answers_of_members(keys: KeyRing | None) -> None:
+    """A member that is asked for a sign of life could lose its name otherwise."""
+    here = Guarded(keys)
+    here.acquaint(7)
+    here.tick(1)
+    if keys is not None:
+        here.gate._derived_left = 10 * ANSWERS_PER_TICK
+    for boot, site, address in strangers(2 * ANSWERS_PER_TICK):
+        here.hear(HELLO, boot, site, address)
+    here.replies.clear()
+    for _ in range(2 * ANSWERS_PER_ADDRESS):
+        here.hear(Challenge(OURS, b"n" * 16, bytes(520)), 7)
+    assert [type(pdu) for pdu, *_ in here.replies] == [Answer] * ANSWERS_PER_ADDRESS
+
+
+@KEYS
+def test_nothing_is_remembered_of_those_that_prove_nothing(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    for number, (boot, site, address) in enumerate(strangers(500)):
+        here.tick(number)
+        asking = Challenge(OURS, b"n" * 16, bytes(520))
+        for pdu in (HELLO, note(1), asking, answer_to(asking)):
+            here.hear(pdu, boot, site, address)
+        assert here.gate.sizes() == (0, 0, 0, 0)
+        assert len(here.gate._answered) <= 1
+
+
+def test_invented_senders_cost_no_derived_keys() -> None:
+    here = Guarded(RING)
+    for boot in range(10 * DERIVED_PER_TICK):
+        here.take(sealed(HELLO, boot + 100, 1, "x", OTHER_RING))
+    assert here.drops == {gate.UNKNOWN_KEY: 10 * DERIVED_PER_TICK}
+    assert here.gate._derived_left == DERIVED_PER_TICK
+    assert here.seals is not None
+    assert not here.seals._made
+    here.acquaint(7)
+
+
+def test_the_name_of_a_key_is_good_for_one_boot_and_one_generation() -> None:
+    """A listener that has heard one cannot have others derived."""
+    here = Guarded(RING)
+    heard = here.datagram(HELLO, 7)
+    for boot, generation in ((8, 0), (7, 1), (7, 2**31)):
+        prefix = list(PREFIX.unpack_from(heard))
+        prefix[-2:] = [boot, generation << GENERATION_BITS | 1]
+        here.take(PREFIX.pack(*prefix) + heard[PREFIX.size :])
+    assert here.drops == {gate.UNKNOWN_KEY: 3}
+    assert here.gate._derived_left == DERIVED_PER_TICK
+
+
+def test_keys_of_strangers_are_derived_only_so_often_and_those_of_members_always() -> None:
+    here = Guarded(RING)
+    here.acquaint(7)
+    here.tick(1)
+    for boot, site, address in strangers(2 * DERIVED_PER_TICK):
+        here.hear(HELLO, boot, site, address)
+    assert here.drops[gate.UNKNOWN_KEY] == DERIVED_PER_TICK
+    assert len(here.replies) == 2 + DERIVED_PER_TICK
+    here.hear(HELLO, 1000, "site0", place(0))
+    assert len(here.replies) == 3 + DERIVED_PER_TICK, "one that is derived already costs nothing"
+    assert here.hear(note(1), 7, counter=1 << GENERATION_BITS) == note(1)
+    here.tick(2)
+    here.hear(HELLO, 1000 + 2 * DERIVED_PER_TICK, "y", THERE)
+    assert len(here.challenges(THERE)) == 1
+
+
+def test_what_is_sealed_right_for_another_header_does_not_open() -> None:
+    here = Guarded(RING)
+    forged, right = sealed(HELLO, 7, 1, "x", OTHER_RING), here.datagram(HELLO, 7, counter=1)
+    here.take(right[:36] + forged[36:])
+    assert here.drops == {gate.FORGED: 1}
+    assert here.replies == []
+
+
+# Generations and rings of keys
+
+
+def test_a_member_may_go_on_to_the_next_generation_and_not_leap_over_one() -> None:
+    here = Guarded(RING)
+    here.acquaint(7)
+    generations = [generation << GENERATION_BITS | 5 for generation in range(5)]
+    assert here.hear(note(1), 7, counter=generations[2]) is None
+    assert here.hear(note(1), 7, counter=generations[1]) == note(1)
+    assert here.hear(note(1), 7, counter=generations[2]) == note(1)
+    assert here.hear(note(1), 7, counter=generations[4]) is None
+    assert here.drops[gate.UNKNOWN_KEY] == 2
+
+
+def test_what_is_late_of_the_generation_before_is_heard() -> None:
+    here = Guarded(RING)
+    here.acquaint(7)
+    last = (1 << GENERATION_BITS) - 1
+    assert here.hear(note(1), 7, counter=last - 5) == note(1)
+    assert here.hear(note(2), 7, counter=last + 1) == note(2)
+    seal = here.gate.sites["x"].seal
+    assert seal is not None
+    assert seal.generation == 1
+    assert here.hear(note(3), 7, counter=last) == note(3)
+    assert here.gate.sites["x"].seal is seal, "what is late does not bring the earlier key back"
+    assert here.hear(note(3), 7, counter=last) is None
+    far = Guarded(RING)
+    far.acquaint(7)
+    for generation in (1, 2):
+        assert far.hear(note(1), 7, counter=generation << GENERATION_BITS) is not None
+    assert far.hear(note(1), 7, counter=5) is None
+    assert far.drops[gate.UNKNOWN_KEY] == 1
+
+
+def test_members_go_on_to_another_key_of_the_ring_one_by_one() -> None:
+    both = KeyRing((b"1" * 32, b"2" * 32))
+    here = Guarded(both)
+    here.acquaint(7)
+    second = both.promoted()
+    assert here.take(sealed(note(1), 7, 10, "x", second)) == note(1)
+    assert here.take(sealed(note(2), 7, 11, "x", second)) == note(2)
+    assert here.take(sealed(note(3), 7, 12, "x", both)) == note(3)
+    assert here.take(sealed(note(3), 7, 12, "x", second)) is None
+    assert here.drops[gate.REPLAYED] == 1
+
+
+def test_a_key_that_was_retired_opens_nothing_more() -> None:
+    both = KeyRing((b"1" * 32, b"2" * 32))
+    here = Guarded(both)
+    here.acquaint(7)
+    here.acquaint(8, "y", THERE)
+    assert here.take(sealed(note(1), 8, 10, "y", both.promoted()), THERE) == note(1)
+    assert here.seals is not None
+    here.seals.replace(both.promoted().retired())
+    here.gate.rekey()
+    assert here.take(sealed(note(2), 7, 10, "x", both)) is None
+    assert here.drops[gate.UNKNOWN_KEY] == 1
+    assert here.take(sealed(note(3), 8, 11, "y", both.promoted()), THERE) == note(3)
+    assert here.take(sealed(note(4), 7, 10, "x", both.promoted())) == note(4), "it is a member still"
+
+
+# Bounds
+
+
+@KEYS
+def test_a_full_table_lets_nobody_in_while_its_members_speak(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    for number in range(MOST_MEMBERS):
+        here.tick(number)
+        here.acquaint(number + 1000, f"site{number}", place(number))
+    here.prove(1, "x")
+    assert "x" not in here.gate.sites
+    assert here.drops[gate.FULL] == 1
+    assert here.gate.sizes() == (MOST_MEMBERS, 0, 0, 0)
+    here.tick(SILENCE_NS)
+    here.hear(note(1), 1000, "site0", place(0))
+    here.prove(1, "x")
+    assert "x" not in here.gate.sites, "site1 spoke a nanosecond less than five seconds ago"
+    here.tick(SILENCE_NS + 1)
+    here.acquaint(1)
+    assert here.gate.sizes() == (MOST_MEMBERS, 0, 0, 1)
+    assert {"site0", "site2"} <= set(here.gate.sites)
+    assert "site1" not in here.gate.sites
+
+
+@KEYS
+def test_a_member_that_is_restarted_has_its_place_in_a_full_table(
+    keys: KeyRing | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "MOST_MEMBERS", 2)
+    here = Guarded(keys)
+    members(here, 2)
+    here.prove(50, "site0", THERE)
+    here.tick(NAME_SILENCE_NS)
+    assert here.gate.sites["site0"].boot == 50
+    assert gate.FULL not in here.drops
+
+
+@KEYS
+def test_claims_refusals_and_what_is_retired_are_bounded(keys: KeyRing | None) -> None:
+    here = Guarded(keys, {"order": "fifo"})
+    here.acquaint(7)
+    for boot, _, address in strangers(MOST_CLAIMS + 5):
+        here.tick(1)
+        here.prove(boot, "x", address)
+    assert here.gate.sizes() == (1, MOST_CLAIMS, 0, 0)
+    here = Guarded(keys, {"order": "fifo"})
+    for boot, site, address in strangers(MOST_REFUSED + 5):
+        here.tick(1)
+        here.prove(boot, site, address, options={"order": "total"})
+    assert here.gate.sizes() == (0, 0, MOST_REFUSED, 0)
+    here = Guarded(keys)
+    for boot, _, address in strangers(MOST_RETIRED + 5):
+        here.tick(here.gate.now + SILENCE_NS)
+        here.acquaint(boot, "x", address)
+    assert here.gate.sizes() == (1, 0, 0, MOST_RETIRED)
+
+
+@KEYS
+def test_a_process_that_tells_two_names_is_known_by_one(keys: KeyRing | None) -> None:
+    """It claims a name that is taken, and is let in under another one meanwhile."""
+    here = Guarded(keys)
+    here.acquaint(7)
+    here.prove(8, "x", THERE)
+    here.hear(answer_to(here.challenges(THERE)[-1]), 8, "y", THERE)
+    here.tick(NAME_SILENCE_NS)
+    assert {site: known.boot for site, known in here.gate.sites.items()} == {"x": 8}
+    assert here.gate.sizes()[0] == 1
+    here.tick(2 * NAME_SILENCE_NS)
+    here.prove(9, "x", place(9))
+    here.tick(3 * NAME_SILENCE_NS + 100 * MILLISECOND_NS)
+    assert here.gate.sites["x"].boot == 9

@@ -12,11 +12,31 @@ from hypothesis import strategies as st
 
 from antiphon.cli.main import run
 from antiphon.core.errors import AntiphonError, InputError, OutputError, UsageError
-from antiphon.live.keys import MOST_KEYS, KeyRing, keys_text, parse_keys, read_keys, replace_keys, write_keys
-from antiphon.live.sealing import WINDOW, ReplayWindow, Seals
+from antiphon.live.keys import (
+    MOST_KEYS,
+    KeyFile,
+    KeyRing,
+    keys_text,
+    parse_keys,
+    read_keys,
+    replace_keys,
+    write_keys,
+)
+from antiphon.live.sealing import (
+    GENERATION_BITS,
+    KEY_LIFE_NS,
+    MOST_SEALS,
+    PDUS_PER_KEY,
+    TAG_BYTES,
+    WINDOW,
+    ReplayWindow,
+    Seals,
+    SendingKey,
+)
 
 Capture = pytest.CaptureFixture[str]
 KEY = base64.b64encode(b"k" * 32).decode()
+NO_SALT = bytes(hashlib.sha256().digest_size)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +164,37 @@ def test_keygen_prints_a_key_without_a_file_and_refuses_what_makes_no_sense(
     assert len(read_keys(path).keys) == MOST_KEYS
 
 
+def test_a_key_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
+    path, first = tmp_path / "key", KeyRing((b"1" * 32,))
+    write_keys(path, first)
+    file = KeyFile(path)
+    assert file.ring == first
+    assert file.look() is None
+    both = first.added()
+    replace_keys(path, both)
+    assert file.look() == both == file.ring
+    assert file.look() is None
+    path.write_text("# a comment more\n" + path.read_text())
+    assert file.look() is None, "the keys are the same"
+
+
+def test_a_key_file_that_has_gone_bad_is_told_once_and_the_ring_stays(tmp_path: Path) -> None:
+    path, first = tmp_path / "key", KeyRing((b"1" * 32,))
+    write_keys(path, first)
+    file = KeyFile(path)
+    path.unlink()
+    with pytest.raises(InputError, match="cannot be read"):
+        file.look()
+    assert file.look() is None
+    write_keys(path, first.added())
+    path.chmod(0o644)
+    with pytest.raises(InputError, match="Others may read"):
+        file.look()
+    assert (file.look(), file.ring) == (None, first)
+    path.chmod(0o600)
+    assert file.look() == file.ring != first
+
+
 # Sealing
 
 
@@ -156,14 +207,20 @@ def test_seals_are_derived_as_documented() -> None:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     key, boot = b"g" * 32, 0x0123456789ABCDEF
-    seal = Seals(KeyRing((key,)), "orders").own(boot)
-    expected = AESGCM(hkdf(key, boot.to_bytes(8, "big"), b"antiphon seal orders"))
-    assert seal.seal(5, b"head", b"body") == expected.encrypt(
-        bytes(4) + (5).to_bytes(8, "big"), b"body", b"head"
-    )
-    naming = hkdf(key, bytes(hashlib.sha256().digest_size), b"antiphon key id orders")
-    name = hmac.digest(naming, boot.to_bytes(8, "big"), "sha256")[:4]
-    assert seal.identifier == int.from_bytes(name, "big")
+    seals = Seals(KeyRing((key,)), "orders")
+    for generation in (0, 1, 2**32 - 1):
+        seal = seals.own(boot, generation)
+        assert seal.generation == generation
+        salt = boot.to_bytes(8, "big") + generation.to_bytes(4, "big")
+        derived = hkdf(key, salt, b"antiphon seal orders")
+        assert seal.seal(5, b"head", b"body") == AESGCM(derived).encrypt(
+            bytes(4) + (5).to_bytes(8, "big"), b"body", b"head"
+        )
+        naming = hkdf(key, NO_SALT, b"antiphon key id orders")
+        name = hmac.digest(naming, salt, "sha256")[:4]
+        assert seal.identifier == int.from_bytes(name, "big")
+        stream = hashlib.shake_128(hkdf(derived, NO_SALT, b"antiphon fragments") + (5).to_bytes(8, "big"))
+        assert seal.tokens(5, 42) == stream.digest(42 * 8)
 
 
 def test_a_seal_opens_only_what_was_sealed_with_all_the_same() -> None:
@@ -182,6 +239,104 @@ def test_a_seal_opens_only_what_was_sealed_with_all_the_same() -> None:
     assert found.open(1, b"head", sealed) == b"body"
     assert seals.find(7, seal.identifier ^ 1) is None
     assert seals.find(8, seal.identifier) is None
+
+
+def test_seals_of_generations_and_places_are_not_mixed_up() -> None:
+    seals = Seals(KeyRing((b"1" * 32, b"2" * 32)), "orders")
+    sealed = seals.own(7, 1).seal(1, b"head", b"body")
+    assert seals.own(7, 0).open(1, b"head", sealed) is None
+    assert seals.find(7, seals.own(7, 1).identifier, 0) is None
+    found = seals.find(7, seals.own(7, 1).identifier, 1)
+    assert found is seals.own(7, 1)
+    assert [each.identifier for each in seals.every(7, 1)] == [
+        Seals(ring, "orders").own(7, 1).identifier for ring in (KeyRing((b"1" * 32,)), KeyRing((b"2" * 32,)))
+    ]
+
+
+def test_what_is_shorter_than_a_tag_opens_nothing() -> None:
+    seal = Seals(KeyRing((b"1" * 32,)), "orders").own(7)
+    empty = seal.seal(1, b"head", b"")
+    assert len(empty) == TAG_BYTES
+    assert seal.open(1, b"head", empty) == b""
+    assert seal.open(1, b"head", empty[:-1]) is None
+
+
+def test_a_seal_is_made_only_where_it_is_allowed_and_then_kept() -> None:
+    seals, other = (Seals(KeyRing((b"1" * 32,)), "orders") for _ in range(2))
+    identifier = other.own(7).identifier
+    assert seals.find(7, identifier, 0, lambda: False) is None
+    assert seals.find(7, identifier + 1, 0, unasked) is None
+    made = seals.find(7, identifier, 0, lambda: True)
+    assert made is not None
+    assert seals.find(7, identifier, 0, unasked) is made
+
+
+def unasked() -> bool:
+    pytest.fail("asked for a seal that is there, or that is nobody's")
+
+
+def test_the_seals_that_are_kept_are_bounded_and_go_with_their_ring() -> None:
+    seals = Seals(KeyRing((b"1" * 32,)), "orders")
+    for boot in range(MOST_SEALS + 3):
+        seals.own(boot)
+    assert len(seals._made) == MOST_SEALS
+    before = seals.own(7)
+    seals.replace(KeyRing((b"2" * 32, b"1" * 32)))
+    assert seals.own(7).identifier != before.identifier
+    assert seals.find(7, before.identifier) is not None
+    seals.replace(KeyRing((b"2" * 32,)))
+    assert seals.find(7, before.identifier) is None
+
+
+def test_tokens_are_of_one_boot_one_generation_and_one_pdu() -> None:
+    seals = Seals(KeyRing((b"1" * 32,)), "orders")
+    tokens = seals.own(7).tokens(5, 42)
+    assert len({tokens[place : place + 8] for place in range(0, len(tokens), 8)}) == 42
+    assert tokens == seals.own(7).tokens(5, 43)[: len(tokens)]
+    for other in (seals.own(7).tokens(6, 42), seals.own(8).tokens(5, 42), seals.own(7, 1).tokens(5, 42)):
+        assert other != tokens
+
+
+# The key that a process sends with
+
+
+def test_a_key_seals_only_so_many_pdus() -> None:
+    key = SendingKey(Seals(KeyRing((b"1" * 32,)), "orders"), 7, now=0)
+    assert PDUS_PER_KEY == 1 << GENERATION_BITS
+    first = key.seal
+    assert key.advance(0) == 1
+    assert key.advance(PDUS_PER_KEY - 2) == PDUS_PER_KEY - 1
+    assert key.seal is first
+    assert key.sealed(PDUS_PER_KEY - 1) == PDUS_PER_KEY - 1
+    assert key.advance(PDUS_PER_KEY - 1) == PDUS_PER_KEY
+    assert key.seal.generation == 1
+    assert key.sealed(PDUS_PER_KEY) == 1
+
+
+def test_a_key_is_used_only_for_so_long() -> None:
+    key = SendingKey(Seals(KeyRing((b"1" * 32,)), "orders"), 7, now=1000)
+    assert key.renew(5, 1000 + KEY_LIFE_NS - 1) == 5
+    assert (key.seal.generation, key.age_ns(1000 + KEY_LIFE_NS - 1)) == (0, KEY_LIFE_NS - 1)
+    assert key.sealed(5) == 5
+    counter = key.renew(5, 1000 + KEY_LIFE_NS)
+    assert key.advance(counter) == PDUS_PER_KEY
+    assert (key.seal.generation, key.age_ns(1000 + KEY_LIFE_NS)) == (1, 0)
+    assert key.sealed(counter) == 0
+    assert key.sealed(counter + 3) == 3
+    assert key.renew(counter, 1000 + KEY_LIFE_NS + 1) == counter
+    assert key.age_ns(0) == 0, "clocks differ a little"
+
+
+def test_another_ring_s_key_counts_anew_and_no_counter_repeats() -> None:
+    seals = Seals(KeyRing((b"1" * 32,)), "orders")
+    key = SendingKey(seals, 7, now=0)
+    seals.replace(KeyRing((b"2" * 32, b"1" * 32)))
+    key.replace(50, now=9)
+    assert key.seal is seals.own(7)
+    assert (key.sealed(50), key.sealed(53), key.age_ns(10)) == (0, 3, 1)
+    assert key.advance(50) == 51
+    key.replace(PDUS_PER_KEY - 1, now=9)
+    assert key.seal.generation == 1
 
 
 COUNTERS = st.integers(0, 3 * WINDOW) | st.integers(0, 2**64 - 1) | st.integers(WINDOW - 3, WINDOW + 3)

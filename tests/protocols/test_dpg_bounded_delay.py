@@ -11,7 +11,14 @@ from antiphon.core.errors import UsageError
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.protocols.dpg.pdus import LARGEST, Farewell
 from antiphon.protocols.dpg.services import bounded_delay, clocks
-from antiphon.protocols.dpg.services.bounded_delay import GREET, RELEASE, VOUCH, BoundedDelayService, Vouch
+from antiphon.protocols.dpg.services.bounded_delay import (
+    FUTURE,
+    GREET,
+    RELEASE,
+    VOUCH,
+    BoundedDelayService,
+    Vouch,
+)
 from antiphon.protocols.dpg.services.clocks import Note, agreed, bound_of, given_at, stamp_above, stamp_at
 from antiphon.protocols.dpg.services.streams import MOST_STREAMS, Streams
 from tests.protocols.bounded_delay_group import Group
@@ -134,7 +141,7 @@ def test_a_message_that_comes_twice_is_placed_once() -> None:
     assert [tag for tag, _ in channel.placed_tags] == [10, 20]
 
 
-@pytest.mark.parametrize("stamp", [0, -5, LARGEST, 1 << 63, START + 5 * SECOND_NS])
+@pytest.mark.parametrize("stamp", [0, LARGEST - 1, START + FUTURE * SECOND_NS + MS])
 def test_an_absurd_stamp_is_refused(stamp: int) -> None:
     service, channel = started()
     service.receive(START, "b", message(20, stamp=stamp), after_loss=False, fresh=True)
@@ -691,7 +698,7 @@ def test_one_liar_among_four_neither_parts_the_others_nor_takes_them_far(lead_ns
     assert spread_ns(group, 0, 1, 2) < MS
     after = group.figures("clock_adjustment_ns")
     assert max(abs(now - then) for now, then in zip(after[:3], before, strict=False)) <= span_ns // 1000
-    assert max(group.figures("bound_ns")) == SECOND_NS
+    assert max(group.figures("bound_ns")) == 50 * MS, "no more than the bound that all begin with"
 
 
 @given(st.lists(st.integers(-1000, 1000), min_size=3, max_size=20), st.data())

@@ -169,7 +169,7 @@ def test_message_cycle_comes_down_again(monkeypatch: pytest.MonkeyPatch) -> None
 # 9. Return
 
 
-def reset(order: Order, time_ns: Nanoseconds, _report: Report, _told: Told) -> None:
+def reset(order: Order, time_ns: Nanoseconds, _report: Report, _told: Told, _own: object) -> None:
     """As printed: a member that returns resets the connection status, and orders what it has and hears."""
     order.tombstones = Tombstones(order._configuration.tombstones)
     order.streams.clear()

@@ -9,28 +9,36 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.msgpack import encode
 
 from antiphon.core.effects import Deliver, Send
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import LONGEST_NAME, NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Received, Start, TimerFired
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS
-from antiphon.core.wire import Pdu
+from antiphon.core.wire import Packet, Pdu
 from antiphon.protocols.dpg import Dpg, DpgConfiguration
 from antiphon.protocols.dpg import member as member_module
 from antiphon.protocols.dpg.order import MARKED_LINK
-from antiphon.protocols.dpg.pdus import LARGEST, MOST_TAGS, ORIGIN, TAG_LIMIT, Farewell, Message, Tag
+from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, TAG_LIMIT, Farewell, Message, Tag
 from antiphon.protocols.dpg.services.tag_sequencer import (
     SequencerOptions,
     SequencerService,
     TagSequencer,
     TagSequencerSite,
 )
+from antiphon.protocols.dpg.services.tag_sequencer.asking import MOST_ASKED
+from antiphon.protocols.dpg.services.tag_sequencer.claiming import Claiming
 from antiphon.protocols.dpg.services.tag_sequencer.following import MOST_DISPLACED, MOST_UNNUMBERED
 from antiphon.protocols.dpg.services.tag_sequencer.lease import LONGEST_NS, Lease
 from antiphon.protocols.dpg.services.tag_sequencer.numbering import MOST_WAITING
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import SLACK, Numbers
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
+    FIRST_NUMBER,
+    LAST_NUMBER,
+    LONGEST_LEAP,
+    NO_EPOCH,
     Answer,
     Ask,
     Claim,
@@ -42,7 +50,7 @@ from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
 from antiphon.protocols.dpg.tag_lists import pack_tags, unpack_tags
 from tests.protocols.dpg_channel import message, report
 from tests.protocols.dpg_group import ChosenTags
-from tests.protocols.tag_sequencer_group import Group, Link, Member, contradictions, out_of_turn
+from tests.protocols.tag_sequencer_group import CODEC, Group, Link, Member, contradictions, out_of_turn
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "60"))
 SEEDS_PER_TEST = 60
@@ -820,27 +828,23 @@ class TestHostile:
         counter = member.service.figures()["epoch"]
         sequencer = group.sequencer()
         before = list(member.told)
+        newest = member.service._numbers.newest
         garbage: list[Pdu] = [
             Numbered(counter, 1, 0, 5, b"odd"),
             Numbered(counter, 1, 0, 5, pack_tags([ORIGIN])),
             Numbered(counter, 1, 0, 5, pack_tags([TAG_LIMIT])),
-            Numbered(counter, 1, 0, 0, pack_tags([16])),
-            Numbered(counter, 0, 0, 5, pack_tags([16])),
-            Numbered(counter, 1, 0, LARGEST + 1, pack_tags([16])),
-            Numbered(counter, 1, 0, 5, bytes(8 * MOST_TAGS + 8)),
-            Claim(counter + 1, -1),
-            Claim(1 << 61, 0),
-            Answer(counter, "", -1, 1, b""),
-            Answer(1 << 61, "nobody", 0, 1, b""),
+            Claim(counter + LONGEST_LEAP + 1, 0),
+            Answer(counter + LONGEST_LEAP + 1, "nobody", 0, 1, b""),
             Answer(counter + 1, "", 0, 1, b""),
-            Answer(counter, sequencer, 0, 0, b""),
+            Answer(counter, sequencer, 0, newest + LONGEST_LEAP + 1, b""),
             Answer(counter, sequencer, 0, 1, b"odd"),
             TagRequest(b"odd", 1, 0),
             TagRequest(pack_tags([ORIGIN]), 1, 0),
-            TagRequest(b"", 0, 0),
-            TagRequest(b"", 1, LARGEST),
             report(b"not a note"),
             report(b"\x93\x05\xa1x\xff"),
+            report(encode((counter, "x" * (LONGEST_NAME + 1), 1))),
+            report(encode((NUMBER_LIMIT, "x", 1))),
+            report(encode((counter, "x", NUMBER_LIMIT))),
         ]
         for pdu in garbage:
             ignored = member.service.figures()["ignored"]
@@ -856,7 +860,7 @@ class TestHostile:
 
             def number(random: Random = random) -> int:
                 return random.choice(
-                    (-1, 0, 1, 2, 3, 5, 20, 1 << 31, 1 << 33, LARGEST - 1, LARGEST, 1 << 63 - 1)
+                    (0, 1, 2, 3, 5, 20, 1 << 31, 1 << 33, NUMBER_LIMIT // 2 - 1, NUMBER_LIMIT - 1)
                 )
 
             def tags(random: Random = random) -> bytes:
@@ -870,13 +874,13 @@ class TestHostile:
                     TagRequest(tags(), number(), number()),
                     Numbered(number(), number(), number(), number(), tags()),
                     Claim(number(), number()),
-                    Answer(number(), random.choice(("", "a", "b", "x" * 300)), number(), number(), tags()),
+                    Answer(number(), random.choice(("", "a", "b", "x" * LONGEST_NAME)), number(), number(), tags()),
                     Ask(),
                     Farewell(number()),
                 ))  # fmt: skip
                 for member in group.members.values():
                     sender = random.choice(("a", "b", "c", "x"))
-                    if sender != member.site:
+                    if sender != member.site and isinstance(CODEC.decode(CODEC.encode(pdu)), Packet):
                         group.hand_in(member, sender, pdu)
                 group.run(random.choice((0, 0.1, 5)))
             group.run(500)
@@ -885,6 +889,95 @@ class TestHostile:
             for member in group.members.values():
                 assert not member.pending
             assert all(wanted)
+
+    def test_a_number_at_the_end_of_all_numbers_is_followed_by_the_first(self) -> None:
+        """The liar is the sequencer; once it is silent, another is, and its numbers can be told."""
+        group = begun(NAMES[:3])
+        counter = max(member.service._epoch.counter for member in group.members.values()) + 1
+        for first in (LAST_NUMBER, NUMBER_LIMIT // 2 - MOST_TAGS):
+            for member in group.members.values():
+                group.hand_in(member, "x", Numbered(counter, first, 0, first, pack_tags([16, 32])))
+        sent = [group.send(name) for name in NAMES[:3]]
+        group.run(1500)
+        assert all(not member.pending for member in group.members.values())
+        assert all(sent)
+        newest = {member.service._numbers.newest for member in group.members.values()}
+        assert max(newest) < FIRST_NUMBER + 20
+
+    def test_numbers_go_on_as_long_as_there_is_room(self) -> None:
+        group = begun(NAMES[:3])
+        counter = max(member.service._epoch.counter for member in group.members.values()) + 1
+        for member in group.members.values():
+            group.hand_in(member, "x", Numbered(counter, 1, 0, LAST_NUMBER - 1, pack_tags([16])))
+        group.send("a")
+        group.run(1500)
+        assert {member.service._numbers.newest for member in group.members.values()} == {LAST_NUMBER}
+
+    def test_who_alone_believes_in_an_epoch_far_ahead_gives_in_to_the_others(self) -> None:
+        group = begun(NAMES[:4])
+        misled = group.members[others(group)[0]]
+        misled.service._epoch = misled.service._epoch._replace(counter=0)  # it knows of none
+        group.hand_in(misled, "x", Claim(1 << 40, 0))
+        assert misled.service.figures()["epoch"] == 1 << 40
+        group.send(misled.site)
+        group.run(1500)
+        assert not misled.pending
+        assert len({member.service._epoch for member in group.members.values()}) == 1
+        assert misled.service.figures()["epoch"] < LONGEST_LEAP
+
+    def test_who_gives_in_to_an_epoch_that_was_its_own_claims_the_next(self) -> None:
+        group = begun(NAMES[:4])
+        leader = group.members[group.sequencer()]
+        counter = leader.service.figures()["epoch"]
+        leader.service._counter = 1 << 40
+        leader.service._begin_claim(group.now)
+        group.run(1000)
+        group.send(leader.site)
+        group.run(500)
+        assert not leader.pending
+        assert {member.service._epoch for member in group.members.values()} == {Epoch(counter + 1, leader.site)}
+
+    def test_one_liar_cannot_have_a_claim_given_up(self) -> None:
+        claim = Claiming(frozenset("bc"), 5, 10, is_first=False)
+        claim.refuse("x", Epoch(3, "x"))
+        assert claim.refused_for() == Epoch(3, "x")
+        claim.hear("b", 5)
+        assert claim.refused_for() is None
+        claim.refuse("b", Epoch(9, "b"))
+        assert claim.refused_for() is None, "it has accepted before"
+        claim.refuse("c", Epoch(2, "c"))
+        claim.refuse("d", NO_EPOCH)
+        assert claim.refused_for() == Epoch(3, "x")
+        claim.hear("c", 5)
+        assert claim.refused_for() is None
+
+    def test_a_number_far_beyond_those_known_is_not_asked_for(self) -> None:
+        group = begun(NAMES[:3])
+        member = group.members[others(group)[0]]
+        service = member.service
+        newest = service._numbers.newest
+        group.hand_in(member, "x", report(pack_note(service._epoch, newest + LONGEST_LEAP + 1)))
+        assert service._asking.told <= newest
+        group.hand_in(member, "x", report(pack_note(service._epoch, newest + LONGEST_LEAP)))
+        assert service._asking.told == newest + LONGEST_LEAP
+
+    def test_an_answer_tells_from_behind_the_newest_whatever_the_claimant_says_to_know(self) -> None:
+        numbers = Numbers(MOST_TAGS)
+        numbers.add(7, 16)
+        assert numbers.listed(NUMBER_LIMIT) == (8, [])
+        assert numbers.listed(8) == (8, [])
+        assert numbers.listed(7) == (7, [16])
+
+    def test_one_request_is_told_a_few_numbers_only(self) -> None:
+        group = begun(NAMES[:2])
+        leader = group.members[group.sequencer()].service
+        for _ in range(60):
+            leader._numbers.add(leader._numbers.newest + 2, 16 * leader._numbers.newest)
+        told: list[tuple[int, int]] = []
+        leader._leading.announcer.tell = lambda _to, first, last: told.append((first, last))  # type: ignore[method-assign]
+        leader._leading.take_all("x", (), 3, NUMBER_LIMIT - 1)
+        leader._leading.take_all("x", (), 3, 9)
+        assert told == [(3, 2 + MOST_ASKED), (3, 9)]
 
     def test_tables_are_bounded(self) -> None:
         group = begun(["a", "b"])

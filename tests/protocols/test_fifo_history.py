@@ -6,14 +6,14 @@ from random import Random
 import pytest
 
 from antiphon.core.effects import Deliver, Recall, Send
+from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.inputs import Admit, HasRoom, Past, Recalled, Received, Start, TimerFired
 from antiphon.core.packing import pack
 from antiphon.core.time import SECOND_NS
-from antiphon.core.wire import Pdu
+from antiphon.core.wire import Codec, Garbage, Pdu, Reason
 from antiphon.protocols.fifo import PDUS, REPAIRS, Fifo, HistoryRole
 from antiphon.protocols.fifo.history import MOST_ASKERS
 from antiphon.protocols.fifo.pdus import (
-    LARGEST,
     MOST_PLACES,
     Chunk,
     Copy,
@@ -417,17 +417,16 @@ def keeper() -> Fifo:
     [
         Fetch(0, -1, 0),
         Fetch(0, 0, -1),
-        Fetch(0, 0, LARGEST),
+        Fetch(0, 0, NUMBER_LIMIT),
         Fetch(0, 0, 0, tuple(Place("c", 0, 0) for _ in range(MOST_PLACES + 1))),
         Fetch(0, 0, 0, (), tuple(Place("c", 0, 0) for _ in range(MOST_PLACES + 1))),
         Fetch(0, 0, 0, (Place("c" * 300, 0, 0),)),
         Fetch(0, 0, 0, (Place("c", -2, 0),)),
     ],
 )
-def test_a_request_that_makes_no_sense_is_counted_and_dropped(pdu: Pdu) -> None:
-    fifo = keeper()
-    assert not [effect for effect in fifo.handle(1, Received("n", pdu)) if isinstance(effect, Recall)]
-    assert fifo.ignored == 1
+def test_a_request_that_makes_no_sense_does_not_pass_the_gate(pdu: Pdu) -> None:
+    codec = Codec(PDUS)
+    assert codec.decode(codec.encode(pdu)) == Garbage(Reason.BODY)
 
 
 def test_a_handler_serves_members_that_count_one_request_at_a_time() -> None:
@@ -474,7 +473,7 @@ def newcomer() -> tuple[Fifo, Fetch]:
     """A newcomer that reads the log of h; and what it has asked for."""
     fifo = Fifo("j", ("j",), KNOBS, Random(1), history=HistoryRole(catches_up=True))
     fifo.handle(0, Start(1))
-    own = Extent("h", 1, True, True, 0, 0, 0, 0)
+    own = Extent("h", 1, True, True, 0, 3, 0, 3)
     us = Extent("j", 1, True, True, 0, 0, 0, 0)
     now = 0
     for serial in range(1, 8):
@@ -514,9 +513,10 @@ def test_a_newcomer_takes_only_the_answer_that_it_waits_for() -> None:
     "record",
     [
         Past("c", 1, 0, b"garbage"),
-        Past("c", 1, -1, batch(b"x")),
-        Past("c", LARGEST, 0, batch(b"x")),
-        Past("", 1, 0, batch(b"x")),
+        Past("c", 1, NUMBER_LIMIT - 1, batch(b"x")),
+        Past("h", 1, 0, batch(b"x", b"y", b"z", b"more than it has sent")),
+        Past("h", 2, 0, batch(b"x")),
+        Past("j", 1, 0, batch(b"x")),
     ],
 )
 def test_history_that_makes_no_sense_is_counted_and_passed_over(record: Past) -> None:

@@ -27,6 +27,7 @@ from antiphon.protocols.fifo.state import view_number
 from antiphon.protocols.fifo.streams import MOST_AHEAD
 from antiphon.protocols.stability.coordp import Acknowledgement, Information, StartRound
 from tests.protocols.fifo_group import Group
+from tests.protocols.gate import pass_gate
 
 SITES = ("a", "b", "c")
 VIEW = view_number([("a", 0), ("b", 0), ("c", 0)])
@@ -98,7 +99,11 @@ def test_no_pdu_whatever_it_says_raises(repair: str, start: Start, events: list[
     for span_ms, event in [(0, start), *events]:
         now += span_ms * MILLISECOND_NS
         if isinstance(event, Received):
+            received = pass_gate(codec, event.sender, event.pdu)
+            if received is None:
+                continue
             known.add(event.sender)
+            event = received
         for effect in member.handle(now, event):
             if isinstance(effect, Send | Multicast):
                 codec.encode(effect.pdu)

@@ -19,7 +19,9 @@ from antiphon.protocols.fifo import FifoConfiguration
 from antiphon.protocols.fifo.pdus import Ask, Copy, Data, RidingData, Status
 from antiphon.protocols.stability import PDUS, PROTOCOLS, ROWS
 from antiphon.protocols.stability.base import Configuration
-from antiphon.protocols.stability.gossip import Rumour
+from antiphon.protocols.stability.coordp import Information
+from antiphon.protocols.stability.fulldist import Purpose
+from antiphon.protocols.stability.gossip import Outcome, Rumour
 from antiphon.protocols.stability.riding import LoneRow, Riding, decode_row, encode_row
 from antiphon.protocols.stability.train import Carriage
 from antiphon.sim.scenarios import fifo
@@ -73,6 +75,36 @@ def test_nothing_is_stable_while_one_lacks_it(way: dict[str, Any]) -> None:
     members.admit("a")
     members.pass_time(800)
     assert not any(members.of(name, Stable, Discard) for name in members.names)
+
+
+def tells_a_result(pdu: Pdu) -> bool:
+    carried = getattr(pdu, "result", False) or getattr(pdu, "purpose", None) is Purpose.RESULT
+    return isinstance(pdu, Information | Outcome) or carried
+
+
+@every_way
+@pytest.mark.parametrize("result", [0, 1])
+def test_a_late_result_of_a_view_that_was_there_before_holds_nobody_up(
+    way: dict[str, Any], result: int
+) -> None:
+    members = Group(5, FifoConfiguration(**way))
+    for _ in range(2):
+        members.admit("b")
+        members.pass_time(300)
+    results = [(source, pdu) for source, _, pdu in members.sent if tells_a_result(pdu)]
+    rounds = {getattr(pdu, "round", 0): (source, pdu) for source, pdu in reversed(results)}
+    late = [rounds[number] for number in sorted(rounds)][result : result + 1]
+    members.depart("e")
+    members.pass_time(500)
+    members.come_back("e")
+    members.pass_time(200)
+    for source, pdu in late:
+        for target in set("bcd") - {source}:
+            members.give(target, Received(source, pdu))
+    members.admit("c")
+    members.pass_time(1_000)
+    for name in "abcd":
+        assert [effect.number for effect in members.of(name, Stable) if effect.sender == "c"] == [0]
 
 
 @every_way

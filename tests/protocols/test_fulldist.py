@@ -9,7 +9,7 @@ from antiphon.core.effects import CancelTimer, Missing, Send, SetTimer, Stable
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Restored, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
-from antiphon.protocols.stability.base import LARGEST_ROUND, Objective, Repetition
+from antiphon.protocols.stability.base import FIRST_LIMIT, Objective, Repetition
 from antiphon.protocols.stability.fulldist import (
     ASK,
     PDUS,
@@ -270,8 +270,7 @@ NONSENSE: list[tuple[str, str, Pdu]] = [
     ("row too short", "b", Row(0, counts(1))),
     ("row too long", "b", Row(0, counts(1, 1, 1))),
     ("row of broken bytes", "b", Row(0, b"1234567")),
-    ("row of a negative round", "b", Row(-1, counts(1, 1))),
-    ("row of a round without end", "b", Row(LARGEST_ROUND + 1, counts(1, 1))),
+    ("row of a round without end", "b", Row(FIRST_LIMIT, counts(1, 1))),
     ("rows with a bitmap too long", "b", Row(0, counts(1, 1), Purpose.TELL, bytes(2))),
     ("rows of members that do not exist", "b", Row(0, counts(1, 1), Purpose.TELL, b"\x0e")),
     ("rows without that of their sender", "b", Row(0, counts(1, 1), Purpose.TELL, b"\x04")),
@@ -279,7 +278,7 @@ NONSENSE: list[tuple[str, str, Pdu]] = [
     ("row from ourselves", "a", Row(0, counts(1, 1))),
     ("result with a negative count", "b", Row(4, counts(1, -5), Purpose.RESULT)),
     ("result too short", "b", Row(0, counts(1), Purpose.RESULT)),
-    ("result of a round without end", "b", Row(LARGEST_ROUND + 1, counts(1, 1), Purpose.RESULT)),
+    ("result of a round without end", "b", Row(FIRST_LIMIT, counts(1, 1), Purpose.RESULT)),
     ("a PDU of another protocol", "b", Pdu()),
 ]
 

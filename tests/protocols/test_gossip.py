@@ -14,7 +14,7 @@ from antiphon.core.effects import CancelTimer, Effect, Missing, Multicast, Send,
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received, Restored, RoundTriggered, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
-from antiphon.protocols.stability.base import LARGEST_ROUND, Objective, Repetition
+from antiphon.protocols.stability.base import FIRST_LIMIT, Objective, Repetition
 from antiphon.protocols.stability.gossip import (
     PDUS,
     STEP,
@@ -459,13 +459,12 @@ NONSENSE: list[tuple[str, str, Pdu]] = [
     ("a bit of nobody, of a later round", "b", Rumour(4, b"\x12", counts(1, 1))),
     ("a gossip from a stranger", "x", Rumour(0, bits("b"), counts(1, 1))),
     ("a gossip from ourselves", "a", Rumour(4, bits("b"), counts(1, 1))),
-    ("a negative round", "b", Rumour(-1, bits("b"), counts(1, 1))),
-    ("a round without end", "b", Rumour(LARGEST_ROUND + 1, bits("b"), counts(1, 1))),
+    ("a round without end", "b", Rumour(FIRST_LIMIT, bits("b"), counts(1, 1))),
     ("a result too short", "b", Outcome(0, counts(1))),
     ("a result with a negative count", "b", Outcome(0, counts(1, -1))),
     ("a result with broken bits", "b", Outcome(0, counts(1, 1), b"12")),
     ("a result from a stranger", "x", Outcome(0, counts(1, 1))),
-    ("a result of a round without end", "b", Outcome(LARGEST_ROUND + 1, counts(1, 1))),
+    ("a result of a round without end", "b", Outcome(FIRST_LIMIT, counts(1, 1))),
     ("a PDU of another protocol", "b", Pdu()),
 ]
 

@@ -464,12 +464,11 @@ def test_what_is_not_a_pdu_of_ours_is_counted() -> None:
         Entry((1, 0), 0, 1, 1, 0, "b", 0, 0, "A", bodies),
         Held((1, 0), 0, 2, 3, ()),
         Mark((1, 0), 0, 0, 1, 0),
-        Request((1, 0), 0, (0, 0), 0, 0, "A", bodies),
         Request((1, 0), 0, (0, 0), 1, 0, "B", bodies),
         Taken((1, 0), 7, (0, 0), 1, 1),
     ]
     for pdu in wrong:
         cluster.travelling.append(("b", "a", pdu))
         cluster.step()
-    assert cluster.members["a"].ignored >= 5
+    assert cluster.members["a"].ignored == len(wrong)
     assert cluster.delivered("a") == []

@@ -13,7 +13,7 @@ from antiphon.core.effects import Effect, Missing, Multicast, Send, SetTimer, St
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received, Restored, RoundTriggered, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
-from antiphon.protocols.stability.base import LARGEST_ROUND, Objective, Repetition
+from antiphon.protocols.stability.base import FIRST_LIMIT, Objective, Repetition
 from antiphon.protocols.stability.gossip import STEP, Outcome, Rumour
 from antiphon.protocols.stability.s_gossip import (
     GROUP_STEP,
@@ -342,17 +342,16 @@ NONSENSE: list[tuple[str, str, Pdu]] = [
     ("a gossip with a bit of nobody", "b", Rumour(0, b"\x0a", counts(1, 1))),
     ("a gossip with bits too many", "b", Rumour(0, b"\x02\x00", counts(1, 1))),
     ("a gossip from a stranger", "x", Rumour(0, b"\x02", counts(1, 1))),
-    ("a gossip of a round without end", "b", Rumour(LARGEST_ROUND + 1, b"\x02", counts(1, 1))),
+    ("a gossip of a round without end", "b", Rumour(FIRST_LIMIT, b"\x02", counts(1, 1))),
     ("a local result of another group", "d", LocalOutcome(0, counts(1, 1))),
     ("a local result too short", "b", LocalOutcome(0, counts(1))),
     ("a local result with broken bits", "b", LocalOutcome(0, counts(1, 1), b"12")),
-    ("a local result of a negative round", "b", LocalOutcome(-1, counts(1, 1))),
     ("a controller's gossip with counts too few", "d", GroupRumour(0, TWO, counts(1))),
     ("a controller's gossip with a bit of nobody", "d", GroupRumour(0, b"\x06", counts(1, 1))),
     ("a controller's gossip with partial nobodies", "d", GroupRumour(0, TWO, counts(1, 1), b"\x08")),
     ("a controller's gossip with broken bits", "d", GroupRumour(0, b"\x02\x00", counts(1, 1))),
     ("a controller's gossip from a stranger", "x", GroupRumour(0, TWO, counts(1, 1))),
-    ("a controller's gossip of a round without end", "d", GroupRumour(LARGEST_ROUND + 1, TWO, counts(1, 1))),
+    ("a controller's gossip of a round without end", "d", GroupRumour(FIRST_LIMIT, TWO, counts(1, 1))),
     ("a result too short", "d", Outcome(0, counts(1))),
     ("a result with a negative count", "d", Outcome(0, counts(1, -1))),
     ("a result with broken bits", "d", Outcome(0, counts(1, 1), b"1")),

@@ -7,7 +7,7 @@ import pytest
 from antiphon.core.effects import Effect, Multicast, Send
 from antiphon.core.inputs import Restored, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
-from antiphon.protocols.stability.base import LARGEST_ROUND, Objective, Repetition
+from antiphon.protocols.stability.base import FIRST_LIMIT, Objective, Repetition
 from antiphon.protocols.stability.coordp import Information, StartRound
 from antiphon.protocols.stability.hierarchy import Hierarchy
 from antiphon.protocols.stability.s_train import PDUS, SiblingReport, STrain, SubgroupReport
@@ -188,12 +188,11 @@ def test_the_next_in_order_takes_the_roots_place() -> None:
 
 NONSENSE: list[tuple[str, str, Pdu]] = [
     ("ACK1 too short", "d", SiblingReport(0, counts(1))),
-    ("ACK2 of a round without end", "d", SubgroupReport(LARGEST_ROUND + 1, counts(1, 1))),
+    ("ACK2 of a round without end", "d", SubgroupReport(FIRST_LIMIT, counts(1, 1))),
     ("ACK2 that lacks its sender", "d", SubgroupReport(0, counts(1, 1), bytes([0b100000]))),
     ("ACK2 that lacks members beyond its span", "d", SubgroupReport(0, counts(1, 1), bytes([0b1000000]))),
     ("ACK2 with a bitmap without end", "d", SubgroupReport(0, counts(1, 1), bytes(1000))),
     ("ACK2 from a stranger", "x", SubgroupReport(0, counts(1, 1))),
-    ("START of a negative round", "b", StartRound(-2)),
     ("INFO with a negative count", "b", Information(4, counts(1, -5))),
     ("a PDU of another protocol", "b", Pdu()),
 ]

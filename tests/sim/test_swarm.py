@@ -132,6 +132,12 @@ FOUND: dict[str, tuple[int, dict[str, Any]]] = {
          "loss": 0.05, "duplication": 0.3, "reordering": 0.3, "partitions": 1, "detector_ms": 20.0,
          "repair": "request", "window": 1, "retain": 4, "apart_ms": 400.0},
     ),
+    "took the result of an earlier round in the same view for that of the round under way": (
+        1742,
+        {"members": 5, "messages": 45, "size": 10, "rate": 225.0, "delay_ms": 1.0, "jitter_ms": 0.5,
+         "loss": 0.1, "duplication": 0.3, "reordering": 0.1, "churn": 2, "crashes": 1, "calm_ms": 100.0,
+         "away_ms": 20.0, "repair": "acknowledge", "stability": "s-coordp", "retain": 4},
+    ),
 }  # fmt: skip
 """Runs of reliable FIFO multicast that once went wrong."""
 

@@ -12,14 +12,13 @@ from typing import ClassVar, Final
 
 from antiphon.core.effects import Appeared, Effect, Multicast, SetTimer, Vanished
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import Incarnation, Number
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Departed, Input, Received, Returned, Start, TimerFired
 from antiphon.core.time import Nanoseconds
-from antiphon.core.wire import MAXIMUM_NAME_BYTES, Pdu
+from antiphon.core.wire import Pdu
 
 TICK: Final = "tick"
-LARGEST: Final = 1 << 62
-"""No honest incarnation or counter gets this far."""
 UNKNOWN: Final = -1
 """The incarnation, or the counter, of a member that has been named but not heard of."""
 
@@ -28,14 +27,16 @@ class Farewell(Pdu, frozen=True, gc=False):
     """A member goes on purpose; whatever it said under a lower counter is older than this."""
 
     code: ClassVar[int] = 65
-    incarnation: int
-    counter: int
+    incarnation: Incarnation
+    counter: Number
 
 
 class Watch:
     """What is known of one member."""
 
-    __slots__ = ("age", "counter", "incarnation", "left", "since", "site", "suspected")
+    __slots__ = (
+        "age", "certain", "counter", "incarnation", "left", "silence", "since", "site", "spoken", "suspected",
+    )  # fmt: skip
 
     def __init__(self, site: Site, incarnation: int = UNKNOWN) -> None:
         self.site = site
@@ -44,8 +45,14 @@ class Watch:
     def renew(self, incarnation: int) -> None:
         """An incarnation of which nothing is known but that it is there."""
         self.incarnation = incarnation
+        self.certain = False
+        """Whether it has spoken itself, so that this is not only what others say of it."""
         self.counter = UNKNOWN
-        """The greatest counter under which it has spoken; detectors count their ticks in it."""
+        """The greatest counter under which it is said to have spoken; detectors count their ticks in it."""
+        self.spoken = UNKNOWN
+        """The greatest counter under which it has spoken to us."""
+        self.silence = 0
+        """Our ticks since it last did."""
         self.age = 0
         """Our ticks since its last sign of life."""
         self.suspected = False
@@ -118,7 +125,7 @@ class Detector:
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:  # noqa: ARG002
         match event:
             case Received(sender=sender, pdu=pdu):
-                if sender == self.site or not 0 < len(sender.encode()) <= MAXIMUM_NAME_BYTES:
+                if sender == self.site:
                     self.ignored += 1
                 elif type(pdu) is Farewell:
                     self._on_farewell(sender, pdu)
@@ -157,6 +164,8 @@ class Detector:
             self._ticks += 1
             self._counter += 1
             self._set_timer(TICK, self.period_ns)
+            for watch in self._watches.values():
+                watch.silence += 1
             self._tick()
 
     # Coming and going
@@ -168,45 +177,62 @@ class Detector:
         self._greet()
 
     def _notice(self, site: Site, incarnation: int | None, counter: int | None = None) -> Watch | None:
-        """A sign of life from a site itself; None if it is of an earlier life, or older than what we know."""
-        if not self._makes_sense(site, incarnation, counter):
+        """A sign of life from a site itself; None if it is of an earlier life, or older than what we know.
+
+        What it says of itself refutes what others have said of it.
+        """
+        if site == self.site:
             self.ignored += 1
             return None
         watch = self._watches.get(site)
         if watch is None:
-            return self._meet(site, UNKNOWN if incarnation is None else incarnation, counter)
+            return self._meet(site, UNKNOWN if incarnation is None else incarnation, counter, certain=True)
         if incarnation is not None and incarnation != watch.incarnation:
-            if incarnation < watch.incarnation:
+            if incarnation < watch.incarnation and watch.certain:
                 return None
             self._begin_anew(watch, incarnation)
+        watch.certain = watch.certain or incarnation is not None
         if watch.left != UNKNOWN and (counter is None or counter <= watch.left):
             return None  # said before its farewell, or for all we know
         if counter is not None:
-            if counter < watch.counter:
+            if counter < watch.spoken:
                 return None  # overtaken on the way: it tells of a time before what we know
-            watch.counter = counter
-        watch.age = 0
+            watch.counter = watch.spoken = counter
+        watch.age = watch.silence = 0
         if watch.suspected:
             self._trust(watch)
         return watch
 
-    def _makes_sense(self, site: Site, incarnation: int | None, counter: int | None) -> bool:
-        numbers_fit = 0 <= (incarnation or 0) < LARGEST and 0 <= (counter or 0) < LARGEST
-        return site != self.site and numbers_fit
-
-    def _meet(self, site: Site, incarnation: int, counter: int | None) -> Watch | None:
-        """A member that is new to us, if there is room: whoever has been suspected longest makes it."""
-        if len(self._watches) >= self.largest_group:
-            gone = [watch for watch in self._watches.values() if watch.suspected]
-            if not gone:
-                self.ignored += 1
-                return None
-            self._drop(max(gone, key=lambda watch: watch.age))
+    def _meet(self, site: Site, incarnation: int, counter: int | None, *, certain: bool) -> Watch | None:
+        """A member that is new to us, if there is room."""
+        if len(self._watches) >= self.largest_group and not self._make_room(certain=certain):
+            self.ignored += 1
+            return None
         watch = self._watches[site] = Watch(site, incarnation)
+        watch.certain = certain and incarnation != UNKNOWN
         if counter is not None:
             watch.counter = counter
+            watch.spoken = counter if certain else UNKNOWN
         self._effects.append(Appeared(site))
         return watch
+
+    def _make_room(self, *, certain: bool) -> bool:
+        """Whoever has been suspected longest makes room, and first of all whom we only know from others.
+
+        One that has spoken itself has precedence over those that may be invented.
+        """
+        hearsay = [
+            watch
+            for watch in self._watches.values()
+            if not watch.certain and watch.counter != UNKNOWN and (certain or watch.suspected)
+        ]
+        gone = hearsay or [watch for watch in self._watches.values() if watch.suspected and certain]
+        if gone:
+            watch = max(gone, key=lambda watch: watch.age)
+            if not watch.suspected:
+                self._effects.append(Vanished(watch.site, "It has never spoken itself."))
+            self._drop(watch)
+        return bool(gone)
 
     def _drop(self, watch: Watch) -> None:
         del self._watches[watch.site]
@@ -222,15 +248,12 @@ class Detector:
 
     def _on_farewell(self, sender: Site, pdu: Farewell) -> None:
         watch = self._watches.get(sender)
-        sensible = self._makes_sense(sender, pdu.incarnation, pdu.counter)
-        if not sensible:
-            self.ignored += 1
-        if watch is None or not sensible or watch.incarnation not in (UNKNOWN, pdu.incarnation):
+        if watch is None or watch.incarnation not in (UNKNOWN, pdu.incarnation):
             return
-        if pdu.counter < watch.counter:
+        if pdu.counter < watch.spoken:
             return  # it has returned since
-        watch.incarnation = pdu.incarnation
-        watch.left = watch.counter = pdu.counter
+        watch.incarnation, watch.certain = pdu.incarnation, True
+        watch.left = watch.counter = watch.spoken = pdu.counter
         if not watch.suspected:
             self._suspect(watch, "It has left.")
 

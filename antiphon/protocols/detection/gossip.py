@@ -33,21 +33,25 @@ Deviations from the text, and why:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
+from msgspec import Meta
 
 from antiphon.core.effects import Multicast, Send
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import LONGEST_NAME, MOST_NAMES, NUMBER_LIMIT, Incarnation, Name, Number
 from antiphon.core.ids import Site
 from antiphon.core.time import SECOND_NS, Nanoseconds
-from antiphon.core.wire import MAXIMUM_NAME_BYTES, Pdu
-from antiphon.protocols.detection.base import LARGEST, UNKNOWN, Detector, Watch, require_sense
+from antiphon.core.wire import Pdu
+from antiphon.protocols.detection.base import UNKNOWN, Detector, Watch, require_sense
 
 HOLD: Final = 2
 """A member that was declared failed stays so for this many K_fail."""
 MOST_AHEAD: Final = 1 << 32
 """No honest counter is further ahead of what is known of it; so that lies cannot use the counters up."""
+LONG_SILENCE: Final = 8
+"""Steps for which a member must not have spoken itself before others are believed that it began anew."""
 MOST_BYTES: Final = 48 << 10
 """What the counters of one PDU take at most; of a larger group it carries a part, each time the next one."""
 LEAST_MISTAKE: Final = 1e-30
@@ -60,16 +64,16 @@ LIFE_BYTES: Final = 21
 class Life(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How far a member has counted."""
 
-    site: Site
-    incarnation: int
-    counter: int
+    site: Name
+    incarnation: Incarnation
+    counter: Number
 
 
 class Gossip(Pdu, frozen=True, gc=False):
     """The counters that its sender knows of, its own first."""
 
     code: ClassVar[int] = 68
-    lives: tuple[Life, ...]
+    lives: Annotated[tuple[Life, ...], Meta(min_length=1, max_length=MOST_NAMES + 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +185,7 @@ class GossipDetection(Detector):
             if not watch.suspected and watch.counter != UNKNOWN
         ]
         own = Life(self.site, self.incarnation, self._counter)
-        if len(known) * (LIFE_BYTES + MAXIMUM_NAME_BYTES) <= MOST_BYTES:
+        if len(known) * (LIFE_BYTES + 4 * LONGEST_NAME) <= MOST_BYTES:
             return (own, *known)
         return (own, *self._part(known))
 
@@ -228,24 +232,20 @@ class GossipDetection(Detector):
     def _hear_of(self, watch: Watch | None, life: Life) -> None:
         """A member that is new to us, or a new incarnation of one; or what someone says of ourselves."""
         if life.site == self.site:
-            if life.incarnation == self.incarnation and self._counter < life.counter < LARGEST - 1:
+            furthest = min(self._counter + MOST_AHEAD, NUMBER_LIMIT // 2)
+            if life.incarnation == self.incarnation and self._counter < life.counter <= furthest:
                 self._counter = life.counter + 1
             return
         if not self._is_new(life):
             return
         if watch is None:
-            self._meet(life.site, life.incarnation, life.counter)
-        elif life.incarnation > watch.incarnation:
+            self._meet(life.site, life.incarnation, life.counter, certain=False)
+        elif life.incarnation > watch.incarnation and not (watch.certain and watch.silence < LONG_SILENCE):
             self._begin_anew(watch, life.incarnation)
             watch.counter = life.counter
 
     def _is_new(self, life: Life) -> bool:
         """Whether a counter makes sense, and exceeds what was known of one who is gone."""
-        if not 0 < len(life.site.encode()) <= MAXIMUM_NAME_BYTES or not (
-            0 <= life.incarnation < LARGEST and 0 <= life.counter < LARGEST
-        ):
-            self.ignored += 1
-            return False
         watch = self._watches.get(life.site)
         same = watch is not None and watch.incarnation == life.incarnation
         before = watch.counter if watch is not None and same else 0
@@ -255,8 +255,8 @@ class GossipDetection(Detector):
         last = self._gone.get(life.site)
         return last is None or last < (life.incarnation, life.counter)
 
-    def _meet(self, site: Site, incarnation: int, counter: int | None) -> Watch | None:
-        watch = super()._meet(site, incarnation, counter)
+    def _meet(self, site: Site, incarnation: int, counter: int | None, *, certain: bool) -> Watch | None:
+        watch = super()._meet(site, incarnation, counter, certain=certain)
         if watch is not None:
             self._gone.pop(site, None)
         return watch

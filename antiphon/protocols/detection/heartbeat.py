@@ -20,6 +20,7 @@ from typing import ClassVar
 
 from antiphon.core.effects import Multicast
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import Incarnation, Number
 from antiphon.core.ids import Site
 from antiphon.core.time import SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
@@ -30,8 +31,8 @@ class Alive(Pdu, frozen=True, gc=False):
     """The heartbeat; the counter rises with each."""
 
     code: ClassVar[int] = 64
-    incarnation: int
-    counter: int
+    incarnation: Incarnation
+    counter: Number
 
 
 @dataclass(frozen=True, kw_only=True)

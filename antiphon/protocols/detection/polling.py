@@ -20,6 +20,7 @@ from typing import ClassVar, Final
 
 from antiphon.core.effects import Multicast, Send
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import Incarnation, Number
 from antiphon.core.ids import Site
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
@@ -34,16 +35,16 @@ class Poll(Pdu, frozen=True, gc=False):
     """Are you there?"""
 
     code: ClassVar[int] = 66
-    incarnation: int
-    counter: int
+    incarnation: Incarnation
+    counter: Number
 
 
 class PollAnswer(Pdu, frozen=True, gc=False):
     """I am."""
 
     code: ClassVar[int] = 67
-    incarnation: int
-    counter: int
+    incarnation: Incarnation
+    counter: Number
 
 
 @dataclass(frozen=True, kw_only=True)

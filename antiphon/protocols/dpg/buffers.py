@@ -23,6 +23,12 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 
     sender: Site
     message: Message
+    again: bool = False
+    """Whether it was remulticast: then it is another's word that the sender ever sent it."""
+
+    def end(self) -> tuple[int, int]:
+        """The sender's incarnation, and the number that follows its messages."""
+        return self.message.incarnation, self.message.number + self.message.bodies.messages
 
 
 class OrderingBuffers(dict[Tag, Held]):

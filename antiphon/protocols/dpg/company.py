@@ -33,8 +33,31 @@ LEASH_SILENCES: Final = 3
 Raising it costs throughput for a moment when one is gone, and then halts; lowering it makes members that were
 only late miss messages.
 """
+LONGEST_LEAP: Final = 1 << 35
+"""How far an incarnation that is only told of may exceed all that were heard: in milliseconds, a year."""
 FORGETTING: Final = 16
 """A silence counts less with each word that follows it, by one part in so many."""
+
+
+class Incarnations(dict[Site, int]):
+    """The latest incarnation of each site that it has told itself; those heard first are forgotten first.
+
+    Nobody else is believed to know of a later one than a site itself, which could then never be heard again.
+    """
+
+    def hear(self, site: Site, incarnation: int) -> bool:
+        """Whether this is the site's latest incarnation, as far as it is known."""
+        known = self.get(site)
+        if known is None and len(self) >= MOST_SITES:
+            del self[next(iter(self))]
+        if known is None or incarnation > known:
+            self[site] = incarnation
+        return known is None or incarnation >= known
+
+    def is_plausible(self, site: Site, incarnation: int) -> bool:
+        """Whether another may be right in saying that a site has had this incarnation."""
+        known = self.get(site)
+        return incarnation <= (max(self.values(), default=0) + LONGEST_LEAP if known is None else known)
 
 
 class Companion:
@@ -75,17 +98,18 @@ class Company:
         companion.index = index
         companion.heard_ns = now
 
-    def leave(self, site: Site) -> None:
+    def leave(self, site: Site, reason: str = "It left.") -> None:
         """Someone says that it goes."""
         if self._sites.pop(site, None) is not None:
-            self._emit(Vanished(site, "It left."))
+            self._emit(Vanished(site, reason))
 
-    def look(self, now: Nanoseconds) -> None:
-        """Forget those who have been silent for long."""
+    def look(self, now: Nanoseconds) -> list[Site]:
+        """Forget those who have been silent for long; returns them."""
         gone = [site for site, one in self._sites.items() if now - one.heard_ns > self._gone_ns]
         for site in gone:
             del self._sites[site]
             self._emit(Vanished(site, "It has been silent for too long."))
+        return gone
 
     def known(self) -> bool:
         return bool(self._sites)

@@ -11,7 +11,7 @@ from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.flow import Flow
 from antiphon.protocols.dpg.heartbeat import ReportHeartbeat
 from antiphon.protocols.dpg.order import Order
-from antiphon.protocols.dpg.pdus import LARGEST, LARGEST_BATCH_BYTES, Message, Tag
+from antiphon.protocols.dpg.pdus import LARGEST_MESSAGE_BYTES, Message, Tag
 from antiphon.protocols.dpg.tags import Tags
 
 MOST_RECEIVED: Final = 4096
@@ -32,14 +32,8 @@ class Intake:
         self._received: OrderedDict[Tag, None] = OrderedDict()
 
     def makes_sense(self, message: Message) -> bool:
-        numbers = (message.previous, message.seen, message.stamp, message.index, message.incarnation)
-        return (
-            self._tags.is_ours(message.tag)
-            and 0 <= message.number < LARGEST
-            and min(numbers) >= 0
-            and message.index < LARGEST
-            and len(message.bodies.data) <= 2 * LARGEST_BATCH_BYTES
-        )
+        """Whether its tag is the group's, and its batch can be remulticast; decoding has bounded the rest."""
+        return len(message.bodies.data) <= LARGEST_MESSAGE_BYTES and self._tags.is_ours(message.tag)
 
     def is_fresh(self, tag: Tag) -> bool:
         """Whether the channel brings it for the first time."""
@@ -50,12 +44,14 @@ class Intake:
             self._received.popitem(last=False)
         return True
 
-    def take(self, time_ns: Nanoseconds, sender: Site, message: Message, *, present: bool) -> None:
+    def take(
+        self, time_ns: Nanoseconds, sender: Site, message: Message, *, present: bool, again: bool = False
+    ) -> None:
         """Hold a body that was lacking here; whoever is `present` sees whether another must be.
 
         Nobody is to go slower for one that only listens: most of what it holds lies before its spell.
         """
-        if self._order.store(sender, message) is not None and present:
+        if self._order.store(sender, message, again=again) is not None and present:
             self._flow.overflowed(time_ns)
             self._heartbeat.urge(time_ns)
         if present and self._looks_for_gaps:

@@ -9,14 +9,63 @@ from typing import Final
 
 from antiphon.core.effects import Disagreed, Effect
 from antiphon.core.ids import Site
-from antiphon.core.time import Nanoseconds
-from antiphon.protocols.dpg.order import Order
+from antiphon.core.time import SECOND_NS, Nanoseconds
+from antiphon.protocols.dpg.order import Expected, Order
 from antiphon.protocols.dpg.pdus import ORIGIN, Report
 from antiphon.protocols.dpg.reporting import Learned, Told, unite
 from antiphon.protocols.dpg.spells import take_up
 
 BEHIND: Final = 2
-"""Reports in a row that tell nothing we know before we hold that we have missed too much."""
+"""Reports that tell nothing we know before we hold that we have missed too much."""
+MEMORY_NS: Final[Nanoseconds] = SECOND_NS
+"""How long a member's report counts for or against that. Raising it keeps the word of those who are gone."""
+PATIENCE_NS: Final[Nanoseconds] = SECOND_NS
+"""How long a few may hold that we have missed too much. Raising it costs time when they are right."""
+MOST_SITES: Final = 1024
+"""Other members whose reports count. Raising it costs memory."""
+
+
+class Touch:
+    """Whether others' reports still follow on what we know: a member that says otherwise may lie or be lost.
+
+    So it takes more than half of those who have reported lately; or, if those who know better are few, time.
+    """
+
+    def __init__(self) -> None:
+        self._followed: dict[Site, tuple[Nanoseconds, bool]] = {}
+        """When each reported last, and whether that followed on what we know."""
+        self._since_ns: Nanoseconds | None = None
+        """Since when one of them does not."""
+        self._beyond = 0
+        """Reports of such since then."""
+
+    def heard(self, now: Nanoseconds, sender: Site, *, behind: bool) -> None:
+        followed = self._followed
+        if sender not in followed and len(followed) >= MOST_SITES:
+            del followed[next(iter(followed))]
+        followed[sender] = (now, not behind)
+        if behind:
+            self._beyond += 1
+            self._since_ns = now if self._since_ns is None else self._since_ns
+        elif self._since_ns is not None and not self._claimants(now):
+            self._beyond, self._since_ns = 0, None
+
+    def is_lost(self, now: Nanoseconds) -> bool:
+        """Whether we have missed too much to go on."""
+        if self._since_ns is None or self._beyond < BEHIND:
+            return False
+        lately = sum(now - heard_ns <= MEMORY_NS for heard_ns, _ in self._followed.values())
+        claimants = self._claimants(now)
+        return 2 * claimants > lately or (claimants > 0 and now - self._since_ns > PATIENCE_NS)
+
+    def _claimants(self, now: Nanoseconds) -> int:
+        return sum(
+            not follows and now - heard_ns <= MEMORY_NS for heard_ns, follows in self._followed.values()
+        )
+
+    def forget(self) -> None:
+        self._followed.clear()
+        self._beyond, self._since_ns = 0, None
 
 
 class Learning:
@@ -27,25 +76,32 @@ class Learning:
         self._order = order
         self._shared = shared
         self._emit = emit
-        self._behind = 0
+        self._touch = Touch()
         self.disagreements = 0
 
-    def learn(self, time_ns: Nanoseconds, report: Report, told: Told) -> Learned:
+    def learn(
+        self, now: Nanoseconds, time_ns: Nanoseconds, sender: Site, report: Report, told: Told
+    ) -> Learned:
         """Take in what another reports."""
         learned = unite(self._order, time_ns, report.index, told, shared=self._shared)
-        self._behind = self._behind + 1 if learned.behind else 0
+        self._touch.heard(now, sender, behind=learned.behind)
         return learned
 
-    def has_lost_touch(self) -> bool:
+    def has_lost_touch(self, now: Nanoseconds) -> bool:
         """Whether we have missed too much to go on."""
-        return self._behind >= BEHIND
+        return self._touch.is_lost(now)
 
-    def take_up(self, time_ns: Nanoseconds, sender: Site, report: Report, told: Told) -> bool:
-        """Go on from where another is, whatever we know; whether we have missed something before that."""
+    def take_up(
+        self, time_ns: Nanoseconds, sender: Site, report: Report, told: Told, own: tuple[Site, Expected]
+    ) -> bool:
+        """Go on from where another is, whatever we know; whether we have missed something before that.
+
+        `own` is who we are, and our next message.
+        """
         order = self._order
         self.compare(sender, report, told)
         missed = report.index > order.agreement.index
-        take_up(order, time_ns, report, told)
+        take_up(order, time_ns, report, told, own)
         unite(order, time_ns, report.index, told, shared=self._shared)
         return missed
 
@@ -60,4 +116,4 @@ class Learning:
 
     def listen(self) -> None:
         """After an absence nobody has left us behind yet."""
-        self._behind = 0
+        self._touch.forget()

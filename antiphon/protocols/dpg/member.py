@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from antiphon.core.effects import Effect, Multicast, Unavailable
+from antiphon.core.effects import Disagreed, Effect, Multicast, Unavailable
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Admit, Departed, Input, Received, Returned, Start, TimerFired
@@ -22,7 +22,6 @@ from antiphon.protocols.dpg.learning import Learning
 from antiphon.protocols.dpg.order import Order
 from antiphon.protocols.dpg.own import Batch, OwnMessages
 from antiphon.protocols.dpg.pdus import (
-    LARGEST,
     LARGEST_BATCH_BYTES,
     Arc,
     DpgConfiguration,
@@ -48,6 +47,8 @@ IDLE_CYCLES: Final = 5
 GONE_SILENCES: Final = 5
 """How many of the longest silences of a present member are taken to mean that one is gone."""
 PASSED_OVER: Final = "The others have not heard of a message of ours, and went on while we were away."
+BEGINS_AGAIN: Final = "It has missed too much, and begins again."
+SUPERSEDED: Final = "It knows a later incarnation of this member, and takes nothing from this one."
 
 
 class Dpg:
@@ -101,6 +102,8 @@ class Dpg:
         self._learning = Learning(order, emit, shared=service.reports_ordered)
         self._presence = Presence(knobs, emit)
         self._started = False
+        self._superseded = False
+        """Whether another has told that it refuses us, and the application knows."""
         self._handled_ns: Nanoseconds | None = None
         self.ignored = self.collisions = 0
         service.attach(self)
@@ -135,6 +138,10 @@ class Dpg:
                     self._listen(now)
             case _:
                 pass  # nobody's presence matters, and rounds have no meaning here
+
+    def incarnation_of(self, site: Site) -> int:
+        """The latest incarnation of a site that is known or remembered here; 0 if there is none."""
+        return max(self._order.incarnations.get(site, 0), self._order.streams.get(site, (0, 0))[0])
 
     @property
     def vertices(self) -> int:
@@ -204,6 +211,9 @@ class Dpg:
             elif type(pdu) is Request:
                 self._receive_request(now, sender, pdu)
             elif type(pdu) is Farewell:
+                if not self._order.incarnations.hear(sender, pdu.incarnation):
+                    self.ignored += 1
+                    return
                 self._company.leave(sender)
             self._service.receive_other(now, sender, pdu, after_loss=after_loss)
         if self._own.waiting:
@@ -222,6 +232,8 @@ class Dpg:
         if not intake.makes_sense(message):
             self.ignored += 1
             return
+        if not self._is_latest(now, sender, message.incarnation):
+            return
         self._company.note(now, sender, message.index, self._order.agreement.index)
         self._clock.message(now)
         self._share.message(message.bodies.size)
@@ -234,6 +246,20 @@ class Dpg:
             present = self._presence.state is State.PRESENT
             intake.take(self._clock.time(now), sender, message, present=present)
         self._service.receive(now, sender, message, after_loss=after_loss, fresh=fresh)
+
+    def _is_latest(self, now: Nanoseconds, sender: Site, incarnation: int) -> bool:
+        """Whether a member speaks under its latest incarnation; if not, it is refused, and is to learn that.
+
+        Its messages would pass for repetitions of what a later incarnation has sent.
+        """
+        order = self._order
+        known = order.incarnations.get(sender)
+        if known == incarnation or order.incarnations.hear(sender, incarnation):
+            return True
+        self.ignored += 1
+        order.expect(sender, max((known or 0, 0), order.streams.get(sender, (0, 0))))
+        self._telling.note_listener(now)
+        return False
 
     def _collide(self, now: Nanoseconds, tag: Tag) -> None:
         """Two messages have one tag. The first one known keeps it; ours, if it is the other, gets another."""
@@ -248,11 +274,12 @@ class Dpg:
         if pdu.tag not in self._order.lost:
             return
         message = pdu.message()
-        if not self._intake.makes_sense(message):
+        is_plausible = self._order.incarnations.is_plausible(pdu.sender, pdu.incarnation)
+        if not is_plausible or not self._intake.makes_sense(message):
             self.ignored += 1
             return
         present = self._presence.state is State.PRESENT
-        self._intake.take(time_ns, pdu.sender, message, present=present)
+        self._intake.take(time_ns, pdu.sender, message, present=present, again=True)
         self._order.connect_as_sent(pdu.tag)
         self._progress(now, time_ns)
 
@@ -270,8 +297,6 @@ class Dpg:
 
     def _note_progress(self, now: Nanoseconds, sender: Site, index: int) -> None:
         """Another tells how far it has come."""
-        if not 0 <= index < LARGEST:
-            return
         own = self._order.agreement.index
         self._company.note(now, sender, index, own)
         if self._presence.state is State.PRESENT:
@@ -364,7 +389,8 @@ class Dpg:
             self._take_part(now, ())  # nobody is there: go on where we were, or begin an order
         self._flow.tick(time_ns)
         self._order.kept.expire(time_ns)
-        self._company.look(now)
+        for site in self._company.look(now):
+            self._service.vanished(now, site)
         if presence.state is State.PRESENT:
             self._order.settle(self._company.everywhere(now, self._order.agreement.index))
             if not self._company.known():
@@ -380,6 +406,8 @@ class Dpg:
         if told is None:
             self.ignored += 1
             return
+        if not self._is_latest(now, sender, report.incarnation):
+            return
         time_ns = self._clock.time(now)
         self._clock.heard(now, sender, report.clock_ns)
         self._flow.heard(time_ns, sender, report.demand_ns)
@@ -387,6 +415,7 @@ class Dpg:
         self._service.receive_report(now, sender, report, after_loss=after_loss)
         if report.listening:
             self._order.agreement.forget(sender)
+            self._company.leave(sender, BEGINS_AGAIN)
             self._welcome(now, time_ns)
         elif self._presence.state is State.LISTENING:
             self._was_asked(now, time_ns, sender, told.lost)
@@ -399,8 +428,8 @@ class Dpg:
         self, now: Nanoseconds, time_ns: Nanoseconds, sender: Site, report: Report, told: Told
     ) -> None:
         learning = self._learning
-        learned = learning.learn(time_ns, report, told)
-        if learning.has_lost_touch() or self._recovery.is_too_late_for(told.gone):
+        learned = learning.learn(now, time_ns, sender, report, told)
+        if learning.has_lost_touch(now) or self._recovery.is_too_late_for(told.gone):
             self._fall_out(now)
             return
         for tag in told.vertices:
@@ -422,6 +451,7 @@ class Dpg:
             raise UsageError("This member has started already.")
         self._started = True
         self._own.begin(event.incarnation, event.next_number)
+        self._order.incarnations.hear(self.site, event.incarnation)
         if not event.incarnation:
             self._presence.begin()
             self._begin_service(now)
@@ -463,10 +493,18 @@ class Dpg:
     def _listen_to(
         self, now: Nanoseconds, time_ns: Nanoseconds, sender: Site, report: Report, told: Told
     ) -> None:
-        if self._presence.listening.hear(self._order, now, report, told):
-            if self._learning.take_up(time_ns, sender, report, told):
+        own = (self.site, self._own.next())
+        if own[1][0] < report.streams.get(self.site, own[1])[0]:
+            self._learn_refusal(sender)
+        if self._presence.listening.hear(self._order, now, sender, report, told):
+            if self._learning.take_up(time_ns, sender, report, told, own):
                 self._presence.be_absent()
             self._take_part(now, told.agreed)
+
+    def _learn_refusal(self, by: Site) -> None:
+        if not self._superseded:
+            self._superseded = True
+            self._effects.append(Disagreed(by, SUPERSEDED))
 
     def _take_part(self, now: Nanoseconds, agreed: Sequence[Tag]) -> None:
         time_ns = self._clock.time(now)

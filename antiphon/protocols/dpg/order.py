@@ -19,13 +19,12 @@ from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.agreement import Agreement
 from antiphon.protocols.dpg.buffers import Held, KeptBodies, OrderingBuffers, Tombstones
+from antiphon.protocols.dpg.company import Incarnations
 from antiphon.protocols.dpg.graph import PrecedenceGraph
-from antiphon.protocols.dpg.pdus import ORIGIN, DpgConfiguration, Message, Tag
+from antiphon.protocols.dpg.pdus import MOST_STREAMS, ORIGIN, DpgConfiguration, Message, Tag
 
 TRUE_LINK: Final = 1
 MARKED_LINK: Final = 3
-MOST_SENDERS: Final = 4096
-"""Senders whose numbers are remembered. Raising it costs memory."""
 MEMORY: Final = 4
 """How many times what reports usually tell is remembered of the order. Raising it costs memory."""
 SEIZURE_LOOKS: Final = 32
@@ -75,7 +74,10 @@ class Order:
         self.newly_lost = False
         """Whether there is one among them that was never asked for."""
         self.queue: deque[Queued] = deque()
+        self.incarnations: Final = Incarnations()
         self.streams: dict[Site, Expected] = {}
+        self._doubtful: set[Site] = set()
+        """Senders whose expected number is another's word, which they have not borne out themselves."""
         self.names: OrderedDict[Tag, tuple[Site, int]] = OrderedDict()
         """The messages behind the latest agreed tags, to be able to name them."""
         self.past: OrderedDict[Tag, tuple[tuple[Tag, bool], ...]] = OrderedDict()
@@ -132,8 +134,12 @@ class Order:
         if len(self.graph) >= knobs.graph_limit or is_queue_full:
             self.refused += 1
             return False
+        is_lost = self.body(tag) is None
+        if is_lost and len(self.lost) >= max(1, knobs.graph_limit // 2):
+            self.refused += 1  # who invents tags must not take the room of messages that exist
+            return False
         self.graph.add(tag, time_ns)
-        if self.body(tag) is None:
+        if is_lost:
             self._lose(tag)
         return True
 
@@ -149,14 +155,14 @@ class Order:
             for tail in {held.message.previous, held.message.seen} - {ORIGIN, tag}:
                 self.graph.connect(tail, tag)
 
-    def store(self, sender: Site, message: Message) -> Tag | None:
+    def store(self, sender: Site, message: Message, *, again: bool = False) -> Tag | None:
         """Keep a body that may still be delivered; what had to give way for it is lost, and returned."""
         tag = message.tag
         if tag in self.own or tag in self.buffers:
             return None
         if tag in self.tombstones and tag not in self.lost:
             return None
-        given_up = self.buffers.put(tag, Held(sender, message), lambda: self._seizable(tag))
+        given_up = self.buffers.put(tag, Held(sender, message, again), lambda: self._seizable(tag))
         if given_up != tag:
             self.lost.pop(tag, None)
             self._emit(Arrived(sender, message.number, message.bodies.messages))
@@ -188,13 +194,14 @@ class Order:
     def incorporate(self, time_ns: Nanoseconds, tag: Tag) -> None:
         """Give a vertex of the front the next place."""
         before = self.graph.root
+        known_ns = self.graph.since(tag) if tag in self.lost else time_ns  # it has been asked for since
         origins = dict(self.graph.take(tag))
         marked = origins.pop(before, None)
         if marked is None:
             self._chosen = self.agreement.index + 1
         others = [(tail, mark) for tail, mark in origins.items() if mark or not self._is_linked(tail)]
         link = 0 if marked is None else MARKED_LINK if marked else TRUE_LINK
-        self._place(time_ns, tag, link, others)
+        self._place(known_ns, tag, link, others)
 
     def follow(self, time_ns: Nanoseconds, tag: Tag, message: Message) -> None:
         """Give what follows the root with nothing between its place at once, if nothing else is known.
@@ -286,19 +293,38 @@ class Order:
         self.names[tag] = (sender, number)
         if len(self.names) > MEMORY * self._configuration.history:
             self.names.popitem(last=False)
-        if (message.incarnation, number) < self.streams.get(sender, (0, 0)):
+        if (message.incarnation, number) < self.streams.get(sender, (0, 0)) and not self._is_misled(held):
             self.repeated += 1  # it was sent again under a new tag, and both have got a place
             return
-        self.expect(sender, (message.incarnation, number + count))
+        self.expect(sender, (message.incarnation, number + count), doubtful=held.again)
         self._emit(Deliver(sender, number, bodies, None, message.incarnation))
         self._unstable.append(Delivered(queued.place, sender, number, count))
         if len(self._unstable) > self._configuration.tombstones:
             self._unstable.popleft()
 
-    def expect(self, sender: Site, expected: Expected) -> None:
-        if sender not in self.streams and len(self.streams) >= MOST_SENDERS:
-            del self.streams[next(iter(self.streams))]
+    def expect(self, sender: Site, expected: Expected, *, doubtful: bool = False) -> None:
+        """A sender's next message; `doubtful` if only another says so."""
+        if sender not in self.streams and len(self.streams) >= MOST_STREAMS:
+            forgotten = next(iter(self.streams))
+            del self.streams[forgotten]
+            self._doubtful.discard(forgotten)
         self.streams[sender] = expected
+        if doubtful:
+            self._doubtful.add(sender)
+        elif self._doubtful:
+            self._doubtful.discard(sender)
+
+    def _is_misled(self, held: Held) -> bool:
+        """Whether another told that this was delivered already, and its sender has not come so far itself.
+
+        What is handed over again after an absence is handed over all at once: the sender's own word is here.
+        """
+        sender = held.sender
+        if sender not in self._doubtful or held.message.incarnation < self.incarnations.get(sender, 0):
+            return False
+        bodies = (held, *self.own.values(), *self.buffers.values(), *self.kept.values())
+        told = (each.end() for each in bodies if each.sender == sender and not each.again)
+        return self.streams[sender] > max(told, default=(0, 0))
 
     def settle(self, index: int) -> None:
         """Everyone heard of lately has come so far in the order."""

@@ -61,6 +61,10 @@ class OwnMessages:
         self.incarnation = incarnation
         self._next_number = next_number
 
+    def next(self) -> tuple[int, int]:
+        """Our incarnation, and the number of our next message."""
+        return self.incarnation, self._next_number
+
     # On the way out
 
     def admit(self, bodies: Packed) -> Admitted | Rejected:

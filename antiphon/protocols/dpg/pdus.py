@@ -2,13 +2,18 @@
 
 Source: Konorski, section 4: the two PDU types 'message' and 'report'. The list RM of remulticast messages
 travels beside a report, one PDU to a body, since a body may fill a PDU by itself.
+
+Every field is bounded while it is decoded. The bounds of a report's lists together leave room in a PDU, so
+that whatever others invent, a member can always say what it has taken from them.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Final, TypeAlias
+from typing import Annotated, ClassVar, Final, TypeAlias
+
+from msgspec import Meta
 
 from antiphon.core.errors import UsageError
-from antiphon.core.ids import Site
+from antiphon.core.fields import NUMBER_LIMIT, Hash, Incarnation, Name, Number
 from antiphon.core.packing import Packed
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import MAXIMUM_BODY_BYTES, Pdu
@@ -25,11 +30,36 @@ TAG_LIMIT: Final = 1 << TAG_BITS
 DIGEST_LIMIT: Final = 1 << 63
 """Digests are added modulo this."""
 LARGEST: Final = 1 << 62
-"""No number that a peer tells may be as large: there is always room to count on, here and on the wire."""
+"""No clock or stamp that a peer tells may be as large: there is always room to count on, and on the wire."""
 LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 4096
 """What a batch may take on the wire, so that it also fits with its tag and a name around it."""
+LARGEST_MESSAGE_BYTES: Final = MAXIMUM_BODY_BYTES - 2048
+"""What a whole 'message' PDU may take, so that its batch can be remulticast under any sender's name."""
 MOST_TAGS: Final = 2048
 """Tags in each list of a PDU at most."""
+MOST_ARCS: Final = MOST_TAGS
+MOST_AGREED: Final = 2 * MOST_TAGS
+"""Agreed tags that a report tells at most."""
+MOST_ASKED: Final = 64
+"""Bodies asked for in one PDU at most. Raising it lets one request cost the group more."""
+MOST_STREAMS: Final = 512
+"""Senders whose next numbers a report tells at most. Raising it costs room in reports to listeners."""
+MOST_NOTE_BYTES: Final = 4608
+"""What a service says in a report at most: the differences of 256 clocks."""
+TAG_BYTES: Final = 8
+"""A tag in a packed list."""
+
+NamedTag: TypeAlias = Annotated[int, Meta(ge=1, le=TAG_LIMIT - 1)]
+"""A message's tag in a PDU. Where there may be none, `ORIGIN` stands: `Hash`."""
+Time: TypeAlias = Annotated[int, Meta(ge=0, lt=LARGEST)]
+"""A clock, a stamp or a span in a PDU."""
+MessageNumber: TypeAlias = Annotated[int, Meta(ge=0, lt=NUMBER_LIMIT // 2)]
+"""Half of what numbers may be: those that follow it, however many a batch has, can be told as well."""
+PackedTags: TypeAlias = Annotated[bytes, Meta(max_length=TAG_BYTES * MOST_TAGS)]
+AskedTags: TypeAlias = Annotated[bytes, Meta(max_length=TAG_BYTES * MOST_ASKED)]
+AgreedTags: TypeAlias = Annotated[bytes, Meta(max_length=TAG_BYTES * MOST_AGREED)]
+PackedArcs: TypeAlias = Annotated[bytes, Meta(max_length=2 * TAG_BYTES * MOST_ARCS)]
+ServiceNote: TypeAlias = Annotated[bytes, Meta(max_length=MOST_NOTE_BYTES)]
 
 
 class Message(Pdu, frozen=True, gc=False):
@@ -41,13 +71,13 @@ class Message(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 70
-    tag: Tag
-    previous: Tag
-    seen: Tag
-    stamp: int
-    index: int
-    incarnation: int
-    number: int
+    tag: NamedTag
+    previous: Hash
+    seen: Hash
+    stamp: Time
+    index: Number
+    incarnation: Incarnation
+    number: MessageNumber
     bodies: Packed
 
 
@@ -55,13 +85,13 @@ class Remulticast(Pdu, frozen=True, gc=False):
     """A message again, from whoever has it: an entry of the list RM. It says nothing of the channel."""
 
     code: ClassVar[int] = 71
-    sender: Site
-    tag: Tag
-    previous: Tag
-    seen: Tag
-    stamp: int
-    incarnation: int
-    number: int
+    sender: Name
+    tag: NamedTag
+    previous: Hash
+    seen: Hash
+    stamp: Time
+    incarnation: Incarnation
+    number: MessageNumber
     bodies: Packed
 
     def message(self) -> Message:
@@ -85,21 +115,21 @@ class Report(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 72
-    incarnation: int
-    serial: int
-    clock_ns: int
-    index: int
-    digest: int
-    agreed: bytes
-    links: bytes
-    vertices: bytes
-    arcs: bytes
-    lost: bytes
-    demand_ns: int
+    incarnation: Incarnation
+    serial: Number
+    clock_ns: Time
+    index: Number
+    digest: Hash
+    agreed: AgreedTags
+    links: Annotated[bytes, Meta(max_length=MOST_AGREED)]
+    vertices: PackedTags
+    arcs: PackedArcs
+    lost: AskedTags
+    demand_ns: Time
     listening: bool
-    streams: dict[Site, tuple[int, int]]
-    service: bytes
-    gone: bytes = b""
+    streams: Annotated[dict[Name, tuple[Incarnation, Number]], Meta(max_length=MOST_STREAMS)]
+    service: ServiceNote
+    gone: AskedTags = b""
 
 
 class Farewell(Pdu, frozen=True, gc=False):
@@ -109,22 +139,22 @@ class Farewell(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 73
-    incarnation: int
-    service: bytes = b""
+    incarnation: Incarnation
+    service: ServiceNote = b""
 
 
 class Progress(Pdu, frozen=True, gc=False):
     """How far a member has come in the order, from one that has had nothing else to say for long."""
 
     code: ClassVar[int] = 90
-    index: int
+    index: Number
 
 
 class Request(Pdu, frozen=True, gc=False):
     """The list LM by itself: bodies may be lacking more often than there is order to report."""
 
     code: ClassVar[int] = 92
-    lost: bytes
+    lost: AskedTags
 
 
 PDUS: Final[tuple[type[Pdu], ...]] = (Message, Remulticast, Report, Farewell, Progress, Request)

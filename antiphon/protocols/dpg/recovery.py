@@ -17,12 +17,10 @@ from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.buffers import Held
 from antiphon.protocols.dpg.company import Company
 from antiphon.protocols.dpg.order import Order
-from antiphon.protocols.dpg.pdus import DpgConfiguration, Remulticast, Request, Tag
+from antiphon.protocols.dpg.pdus import MOST_ASKED, DpgConfiguration, Remulticast, Request, Tag
 from antiphon.protocols.dpg.tag_lists import pack_tags
 from antiphon.protocols.dpg.wakes import Wakes
 
-MOST_ASKED: Final = 64
-"""Bodies asked for in one report at most. Raising it lets one report cost the group more."""
 MOST_DOUBLINGS: Final = 5
 """Vain requests after which the pause before the next grows no more."""
 MOST_ANSWERS: Final = 256
@@ -168,7 +166,7 @@ class Recovery:
     def asked(self, now: Nanoseconds, time_ns: Nanoseconds, by: Site, tags: tuple[Tag, ...]) -> None:
         """Another lacks these: have those remulticast in time that fall to us."""
         order, lately = self._order, self._company.lately(now)
-        for tag in tags[:MOST_ASKED]:
+        for tag in tags:
             held = order.body(tag)
             if held is None:
                 if tag in order.lost:

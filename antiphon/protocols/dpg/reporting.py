@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.order import MARKED_LINK, TRUE_LINK, Order
-from antiphon.protocols.dpg.pdus import LARGEST, MOST_TAGS, ORIGIN, Arc, Message, Report, Tag
+from antiphon.protocols.dpg.pdus import MOST_ARCS, ORIGIN, Arc, Message, Report, Tag
 from antiphon.protocols.dpg.tag_lists import are_tags, unpack_tags
 
 MARK: Final = 1 << 63
@@ -42,7 +42,7 @@ class Learned(NamedTuple):
 
 
 def pack_arcs(arcs: Iterable[Arc]) -> bytes:
-    chosen = [end for tail, head, marked in islice(arcs, MOST_TAGS) for end in (tail | marked * MARK, head)]
+    chosen = [end for tail, head, marked in islice(arcs, MOST_ARCS) for end in (tail | marked * MARK, head)]
     return struct.pack(f">{len(chosen)}Q", *chosen)
 
 
@@ -70,15 +70,12 @@ def lists_bytes(report: Report) -> int:
 
 def read(report: Report) -> Told | None:
     """A report's lists, or None if it makes no sense."""
-    numbers = (report.index, report.digest, report.demand_ns, report.clock_ns, report.incarnation)
-    if min(numbers) < 0 or max(report.index, report.incarnation) >= LARGEST:
-        return None
     packed = (report.agreed, report.vertices, report.arcs, report.lost, report.gone)
-    whole = [tags for part in packed if (tags := unpack_tags(part, 2 * MOST_TAGS)) is not None]
+    whole = [tags for part in packed if (tags := unpack_tags(part)) is not None]
     if len(whole) < len(packed):
         return None
     agreed, vertices, ends, lost, gone = whole
-    if len(report.links) != len(agreed) or len(ends) % 2:
+    if len(report.links) != len(agreed) or len(ends) % 2 or report.index < len(agreed):
         return None
     arcs = tuple((tail & ~MARK, head, tail >= MARK) for tail, head in zip(ends[::2], ends[1::2], strict=True))
     if not are_tags((*agreed, *vertices, *lost, *ends[1::2])):

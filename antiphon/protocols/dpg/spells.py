@@ -9,48 +9,106 @@ order.
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from antiphon.core.effects import Absent, Effect, Present
+from antiphon.core.fields import NUMBER_LIMIT
+from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.dpg.order import Order
+from antiphon.protocols.dpg.order import Expected, Order
 from antiphon.protocols.dpg.pdus import ORIGIN, DpgConfiguration, Report, Tag
 from antiphon.protocols.dpg.reporting import Told
 
 PATIENCE: Final = 4
 """How many times the usual number of reports may pass before whatever was heard is given up."""
+MOST_WINDOWS: Final = 64
+"""Reporters that are remembered while a member listens. Raising it costs memory."""
+MOST_APART: Final = 1024
+"""Places by which two members' orders may differ at one message: as many as one has passed over."""
+LONGEST_LEAP: Final = 1 << 16
+"""How far a member's order may be ahead of another's. Raising it lets a liar lead newcomers further astray."""
+
+
+class Window(NamedTuple):
+    """What a reporter has told of its order, and when."""
+
+    heard_ns: Nanoseconds
+    index: int
+    agreed: tuple[Tag, ...]
+
+    def bears_out(self, index: int, agreed: tuple[Tag, ...]) -> bool:
+        """Whether another's latest tags stand in about the same places here."""
+        if not agreed or not self.agreed:
+            return index == self.index
+        places = {tag: place for place, tag in enumerate(agreed, index - len(agreed))}
+        shared = (
+            (place, places[tag])
+            for place, tag in enumerate(self.agreed, self.index - len(self.agreed))
+            if tag in places
+        )
+        return any(abs(place - other) <= MOST_APART for place, other in shared)
+
+    def is_near(self, index: int) -> bool:
+        """Whether another may have come so far, though it tells of nothing that is told here."""
+        return abs(index - self.index) <= LONGEST_LEAP
 
 
 class Listening:
-    """What a member has heard since it began to listen."""
+    """What a member has heard since it began to listen.
+
+    A reporter's order is taken up if another reporter bears it out; if none does, only after a while; and if
+    it is far from all of them, only when they have fallen silent.
+    """
 
     def __init__(self, configuration: DpgConfiguration, now: Nanoseconds) -> None:
         self._configuration = configuration
         self._reports = 0
         self._empty_handed = 0
         self._heard_ns = now
+        self._windows: dict[Site, Window] = {}
 
     def is_alone(self, now: Nanoseconds) -> bool:
         """Whether nobody who takes part has been heard for long enough."""
         return now - self._heard_ns >= self._configuration.listen_ns
 
-    def hear(self, order: Order, now: Nanoseconds, report: Report, told: Told) -> bool:
+    def hear(self, order: Order, now: Nanoseconds, sender: Site, report: Report, told: Told) -> bool:
         """Whether this report's root can be taken up."""
-        if report.listening:
-            return False
         self._reports += 1
         self._heard_ns = now
+        self._note(now, sender, report.index, told.agreed)
         if self._reports < self._configuration.listen_reports or (report.index and not report.streams):
             return False
         self._empty_handed += 1
         if report.index < order.agreement.index and self._empty_handed < PATIENCE:
             return False  # it is behind ourselves
+        if not self._is_borne_out(now, sender):
+            return False
         if self._is_connected(order, report, told):
             return True
         if self._empty_handed >= PATIENCE:
             order.forget_graph()
             self._empty_handed = 0
         return False
+
+    def _note(self, now: Nanoseconds, sender: Site, index: int, agreed: tuple[Tag, ...]) -> None:
+        windows = self._windows
+        windows.pop(sender, None)
+        if len(windows) >= MOST_WINDOWS:
+            del windows[next(iter(windows))]
+        windows[sender] = Window(now, index, agreed)
+
+    def _is_borne_out(self, now: Nanoseconds, sender: Site) -> bool:
+        """Whether others who have reported lately leave it possible that this one's order is the group's."""
+        told = self._windows[sender]
+        if told.index >= NUMBER_LIMIT // 2:
+            return False
+        since_ns = now - self._configuration.listen_ns
+        others = [
+            window for site, window in self._windows.items() if site != sender and window.heard_ns > since_ns
+        ]
+        if not others or any(window.bears_out(told.index, told.agreed) for window in others):
+            return True
+        return self._empty_handed >= PATIENCE and any(window.is_near(told.index) for window in others)
 
     @staticmethod
     def _is_connected(order: Order, report: Report, told: Told) -> bool:
@@ -108,8 +166,10 @@ class Presence:
         self.state = State.AWAY
 
 
-def take_up(order: Order, time_ns: Nanoseconds, report: Report, told: Told) -> None:
-    """Go on from a reporter's root."""
+def take_up(
+    order: Order, time_ns: Nanoseconds, report: Report, told: Told, own: tuple[Site, Expected]
+) -> None:
+    """Go on from a reporter's root. Of us it cannot know more than we: who we are, and our next message."""
     root = told.agreed[-1] if told.agreed else ORIGIN
     agreed = set(told.agreed)
     live = set(told.vertices)
@@ -121,8 +181,11 @@ def take_up(order: Order, time_ns: Nanoseconds, report: Report, told: Told) -> N
     ]
     order.begin_again(root, report.index, report.digest, list(told.agreed), kept, time_ns)
     for sender, expected in report.streams.items():
-        if expected > order.streams.get(sender, (0, 0)):
-            order.expect(sender, expected)
+        is_plausible = order.incarnations.is_plausible(sender, expected[0])
+        if sender == own[0]:
+            is_plausible = expected <= own[1]
+        if is_plausible and expected > order.streams.get(sender, (0, 0)):
+            order.expect(sender, expected, doubtful=True)
 
 
 def follows(order: Order, root: Tag, tag: Tag) -> bool:

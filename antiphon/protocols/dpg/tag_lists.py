@@ -3,11 +3,8 @@
 import struct
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Final
 
-from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, TAG_LIMIT, Tag
-
-TAG_BYTES: Final = 8
+from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, TAG_BYTES, TAG_LIMIT, Tag
 
 
 def pack_tags(tags: Iterable[Tag]) -> bytes:
@@ -20,10 +17,10 @@ def pack_tags(tags: Iterable[Tag]) -> bytes:
     return struct.pack(f">{len(chosen)}Q", *chosen)
 
 
-def unpack_tags(packed: bytes, most: int = MOST_TAGS) -> tuple[Tag, ...] | None:
-    """What stands in a packed list; None if it is torn or has more than `most`."""
+def unpack_tags(packed: bytes) -> tuple[Tag, ...] | None:
+    """What stands in a packed list; None if it is torn."""
     count, odd = divmod(len(packed), TAG_BYTES)
-    return None if odd or count > most else struct.unpack(f">{count}Q", packed)
+    return None if odd else struct.unpack(f">{count}Q", packed)
 
 
 def are_tags(numbers: Sequence[int]) -> bool:

@@ -13,7 +13,7 @@ from antiphon.protocols.dpg.flow import Flow
 from antiphon.protocols.dpg.heartbeat import ReportHeartbeat
 from antiphon.protocols.dpg.order import MEMORY, Order
 from antiphon.protocols.dpg.own import OwnMessages
-from antiphon.protocols.dpg.pdus import DpgConfiguration, Progress, Report
+from antiphon.protocols.dpg.pdus import MOST_AGREED, DpgConfiguration, Progress, Report
 from antiphon.protocols.dpg.recovery import Recovery
 from antiphon.protocols.dpg.reporting import arcs_as_sent, lists_bytes, pack_arcs, true_arcs
 from antiphon.protocols.dpg.services.base import Service
@@ -134,9 +134,9 @@ class Telling:
         """
         history, index = self._configuration.history, self._order.agreement.index
         if not self._service.reports_ordered:
-            return history
+            return min(history, MOST_AGREED)
         behind = index - self._company.slowest(now, index)
-        return max(history, min(behind, MEMORY * history))
+        return min(max(history, min(behind, MEMORY * history)), MOST_AGREED)
 
     def _compose(self, now: Nanoseconds, time_ns: Nanoseconds, listening: bool) -> Report:
         order, knobs = self._order, self._configuration

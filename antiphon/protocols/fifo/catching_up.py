@@ -18,13 +18,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from antiphon.core.effects import Absent, AwaitRoom, CaughtUp, Deliver, Effect, Multicast, Send
+from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Past
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.fifo.history import Keeper
-from antiphon.protocols.fifo.pdus import LARGEST, MOST_PLACES, Chunk, Fetch, Inquire, Offer, Place
+from antiphon.protocols.fifo.pdus import MOST_PLACES, Chunk, Fetch, Inquire, Offer, Place
 from antiphon.protocols.fifo.presence import Spells
 from antiphon.protocols.fifo.state import State
 
@@ -191,8 +192,12 @@ class CatchUp:
         if reached is None:
             return True
         if (effect.incarnation, effect.number) < reached.place:
-            return False
-        if effect.number > reached.number and reached.spell == self._spell:
+            if self._is_possible(effect.sender, *reached.place):
+                return False
+            # A log has told more of this site than it ever sent.
+            del self._reached[effect.sender]
+            self._cut(now, effect.sender, before)
+        elif effect.number > reached.number and reached.spell == self._spell:
             self._cut(now, effect.sender, before)
         return True
 
@@ -270,7 +275,8 @@ class CatchUp:
         if not self._under_way:
             return
         if type(pdu) is Offer:
-            if 0 <= pdu.messages < LARGEST and len(self._offers) < MOST_OFFERS and self._counts(sender):
+            known = sender in self._offers
+            if self._counts(sender) and (known or len(self._offers) < MOST_OFFERS):
                 self._offers[sender] = pdu.messages
         elif type(pdu) is Chunk:
             request = self._request
@@ -375,7 +381,7 @@ class CatchUp:
         if moved or chunk.following > self._position:
             self._progress_ns = now
         self._moved |= moved > 0
-        self._position = max(self._position, min(chunk.following, LARGEST - 1))
+        self._position = max(self._position, chunk.following)
         if not chunk.is_end:
             self._await_room()
             return
@@ -407,7 +413,7 @@ class CatchUp:
             self._state.ignore()
             return False
         site, incarnation, number = record.sender, record.incarnation, record.number
-        if not Place(site, incarnation, number).makes_sense():
+        if not self._is_possible(site, incarnation, number + len(bodies)):
             self._state.ignore()
             return False
         if number < self._floor.get(site, 0) or not self._follows(now, site, incarnation, number):
@@ -417,6 +423,19 @@ class CatchUp:
         self._ready.append(Deliver(site, number, bodies, None, incarnation))
         self._bound_sites(now)
         return True
+
+    def _is_possible(self, site: Site, incarnation: int, end: int) -> bool:
+        """Whether a site may have sent so much: one that is here has said how far it has gone.
+
+        What a log has beyond that will come live, or was never sent.
+        """
+        state = self._state
+        if site == state.site:
+            return (incarnation, end) <= (state.incarnation, state.own.expected)
+        peer = state.peers.get(site)
+        if peer is None or not peer.counted or not peer.newest.begun:
+            return end < NUMBER_LIMIT
+        return (incarnation, end) <= (peer.incarnation, peer.newest.seen)
 
     def _follows(self, now: Nanoseconds, site: Site, incarnation: int, number: int) -> bool:
         reached = self._reached.get(site)

@@ -83,15 +83,37 @@ class Census:
 
     def forget(self, now: Nanoseconds) -> None:
         """Of those who are long gone nothing is remembered but that we do not remember."""
+        since_ns = now - self._state.configuration.forget_after_ns
+        for peer in self._forgettable():
+            if peer.heard_ns < since_ns:
+                self._drop(peer)
+
+    def make_room(self) -> bool:
+        """Whether there is room for one more member: one that was silent for long makes it.
+
+        Of those that never sent us anything first: members that were only invented are among them.
+        """
         state = self._state
-        since_ns = now - state.configuration.forget_after_ns
-        for peer in list(state.uncounted):
-            if peer.heard_ns < since_ns and not peer.stream.kept and peer.successor is None:
-                del state.peers[peer.site]
-                state.uncounted.remove(peer)
-                state.note_ghost(peer.site, peer.incarnation)
-                state.forgetful = True
-                self._watching.forget(peer.site)
+        if len(state.peers) < state.configuration.largest_group:
+            return True
+        gone = min(self._forgettable(), key=lambda peer: (peer.stream.begun, peer.heard_ns), default=None)
+        if gone is None:
+            return False
+        self._drop(gone)
+        return True
+
+    def _forgettable(self) -> list[Peer]:
+        """Who does not count, and of whom nothing is kept for others."""
+        return [peer for peer in self._state.uncounted if not peer.stream.kept and peer.successor is None]
+
+    def _drop(self, peer: Peer) -> None:
+        state = self._state
+        del state.peers[peer.site]
+        state.uncounted.remove(peer)
+        state.note_ghost(peer.site, peer.incarnation)
+        state.note_forgotten(peer.site, peer.incarnation)
+        state.forgetful = state.forgetful or peer.stream.begun
+        self._watching.forget(peer.site)
 
     def _why_not(self, now: Nanoseconds, peer: Peer) -> str | None:
         """Why a member does not count; None if it does."""

@@ -12,7 +12,6 @@ from typing import Final
 
 from antiphon.core.effects import Missing, Stable
 from antiphon.core.ids import Site
-from antiphon.core.inputs import RoundTriggered
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.fifo.repair import Repair
@@ -48,7 +47,7 @@ class Errors:
     def new_view(self, now: Nanoseconds) -> None:
         if self._seat is not None:
             seen = self._seen()
-            self._seat.renew(seen, seen)
+            self._seat.renew(now, seen, seen)
             self._schedule(now)
 
     def receive(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
@@ -61,9 +60,9 @@ class Errors:
         if name != DETECT:
             self._repair_found(now, self._seat.fire(now, name, self._seen()))
         elif self._seat.coordinates and not self._state.alone():
-            if not self._seat.under_way:
+            if not self._seat.is_busy(now):
                 self._state.counts["error_rounds"] += 1
-                self._repair_found(now, self._seat.forward(now, RoundTriggered(), self._seen()))
+                self._repair_found(now, self._seat.trigger(now, self._seen()))
             self._schedule(now)
 
     def _schedule(self, now: Nanoseconds) -> None:
@@ -75,7 +74,8 @@ class Errors:
         self._state.arm(now, DETECT, pause_ns)
 
     def _seen(self) -> list[int]:
-        return [stream.end for stream in self._state.view.streams]
+        """What is seen here, and not what others claim: else their mistakes would go round for ever."""
+        return [stream.seen for stream in self._state.view.streams]
 
     def _repair_found(self, now: Nanoseconds, found: list[Stable | Missing]) -> None:
         seat, state = self._seat, self._state

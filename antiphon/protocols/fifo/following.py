@@ -1,8 +1,11 @@
 """Following others' streams: where to begin, what of an earlier incarnation to complete, what to give up."""
 
+from collections.abc import Iterable
+
+from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.fifo.census import Census
-from antiphon.protocols.fifo.pdus import LARGEST, Extent
+from antiphon.protocols.fifo.pdus import Extent
 from antiphon.protocols.fifo.presence import Herald, Spells
 from antiphon.protocols.fifo.reception import Reception
 from antiphon.protocols.fifo.repair import Repair, holds
@@ -40,17 +43,33 @@ class Following:
         complete = not self._state.forgetful and own.kept_from <= own.first
         position = own.first if complete else own.held
         stream.begin(own.first, position, own.stable)
-        stream.end = max(stream.end, own.held)
+        stream.hear_end(own.held)
         if position > own.first or (position > 0 and not self._spells.blemished):
             self._spells.note_gap(now, peer.site)
         self._reception.tell(now, stream)
 
-    def see_ghost(self, now: Nanoseconds, extent: Extent) -> None:
-        """Others hold messages of someone who is gone and whom we never met: we have missed them."""
-        if extent.counted or extent.held <= 0:
-            return
-        if self._state.note_ghost(extent.site, extent.incarnation):
-            self._spells.note_gap(now, extent.site)
+    def hear_end(self, now: Nanoseconds, peer: Peer, own: Extent) -> None:
+        """A sender says how far it has gone; what others have said of that is refuted."""
+        stream = peer.newest
+        if stream.unsure == stream.expected > own.held:
+            # Nothing has come from there: the sender has never been where others said that it was.
+            self._spells.note_gap(now, peer.site)
+            stream.fall_back(max(0, own.held))
+        stream.unsure = None
+        stream.hear_end(own.held)
+
+    def see_ghosts(self, now: Nanoseconds, extents: Iterable[Extent]) -> None:
+        """Others hold messages of sites that are gone and that we never met: we have missed them."""
+        state = self._state
+        gone = [
+            extent
+            for extent in extents
+            if extent.site not in state.peers and extent.site != state.site
+            if not extent.counted and extent.held > 0
+        ]
+        new = [extent.site for extent in gone if state.note_ghost(extent.site, extent.incarnation)]
+        if new:
+            self._spells.note_gap(now, new[0])
 
     # A site's later incarnation
 
@@ -104,13 +123,17 @@ class Following:
         if stream.expected >= stream.end or self._can_be_had(peer, stream):
             return
         own = peer.own_extent()
+        unsure = not peer.counted or own is None
         if peer.counted and own is not None:
             position = own.kept_from
         else:
             position = min(extent.kept_from for extent in self._told(stream) if extent.held > stream.expected)
+        if position <= stream.expected:
+            return  # it is said to be kept, by a member of a group in which only senders keep anything
         self._spells.note_gap(now, peer.site)
         stream.jump(position)
-        stream.drop_ahead(position, LARGEST)
+        stream.unsure = position if unsure else None
+        stream.drop_ahead(position, NUMBER_LIMIT)
         self._reception.tell(now, stream)
         self._reception.advance(now, stream)
 

@@ -68,9 +68,6 @@ class Keeper:
     def asked(self, asker: Site, pdu: Inquire | Fetch) -> None:
         """Look up what a member that counts asks for; whatever it asked before is settled by that."""
         state = self._state
-        if type(pdu) is Fetch and not pdu.makes_sense():
-            state.ignore()
-            return
         if not self._serves(asker, pdu):
             return
         before = self._tokens.get(asker)

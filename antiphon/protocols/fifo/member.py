@@ -98,6 +98,14 @@ class Fifo:
         """How many PDUs made no sense and were dropped."""
         return self._state.counts["ignored"]
 
+    def incarnation_of(self, site: Site) -> int:
+        """The latest incarnation under which a site itself has spoken, as far as it is remembered."""
+        state = self._state
+        if site == state.site:
+            return state.incarnation
+        peer = state.peers.get(site)
+        return max(0 if peer is None else peer.incarnation, state.forgotten.get(site, 0))
+
     def figures(self) -> dict[str, int]:
         """What a driver may show: how often what happened, and how much is kept."""
         state = self._state
@@ -184,7 +192,7 @@ class Fifo:
         usual = number == stream.expected and stream.begun and state.taking_part
         full = stream.kept_bytes > self._most_kept or len(stream.kept) >= MOST_KEPT
         if not usual or full or stream.ahead or stream.limit is not None:
-            self._reception.receive(now, peer.newest, number, bodies)
+            self._reception.hear(now, peer.newest, number, bodies)
             return
         count, size = len(bodies), bodies.size
         stream.expected = number + count
@@ -237,7 +245,7 @@ class Fifo:
             self._release.receive(now, sender, pdu)
             self._acknowledged_by_row(now, sender)
         elif type(pdu) is Copy:
-            self._reception.repeated(now, pdu)
+            self._reception.repeated(now, sender, pdu)
         elif type(pdu) is Ask:
             if not self._repair.asked(now, sender, pdu):
                 self._membership.herald.tell(now, sender)

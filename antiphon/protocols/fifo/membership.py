@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from typing import Final
 
+from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Returned, Start
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.fifo.census import Census
 from antiphon.protocols.fifo.following import Following
-from antiphon.protocols.fifo.pdus import LARGEST, LONGEST_NAME, Extent, Leaving, Mark, Status
+from antiphon.protocols.fifo.pdus import Extent, Leaving, Mark, Status
 from antiphon.protocols.fifo.presence import HEARTBEAT, Herald, Spells
 from antiphon.protocols.fifo.reception import Reception
 from antiphon.protocols.fifo.release import Release
@@ -21,6 +22,8 @@ from antiphon.protocols.fifo.watching import Watching
 SETTLE: Final = "settle"
 SETTLE_STATUSES: Final = 4
 """How often a newcomer says that it is there while it settles."""
+MOST_AHEAD: Final = 1 << 20
+"""No honest serial is further ahead of the last one known: a member speaks some 300 times a second."""
 LONGEST_SETTLE: Final = 3
 """How many times as long it waits for members that it hears but that have not said that it counts."""
 
@@ -152,7 +155,7 @@ class Membership:
             streams = [peer.stream for peer in state.counted() if peer.successor is None]
             self._catching_up = {stream.site: stream.expected for stream in streams}
             behind = [stream for stream in streams if stream.expected < stream.end]
-            if any(before.get(stream.site, LARGEST) >= stream.expected for stream in behind):
+            if any(before.get(stream.site, NUMBER_LIMIT) >= stream.expected for stream in behind):
                 return
         self._catching_up = None
         self._settling_ns = now
@@ -178,12 +181,12 @@ class Membership:
 
     def receive(self, now: Nanoseconds, sender: Site, status: Status) -> None:
         state = self._state
-        own = _sensible(sender, status, state.configuration.largest_group)
-        if own is None:
+        own = _own_word(sender, status)
+        if own is None or len(status.extents) > state.configuration.largest_group + 1:
             state.ignore()
             return
         peer = self._meet(now, sender, own, status.spell)
-        if peer is None or status.serial <= peer.serial:
+        if peer is None or not _is_later(peer, status.serial):
             return
         peer.serial, peer.view = status.serial, status.view
         peer.heard_ns = now
@@ -194,17 +197,20 @@ class Membership:
         self._release.hear_status(sender, status)
         for mark in status.left_out:
             self._note_mark(now, peer, mark)
-        if not peer.newest.begun and peer.proven:
+        if peer.newest.begun:
+            self._following.hear_end(now, peer, own)
+        elif peer.proven:
             self._following.begin(now, peer, own)
         for extent in status.extents:
             self._learn(now, extent, agreed=status.view == state.view.number)
+        self._following.see_ghosts(now, status.extents)
         if not state.taking_part and peer.proven:
             self._following.resolve(now, peer)
         self._evaluate(now)
 
     def leave(self, now: Nanoseconds, sender: Site, pdu: Leaving) -> None:
         peer = self._state.peers.get(sender)
-        if peer is not None and pdu.incarnation == peer.incarnation and peer.serial < pdu.serial < LARGEST:
+        if peer is not None and pdu.incarnation == peer.incarnation and _is_later(peer, pdu.serial):
             peer.serial = pdu.serial
             peer.left = True
             self._evaluate(now)
@@ -236,7 +242,7 @@ class Membership:
         state = self._state
         peer = state.peers.get(sender)
         if peer is None:
-            if len(state.peers) >= state.configuration.largest_group:
+            if not self._census.make_room():
                 state.ignore()
                 return None
             peer = state.peers[sender] = Peer(sender, own.incarnation, now)
@@ -275,31 +281,30 @@ class Membership:
             other.left_out = max(other.left_out, mark.spell)
 
     def _learn(self, now: Nanoseconds, extent: Extent, *, agreed: bool) -> None:
-        """What a member says of a stream: how far it goes, whether it has ended, what is stable."""
+        """What a member says of a stream: how far it goes, what is stable.
+
+        Of another's stream that is hearsay. A later incarnation is believed of the site itself only, and
+        while a site speaks, what others say of its messages is true at most as far as it has sent some.
+        """
         state = self._state
         if extent.site == state.site:
             if agreed and extent.incarnation == state.incarnation:
-                self._release.release(state.own, min(extent.stable, state.own.expected))
+                self._release.confirm(state.own, extent.stable)
             return
         other = state.peers.get(extent.site)
-        if other is None:
-            self._following.see_ghost(now, extent)
-            return
-        if extent.incarnation > other.incarnation:
-            self._following.reborn(now, other, extent.incarnation, extent.first)
-        elif extent.next_incarnation > other.incarnation:
-            self._following.reborn(now, other, extent.next_incarnation, extent.next_first)
         stream = state.find_stream(extent.site, extent.incarnation)
-        if stream is None or not stream.begun or stream is other.past:
+        if other is None or stream is None or not stream.begun or stream is other.past:
             return
         stream.end = max(stream.end, extent.held)
         if stream.expected < stream.missing_to:
             self._repair.notice(now, stream)
         if extent.stable > max(stream.expected, stream.excused):
-            stream.excused = extent.stable
-            self._rejoin(now)
+            speaks = state.speaks(now, other, extent.incarnation)
+            if not speaks or extent.stable <= stream.seen:
+                stream.excused = extent.stable
+                self._rejoin(now)
         elif agreed and extent.stable > stream.stable and stream is not other.successor:
-            self._release.release(stream, min(extent.stable, stream.expected))
+            self._release.confirm(stream, extent.stable)
 
     def _evaluate(self, now: Nanoseconds) -> None:
         """Whatever follows from what has become known."""
@@ -314,18 +319,14 @@ class Membership:
             self._release.settle_accounts()
 
 
-def _sensible(sender: Site, status: Status, most: int) -> Extent | None:
-    """What a status says of its own sender, if all that it says makes sense."""
-    marks = status.left_out
-    if not 0 <= status.spell < LARGEST or not 0 <= status.serial < LARGEST:
-        return None
-    if max(len(status.extents), len(marks)) > most + 1:
-        return None
-    if not all(extent.makes_sense() for extent in status.extents):
-        return None
-    if any(not 0 <= mark.spell < LARGEST or len(mark.site) > LONGEST_NAME for mark in marks):
-        return None
+def _own_word(sender: Site, status: Status) -> Extent | None:
+    """What a status says of its own sender."""
     for extent in status.extents:
         if extent.site == sender and extent.incarnation == status.incarnation:
             return extent
     return None
+
+
+def _is_later(peer: Peer, serial: int) -> bool:
+    """Whether a member's word is later than the last one; one that leaps would make it mute for ever."""
+    return peer.serial < serial and (peer.serial < 0 or serial <= peer.serial + MOST_AHEAD)

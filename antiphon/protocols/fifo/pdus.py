@@ -1,12 +1,22 @@
 """What the members of a reliable FIFO group say to one another, and what a user may turn."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, get_args
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias, get_args
 
 import msgspec
+from msgspec import Meta
 
 from antiphon.core.errors import UsageError
-from antiphon.core.ids import Site
+from antiphon.core.fields import (
+    MOST_NAMES,
+    NUMBER_LIMIT,
+    Hash,
+    Incarnation,
+    IncarnationOrNone,
+    Name,
+    Number,
+    NumberOrNone,
+)
 from antiphon.core.inputs import Past
 from antiphon.core.packing import Packed
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
@@ -21,13 +31,21 @@ TRIGGERS: Final = ("timer", "adaptive")
 
 NOT_FOLLOWED: Final = -1
 """What is held of a stream that a member has heard of but not begun to follow."""
-LARGEST: Final = 1 << 62
-"""No honest number, incarnation or count gets this far."""
-LONGEST_NAME: Final = 255
 MOST_SPANS: Final = 16
 """Gaps that one request names at most, so that one PDU cannot ask for everything."""
 MOST_PLACES: Final = 256
 """Places that one request for history names at most, of each kind."""
+MOST_RECORDS: Final = 1 << 13
+"""Batches in one answer with history; its bytes end it sooner, unless the batches are next to nothing."""
+BATCH_LIMIT: Final = 1 << 20
+"""No batch has as many messages: the table of their lengths would fit no PDU."""
+ROW_BYTES: Final = 10 * (MOST_NAMES + 1) + 1
+"""A row of counts, of 10 bytes with their places, and its form."""
+
+FirstNumber: TypeAlias = Annotated[int, Meta(ge=0, lt=NUMBER_LIMIT - BATCH_LIMIT)]
+"""The number of a batch's first message, so that those of all others are numbers too."""
+RowBytes: TypeAlias = Annotated[bytes, Meta(max_length=ROW_BYTES)]
+Spans: TypeAlias = Annotated[tuple[Number, ...], Meta(min_length=2, max_length=2 * MOST_SPANS)]
 
 
 class Data(Pdu, frozen=True, gc=False):
@@ -38,10 +56,10 @@ class Data(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 48
-    incarnation: int
-    number: int
-    view: int
-    held: bytes
+    incarnation: Incarnation
+    number: FirstNumber
+    view: Hash
+    held: RowBytes
     bodies: Packed
 
 
@@ -49,10 +67,10 @@ class RidingData(Pdu, frozen=True, gc=False):
     """The same, with what its sender holds told as `antiphon.protocols.stability.riding` does."""
 
     code: ClassVar[int] = 58
-    incarnation: int
-    number: int
-    view: int
-    row: bytes
+    incarnation: Incarnation
+    number: FirstNumber
+    view: Hash
+    row: RowBytes
     bodies: Packed
 
 
@@ -60,9 +78,9 @@ class Copy(Pdu, frozen=True, gc=False):
     """The same messages again, from their sender or from anyone who holds them."""
 
     code: ClassVar[int] = 49
-    site: Site
-    incarnation: int
-    number: int
+    site: Name
+    incarnation: Incarnation
+    number: FirstNumber
     bodies: Packed
 
 
@@ -70,18 +88,18 @@ class Ask(Pdu, frozen=True, gc=False):
     """A request (NAK) for the messages of a stream in these spans: from, to, from, to, …"""
 
     code: ClassVar[int] = 50
-    site: Site
-    incarnation: int
-    spans: tuple[int, ...]
+    site: Name
+    incarnation: Incarnation
+    spans: Spans
 
 
 class Position(Pdu, frozen=True, gc=False):
     """An acknowledgement (ACK): everything of your stream below `held` is held here."""
 
     code: ClassVar[int] = 51
-    incarnation: int
-    stream: int
-    held: int
+    incarnation: Incarnation
+    stream: Incarnation
+    held: Number
 
 
 class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -93,86 +111,72 @@ class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     The latest incarnation known was `heard` of lately or not, and is `counted` or not.
     """
 
-    site: Site
-    incarnation: int
+    site: Name
+    incarnation: Incarnation
     heard: bool
     counted: bool
-    first: int
-    held: int
-    stable: int
-    kept_from: int
-    next_incarnation: int = -1
-    next_first: int = 0
-    previous: int = -1
-    previous_end: int = 0
-
-    def makes_sense(self) -> bool:
-        least = min(self.incarnation, self.first, self.stable, self.kept_from, self.next_first)
-        greatest = max(self.incarnation, self.first, self.stable, self.kept_from, self.held)
-        further = max(self.next_incarnation, self.next_first, self.previous, self.previous_end)
-        return (
-            least >= 0
-            and max(greatest, further) < LARGEST
-            and min(self.held, self.next_incarnation, self.previous, self.previous_end) >= -1
-            and 0 < len(self.site) <= LONGEST_NAME
-        )
+    first: Number
+    held: NumberOrNone
+    stable: Number
+    kept_from: Number
+    next_incarnation: IncarnationOrNone = -1
+    next_first: Number = 0
+    previous: IncarnationOrNone = -1
+    previous_end: Number = 0
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Something was called stable without this member in this spell of its presence."""
 
-    site: Site
-    incarnation: int
-    spell: int
+    site: Name
+    incarnation: Incarnation
+    spell: Number
 
 
 class Status(Pdu, frozen=True, gc=False):
     """A member is there, sees the group so, and holds this; `serial` tells the later of two."""
 
     code: ClassVar[int] = 52
-    incarnation: int
-    spell: int
-    serial: int
-    view: int
-    extents: tuple[Extent, ...]
-    left_out: tuple[Mark, ...] = ()
+    incarnation: Incarnation
+    spell: Number
+    serial: Number
+    view: Hash
+    extents: Annotated[tuple[Extent, ...], Meta(min_length=1, max_length=MOST_NAMES + 1)]
+    left_out: Annotated[tuple[Mark, ...], Meta(max_length=MOST_NAMES)] = ()
 
 
 class Leaving(Pdu, frozen=True, gc=False):
     """A member goes, and is not to be waited for."""
 
     code: ClassVar[int] = 53
-    incarnation: int
-    serial: int
+    incarnation: Incarnation
+    serial: Number
 
 
 class Inquire(Pdu, frozen=True, gc=False):
     """A newcomer asks who keeps history."""
 
     code: ClassVar[int] = 54
-    incarnation: int
+    incarnation: Incarnation
 
 
 class Offer(Pdu, frozen=True, gc=False):
     """I keep history: so many messages of it."""
 
     code: ClassVar[int] = 55
-    incarnation: int
-    messages: int
+    incarnation: Incarnation
+    messages: Number
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A place in the messages of a site's incarnation."""
 
-    site: Site
-    incarnation: int
-    number: int
+    site: Name
+    incarnation: Incarnation
+    number: Number
 
-    def makes_sense(self) -> bool:
-        fits = 0 < len(self.site) <= LONGEST_NAME
-        return (
-            fits and min(self.incarnation, self.number) >= 0 and max(self.incarnation, self.number) < LARGEST
-        )
+
+Places: TypeAlias = Annotated[tuple[Place, ...], Meta(max_length=MOST_PLACES)]
 
 
 class Fetch(Pdu, frozen=True, gc=False):
@@ -182,22 +186,11 @@ class Fetch(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 56
-    incarnation: int
-    serial: int
-    position: int
-    have: tuple[Place, ...] = ()
-    wanted: tuple[Place, ...] = ()
-
-    def makes_sense(self) -> bool:
-        places = (*self.have, *self.wanted)
-        numbers = (self.incarnation, self.serial, self.position)
-        fits = max(len(self.have), len(self.wanted)) <= MOST_PLACES
-        return (
-            fits
-            and min(numbers) >= 0
-            and max(numbers) < LARGEST
-            and all(place.makes_sense() for place in places)
-        )
+    incarnation: Incarnation
+    serial: Number
+    position: Number
+    have: Places = ()
+    wanted: Places = ()
 
 
 class Chunk(Pdu, frozen=True, gc=False):
@@ -207,12 +200,12 @@ class Chunk(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 57
-    incarnation: int
-    serial: int
-    following: int
+    incarnation: Incarnation
+    serial: Number
+    following: Number
     is_end: bool
-    behind: tuple[Site, ...]
-    records: tuple[Past, ...]
+    behind: Annotated[tuple[Name, ...], Meta(max_length=MOST_PLACES)]
+    records: Annotated[tuple[Past, ...], Meta(max_length=MOST_RECORDS)]
 
 
 PDUS: Final[tuple[type[Pdu], ...]] = (
@@ -295,6 +288,8 @@ class FifoConfiguration:
         detection.GossipConfiguration(subset=self.detector_subset, mistake=self.mistake)
         if min(self.window_bytes, self.retain_bytes, self.round_bytes, self.largest_group) < 1:
             raise UsageError("Windows, buffers and groups have room for something.")
+        if self.largest_group > MOST_NAMES:
+            raise UsageError(f"No status has room for more than {MOST_NAMES} members.")
         spans = [getattr(self, name) for name in self.__dataclass_fields__ if name.endswith("_ns")]
         if min(spans) < 1:
             raise UsageError("A reliable multicast's times are positive.")

@@ -1,8 +1,11 @@
 """What a member says of itself: its statuses to the others, and its spells of presence to the trace."""
 
+from collections.abc import Iterable
+from operator import attrgetter
 from typing import Final
 
 from antiphon.core.effects import Absent, Multicast, Present, Send
+from antiphon.core.fields import LONGEST_NAME
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.fifo.pdus import NOT_FOLLOWED, Extent, Leaving, Mark, Status
@@ -10,6 +13,16 @@ from antiphon.protocols.fifo.state import Peer, State
 from antiphon.protocols.fifo.watching import Watching
 
 HEARTBEAT: Final = "heartbeat"
+EXTENT_BYTES: Final = 120
+"""What an extent takes beside the site's name, at most."""
+MOST_NAME_BYTES: Final = 4 * LONGEST_NAME
+"""What a name takes in UTF-8, at most."""
+MARK_BYTES: Final = 24
+"""The same of a mark."""
+STATUS_BYTES: Final = 224 << 10
+"""What the extents of a status take at most. Raising it costs room for what else a PDU must hold."""
+MARKS_BYTES: Final = 64 << 10
+"""The same of its marks."""
 SOON: Final = 16
 """A status that is wanted at once comes after this part of a heartbeat, so that one answers for several."""
 
@@ -38,11 +51,14 @@ class Herald:
         state, own, watching = self._state, self._state.own, self._watching
         mine = (own.first, own.expected, own.stable, own.kept_from)
         extents = [Extent(state.site, state.incarnation, True, True, *mine)]
-        extents += [_extent(peer, heard=watching.hears(now, peer)) for peer in state.peers.values()]
+        peers = _fitting(state.peers.values(), EXTENT_BYTES, STATUS_BYTES)
+        extents += [_extent(peer, heard=watching.hears(now, peer)) for peer in peers]
+        left_out = (
+            peer for peer in state.uncounted if peer.spell <= peer.left_out and watching.hears(now, peer)
+        )
         marks = tuple(
             Mark(peer.site, peer.incarnation, peer.left_out)
-            for peer in state.uncounted
-            if peer.spell <= peer.left_out and watching.hears(now, peer)
+            for peer in _fitting(left_out, MARK_BYTES, MARKS_BYTES)
         )
         self._serial += 1
         pdu = Status(state.incarnation, state.spell, self._serial, state.view.number, tuple(extents), marks)
@@ -56,6 +72,20 @@ class Herald:
     def take_leave(self) -> None:
         self._serial += 1
         self._state.effects.append(Multicast(Leaving(self._state.incarnation, self._serial)))
+
+
+def _fitting(peers: Iterable[Peer], bytes_each: int, most_bytes: int) -> list[Peer]:
+    """The members that there is room to speak of: if not all, those that count, and those known longest."""
+    found = list(peers)
+    if len(found) * (bytes_each + MOST_NAME_BYTES) <= most_bytes:
+        return found
+    found.sort(key=attrgetter("counted"), reverse=True)
+    left_bytes = most_bytes
+    for place, peer in enumerate(found):
+        left_bytes -= bytes_each + len(peer.site.encode())
+        if left_bytes < 0:
+            return found[:place]
+    return found
 
 
 def _extent(peer: Peer, *, heard: bool) -> Extent:

@@ -3,9 +3,11 @@
 from typing import Final
 
 from antiphon.core.effects import Arrived, Deliver, Send
-from antiphon.core.packing import Packed
+from antiphon.core.fields import NUMBER_LIMIT
+from antiphon.core.ids import Site
+from antiphon.core.packing import Packed, pack
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.fifo.pdus import LARGEST, Copy, Position
+from antiphon.protocols.fifo.pdus import Copy, Position
 from antiphon.protocols.fifo.release import Release
 from antiphon.protocols.fifo.repair import Repair
 from antiphon.protocols.fifo.state import Peer, State
@@ -27,12 +29,17 @@ class Reception:
         # With `acknowledge` a sender repeats what is not acknowledged in time, so nothing is put off.
         self._puts_off = state.configuration.repair != "acknowledge"
 
+    def hear(self, now: Nanoseconds, stream: Stream, number: int, bodies: Packed) -> None:
+        """A batch from its sender itself."""
+        self.receive(now, stream, number, bodies)
+        stream.spoken = max(stream.spoken, min(stream.end, number + len(bodies)))
+
     def receive(self, now: Nanoseconds, stream: Stream, number: int, bodies: Packed) -> None:
         """A batch of a stream that is followed, from whomever, in whatever order."""
         state = self._state
-        if not 0 <= number < LARGEST:
-            state.ignore()
-            return
+        if stream.begun and number < stream.expected < number + len(bodies):
+            # Somebody else has cut these messages into other batches; what we lack of them is as good.
+            number, bodies = stream.expected, _tail(bodies, stream.expected - number)
         limit = stream.limit
         wanted = stream.begun and stream.expected <= number and (limit is None or number < limit)
         if not wanted or not self._has_room(stream):
@@ -65,23 +72,38 @@ class Reception:
             return
         if stream.ahead:
             # Only batches that do not fit one another, as no honest sender makes them, leave any of these.
-            stream.drop_ahead(stream.expected, LARGEST)
+            stream.drop_ahead(stream.expected, NUMBER_LIMIT)
         self._repair.moved_on(now, stream)
         self.tell_soon(now, stream)
         if self._release.wakeful:
             self._release.wake(now)
 
-    def repeated(self, now: Nanoseconds, copy: Copy) -> None:
+    def repeated(self, now: Nanoseconds, sender: Site, copy: Copy) -> None:
         """A batch again, from its sender or from someone who keeps it."""
         state = self._state
         stream = state.find_stream(copy.site, copy.incarnation)
         if stream is None:
             return
+        if sender != copy.site and not self._may_repeat(now, stream, copy):
+            state.ignore()
+            return
         self._repair.repeated(now, stream, copy)
         if stream is not state.own:
             if stream.begun and copy.number >= stream.expected:
                 state.counts["repaired"] += 1
-            self.receive(now, stream, copy.number, copy.bodies)
+            take = self.hear if sender == copy.site else self.receive
+            take(now, stream, copy.number, copy.bodies)
+
+    def _may_repeat(self, now: Nanoseconds, stream: Stream, copy: Copy) -> bool:
+        """Whether another than the sender may give this: only what the sender has sent, if it can be asked.
+
+        Of a sender that is gone, what those who count say that they hold.
+        """
+        state, end = self._state, copy.number + len(copy.bodies)
+        if not self._keeps or stream is state.own:
+            return self._keeps
+        speaks = state.speaks(now, state.peers[copy.site], copy.incarnation)
+        return end <= (stream.seen if speaks else stream.missing_to)
 
     # Acknowledgements
 
@@ -111,3 +133,9 @@ class Reception:
     def _untold(self, peer: Peer) -> bool:
         stream = peer.stream
         return stream.begun and stream.incarnation == peer.incarnation and stream.told != stream.expected
+
+
+def _tail(bodies: Packed, first: int) -> Packed:
+    """A batch without its first messages."""
+    addresses = None if bodies.addresses is None else bodies.addresses.each()[first:]
+    return pack(bodies[first:], unfinished=bodies.unfinished, addresses=addresses)

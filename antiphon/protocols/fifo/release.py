@@ -12,7 +12,6 @@ from typing import Final
 
 from antiphon.core.effects import Deliver, Discard, Missing, Stable
 from antiphon.core.ids import Site
-from antiphon.core.inputs import RoundTriggered
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.fifo.errors import Errors
@@ -64,7 +63,7 @@ class Release:
     def new_view(self, now: Nanoseconds) -> None:
         view = self._state.view
         stable = [min(stream.stable, stream.expected) for stream in view.streams]
-        self._seat.renew(view.held(), stable)
+        self._seat.renew(now, view.held(), stable)
         self.riding = self._seat.layer if isinstance(self._seat.layer, Riding) else None
         self.row = self.riding.row if self.riding is not None and self.riding.rides else None
         if self._pacing is not None:
@@ -88,7 +87,7 @@ class Release:
         """Much has come: see whether the next round should not wait."""
         self.fresh_bytes = 0
         self.due_bytes = self._state.configuration.round_bytes
-        if not self._seat.coordinates or self._seat.under_way:
+        if not self._seat.coordinates or self._seat.is_busy(now):
             return
         if self._pacing is not None:
             self.due_bytes = self._pacing.look(now, self._state.view.streams)
@@ -98,14 +97,14 @@ class Release:
 
     def begin_round(self, now: Nanoseconds) -> None:
         """A round is to begin now, if it is to begin here and none is under way."""
-        if not self._seat.coordinates or self._seat.under_way:
+        if not self._seat.coordinates or self._seat.is_busy(now):
             return
         self.fresh_bytes = 0
         self._began_ns = now
         self._state.counts["rounds"] += 1
         if self._pacing is not None:
             self._pacing.began(now, self._state.view.streams)
-        self._release_found(now, self._seat.forward(now, RoundTriggered(), self._state.view.held()))
+        self._release_found(now, self._seat.trigger(now, self._state.view.held()))
 
     def receive(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
         """A PDU of a stability protocol; one of another view concerns nobody here."""
@@ -174,6 +173,21 @@ class Release:
             self._pacing.freed(stream, kept_bytes - stream.kept_bytes)
         if state.uncounted:
             self._mark_left_out(stream)
+
+    def confirm(self, stream: Stream, stable: int) -> None:
+        """A member says that something is stable: that is so as far as all who count have said they hold it.
+
+        Only the stability protocol, in which all take part, may know more.
+        """
+        state, least = self._state, min(stable, stream.expected)
+        for peer in state.counted():
+            if stream is state.own:
+                least = min(least, peer.acked)
+            elif peer.site != stream.site:
+                extent = peer.extents.get(stream.site)
+                known = extent is not None and extent.incarnation == stream.incarnation
+                least = min(least, extent.held if extent is not None and known else 0)
+        self.release(stream, least)
 
     def deliver_own(self, position: int) -> None:
         """Deliver our own messages below a position."""

@@ -5,7 +5,7 @@ from typing import Final
 from antiphon.core.effects import Effect, Multicast, Send
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.fifo.pdus import LARGEST, MOST_SPANS, Ask, Copy
+from antiphon.protocols.fifo.pdus import Ask, Copy
 from antiphon.protocols.fifo.state import Peer, State
 from antiphon.protocols.fifo.streams import Stream
 
@@ -113,8 +113,8 @@ class Repair:
     def asked(self, now: Nanoseconds, asker: Site, ask: Ask) -> bool:
         """Give what is kept. False if the asker had better be told that it is gone."""
         state = self._state
-        spans = ask.spans[: 2 * MOST_SPANS]
-        if len(spans) % 2 or not spans or min(spans) < 0 or max(spans) >= LARGEST:
+        spans = ask.spans
+        if len(spans) % 2 or asker not in state.peers:
             state.ignore()
             return True
         stream = state.find_stream(ask.site, ask.incarnation)
@@ -124,12 +124,10 @@ class Repair:
             self._spare(now, stream, spans)
         if stream is not state.own and not state.configuration.others_keep:
             return True
-        numbers = [
-            number
-            for start, stop in zip(spans[::2], spans[1::2], strict=True)
-            for number in stream.copies(start, min(stop, stream.expected))
-        ]
-        self._give(now, asker, stream, numbers[:MOST_COPIES])
+        numbers: list[int] = []
+        for start, stop in zip(spans[::2], spans[1::2], strict=True):
+            numbers += stream.copies(start, min(stop, stream.expected), MOST_COPIES - len(numbers))
+        self._give(now, asker, stream, numbers)
         return bool(numbers) or spans[0] >= stream.kept_from or (self._public and stream is not state.own)
 
     def _spare(self, now: Nanoseconds, stream: Stream, spans: tuple[int, ...]) -> None:

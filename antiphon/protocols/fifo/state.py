@@ -13,7 +13,10 @@ from antiphon.protocols.fifo.pdus import Extent, FifoConfiguration
 from antiphon.protocols.fifo.streams import OwnStream, Stream
 
 COUNT: Final = struct.Struct("<q")
+RECENT_HEARTBEATS: Final = 2
+"""A member that was silent for longer may be gone: what others say of its messages counts then."""
 MOST_GHOSTS: Final = 4096
+"""Members of which only the incarnation is remembered. Raising it costs memory."""
 
 
 class Peer:
@@ -117,6 +120,8 @@ class State:
         self.withheld_bytes = 0
         self._ghosts: dict[tuple[Site, int], None] = {}
         """Incarnations of members that we do not know (any more), of which others may hold messages."""
+        self.forgotten: dict[Site, int] = {}
+        """The last incarnations of members that were known and are not any more."""
         self.armed: dict[str, Nanoseconds] = {}
         """The timers that are set, and when they run out."""
         self.counts = {
@@ -153,6 +158,17 @@ class State:
             del self._ghosts[next(iter(self._ghosts))]
         self._ghosts[site, incarnation] = None
         return True
+
+    def note_forgotten(self, site: Site, incarnation: int) -> None:
+        """Remember the incarnation of a member of which nothing else is remembered."""
+        if len(self.forgotten) >= MOST_GHOSTS and site not in self.forgotten:
+            del self.forgotten[next(iter(self.forgotten))]
+        self.forgotten[site] = max(incarnation, self.forgotten.get(site, 0))
+
+    def speaks(self, now: Nanoseconds, peer: Peer, incarnation: int) -> bool:
+        """Whether a member has said itself, just now, how far its messages go: it need not be guessed."""
+        recent = now - peer.heard_ns < RECENT_HEARTBEATS * self.configuration.heartbeat_ns
+        return peer.counted and recent and peer.incarnation == incarnation
 
     def counted(self) -> Iterator[Peer]:
         return (peer for peer in self.peers.values() if peer.counted)

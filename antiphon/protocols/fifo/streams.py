@@ -1,5 +1,7 @@
 """One site's messages as one member holds them: a stretch without gaps, and single batches beyond."""
 
+from bisect import bisect_right
+
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import NEVER_NS, Nanoseconds
@@ -15,9 +17,29 @@ class Stream:
     """The messages of one incarnation of a site. Only a stream that has begun is followed."""
 
     __slots__ = (
-        "ahead", "ahead_bytes", "ask_ns", "asked_to", "attempts", "begun", "end", "excused", "expected",
-        "first", "incarnation", "kept", "kept_bytes", "limit", "repaired", "since", "site", "stable",
-        "told", "told_ns", "untold_bytes",
+        "ahead",
+        "ahead_bytes",
+        "ask_ns",
+        "asked_to",
+        "attempts",
+        "begun",
+        "end",
+        "excused",
+        "expected",
+        "first",
+        "incarnation",
+        "kept",
+        "kept_bytes",
+        "limit",
+        "repaired",
+        "since",
+        "site",
+        "spoken",
+        "stable",
+        "told",
+        "told_ns",
+        "unsure",
+        "untold_bytes",
     )  # fmt: skip
 
     def __init__(self, site: Site, incarnation: int) -> None:
@@ -28,7 +50,11 @@ class Stream:
         self.expected = 0
         """Everything from the beginning up to here is held; also called the position."""
         self.end = 0
-        """How far the stream is known to go."""
+        """How far the stream is known to go, or is said to go by others."""
+        self.spoken = 0
+        """How far its sender itself has said, or shown by its messages, that it goes."""
+        self.unsure: int | None = None
+        """Where we went on, if only others have named that place."""
         self.stable = 0
         """Everyone who counts holds everything below, as far as we know."""
         self.since = 0
@@ -62,6 +88,11 @@ class Stream:
         """How far the stream goes that is to be had: a sealed one no further than its limit."""
         return self.end if self.limit is None else self.limit
 
+    @property
+    def seen(self) -> int:
+        """How far the stream goes for certain: no claim of others counts."""
+        return max(self.spoken, self.expected)
+
     def begin(self, first: int, position: int, stable: int) -> None:
         self.begun = True
         self.first = first
@@ -90,6 +121,15 @@ class Stream:
         self.end = max(self.end, number + len(bodies))
         return True
 
+    def hear_end(self, end: int) -> None:
+        """The sender itself says how far it has gone: what others have claimed beyond that is refuted.
+
+        Batches that have come from it already may have overtaken its word.
+        """
+        ahead = max((number + len(bodies) for number, bodies in self.ahead.items()), default=0)
+        self.end = self.spoken = max(self.expected, end, ahead)
+        self.excused = min(self.excused, self.end)
+
     def next_ahead(self) -> Packed | None:
         """Take out the batch that follows on what is held, if it is there."""
         bodies = self.ahead.pop(self.expected, None)
@@ -112,12 +152,18 @@ class Stream:
         self.kept_bytes = 0
         self.attempts = 0
 
+    def fall_back(self, position: int) -> None:
+        """Go on at a lower position: where we are, the sender has never been."""
+        self.drop_ahead(0, 0)
+        self.jump(position)
+        self.stable = min(self.stable, position)
+
     def release(self, position: int) -> tuple[int, int]:
         """Keep nothing below a position any more: the first message let go, and how many."""
         begin = end = self.kept_from
         kept = self.kept
         for number in list(kept):
-            if number >= position:
+            if number + len(kept[number]) > position:
                 break
             bodies = kept.pop(number)
             self.repaired.pop(number, None)
@@ -125,16 +171,26 @@ class Stream:
             end = number + len(bodies)
         return begin, end - begin
 
-    def copies(self, start: int, stop: int) -> list[int]:
-        """The numbers of the batches kept from `start` to `stop`; none if the first is not kept."""
-        found = []
-        while start < stop:
+    def copies(self, start: int, stop: int, most: int) -> list[int]:
+        """The numbers of the first batches kept from `start` to `stop`; none if the first is not kept."""
+        found: list[int] = []
+        if start < stop and start not in self.kept:
+            start = self._batch_around(start)
+        while start < stop and len(found) < most:
             bodies = self.kept.get(start)
             if bodies is None:
                 break
             found.append(start)
             start += len(bodies)
         return found
+
+    def _batch_around(self, number: int) -> int:
+        """Where the kept batch begins that has a message; the message's own number if there is none."""
+        begins = list(self.kept)
+        place = bisect_right(begins, number) - 1
+        if place >= 0 and number < begins[place] + len(self.kept[begins[place]]):
+            return begins[place]
+        return number
 
     def spans(self) -> tuple[int, ...]:
         """What is missing: from, to, from, to, …"""

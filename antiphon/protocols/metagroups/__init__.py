@@ -149,6 +149,10 @@ class MetaGroups:
         """How many PDUs made no sense and were dropped."""
         return self._member.ignored
 
+    def incarnation_of(self, site: Site) -> int:
+        """The latest incarnation of a site that is known here; 0 if none is."""
+        return self._member.incarnation_of(site)
+
     def figures(self) -> dict[str, int]:
         """What a user may want to watch: the table's version, trees, batches kept, changes, losses."""
         return self._member.figures()

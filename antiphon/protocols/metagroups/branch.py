@@ -66,8 +66,8 @@ class Branch:
             self._inlets = {primary: Inlet(to_members(node), primary, 8 * configuration.window)}
         self._dirty = False
         self._copies: dict[tuple[Site, int], Batch] = {}
-        self._lacked: frozenset[tuple[Site, int]] = frozenset()
-        """Bodies that were lacking when that was looked at last."""
+        self._lacked: dict[tuple[Site, int], Site] = {}
+        """Bodies that were lacking when that was looked at last, and who was or will be asked for each."""
 
     @property
     def finished(self) -> bool:
@@ -109,16 +109,19 @@ class Branch:
     def body(self, now: Nanoseconds, batch: Batch) -> None:
         """Bodies that travelled apart have come, before their token or after it, or once more."""
         item = batch.item
-        if not self._is_due(item):
-            return
         if self._reader.fill(batch):
             self._dirty = True
             if self.server is not None:
                 self.server.advance(now)
-        elif self.find(item.sender, item.number) is None:
+        elif self._is_due(item) and self.find(item.sender, item.number) is None:
             self._bodies.add(batch)
             if self.server is not None:
                 self.server.look_again(now, item.sender)
+
+    def copy(self, now: Nanoseconds, sender: Site, batch: Batch) -> None:
+        """Bodies from one who was asked for them."""
+        if self._lacked.get((batch.sender, batch.number)) == sender:
+            self.body(now, batch)
 
     def mark(self, now: Nanoseconds, sender: Site, pdu: Mark) -> bool:
         inlet = self._inlet_of(sender, pdu.channel)
@@ -198,12 +201,12 @@ class Branch:
         if self.server is not None:
             lacking |= {name: name[0] for name in self.server.lacking()}
         wanted: dict[Site, list[tuple[Site, int]]] = {}
-        for name in lacking.keys() & self._lacked:
+        for name in lacking.keys() & self._lacked.keys():
             wanted.setdefault(lacking[name], []).append(name)
         for source in sorted(wanted):
             items = tuple(sorted(wanted[source])[:MOST_MISSING])
             self._effects.append(Send(source, Want(self.tree.id, items)))
-        self._lacked = frozenset(lacking)
+        self._lacked = lacking
 
     # When the tree ends
 
@@ -221,11 +224,10 @@ class Branch:
             and (item.sender, item.number) not in self._copies
         ]
 
-    def lacks(self, ending: Ending, pdu: Copy) -> bool:
-        """Whether a copy is one of those, and the same batch."""
-        lacking = {(sender, number) for _, sender, number in self.lacking(ending)}
+    def lacks(self, ending: Ending, source: Site, pdu: Copy) -> bool:
+        """Whether a copy is one of those, and the same batch, from the one who was asked for it."""
         item = Item(pdu.sender, pdu.number, len(pdu.bodies), pdu.group)
-        return (pdu.sender, pdu.number) in lacking and item in ending.items
+        return (source, pdu.sender, pdu.number) in self.lacking(ending) and item in ending.items
 
     def _is_due(self, item: Item) -> bool:
         is_mine = self._site in self.tree.members.get(item.group, ())

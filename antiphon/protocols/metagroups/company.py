@@ -10,11 +10,13 @@ from typing import Final
 
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.metagroups.pdus import Life, Seat, Word
+from antiphon.protocols.metagroups.pdus import MOST_SITES, Life, Seat, Word
 from antiphon.protocols.metagroups.table import Layout
 
-MOST_STRANGERS: Final = 4096
-"""Sites outside the cluster of which word is kept."""
+NO_LIFE: Final[Life] = (-1, 0)
+"""Before the life of any site."""
+MOST_HEARD: Final = 2 * MOST_SITES
+"""Sites, in the cluster or outside, of which it is known when they were heard."""
 
 
 class Company:
@@ -24,6 +26,9 @@ class Company:
         self._site = site
         self._suspect_ns = suspect_ns
         self._heard_ns: dict[Site, Nanoseconds] = {}
+        """Those heard last stand last."""
+        self._lives: dict[Site, Life] = {}
+        """What these sites said of their lives."""
         self._since_ns: Nanoseconds = 0
         """Since when this site listens as it does now."""
         self._chief: Site = site
@@ -41,6 +46,7 @@ class Company:
         }
         known = layout.lives.keys() | self._wishes.keys()
         self._heard_ns = {site: heard_ns for site, heard_ns in self._heard_ns.items() if site in known}
+        self._lives = {site: life for site, life in self._lives.items() if site in self._heard_ns}
         self.listen_anew(now)
 
     def listen_anew(self, now: Nanoseconds) -> None:
@@ -48,6 +54,7 @@ class Company:
 
     def forget(self, now: Nanoseconds) -> None:
         self._heard_ns.clear()
+        self._lives.clear()
         self._gone.clear()
         self._reborn.clear()
         self._wishes.clear()
@@ -55,9 +62,24 @@ class Company:
 
     # What is heard
 
-    def hear(self, now: Nanoseconds, site: Site) -> None:
+    def hear(self, now: Nanoseconds, site: Site, life: Life | None = None) -> None:
+        self._heard_ns.pop(site, None)
         self._heard_ns[site] = now
         self._gone.discard(site)
+        if life is not None:
+            self._lives[site] = life
+        if len(self._heard_ns) > MOST_HEARD:
+            oldest = next(iter(self._heard_ns))
+            del self._heard_ns[oldest]
+            self._lives.pop(oldest, None)
+
+    def has_heard(self, site: Site, life: Life) -> bool:
+        """Whether a site has told itself that this is its life, or that a later one is."""
+        return self._lives.get(site, NO_LIFE) >= life
+
+    def incarnation_of(self, site: Site) -> int:
+        """The incarnation that a site has told itself; 0 if it has told none."""
+        return max(0, self._lives.get(site, NO_LIFE)[0])
 
     def miss(self, site: Site) -> None:
         """An outside detector, or an attempt that nobody answered, holds this one to be gone."""
@@ -71,7 +93,7 @@ class Company:
         known = self._wishes.get(sender)
         if known is not None and (known.life, known.serial) >= (wish.life, wish.serial):
             return True
-        if not _is_news(wish, layout.seats.get(sender)) or len(self._wishes) >= MOST_STRANGERS:
+        if not _is_news(wish, layout.seats.get(sender)) or len(self._wishes) >= MOST_SITES:
             return False
         if not layout.has_room(wish, self._wishes.values()):
             return False

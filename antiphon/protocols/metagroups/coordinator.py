@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
+from msgspec.structs import replace
+
 from antiphon.core.effects import Effect, Multicast, SetTimer
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.metagroups.attempt import Attempt, Outcome
 from antiphon.protocols.metagroups.company import Company
+from antiphon.protocols.metagroups.credible import can_follow
 from antiphon.protocols.metagroups.grove import Grove
 from antiphon.protocols.metagroups.handover import Handover
 from antiphon.protocols.metagroups.parts import said
@@ -22,8 +25,10 @@ from antiphon.protocols.metagroups.pdus import (
     Refuse,
     Report,
     TreeId,
+    Vote,
 )
 from antiphon.protocols.metagroups.table import Layout, plan_trees
+from antiphon.protocols.metagroups.voter import LONGEST_LEAP
 
 
 class Alarm:
@@ -193,8 +198,17 @@ class Coordinator:
     def hear_report(self, now: Nanoseconds, sender: Site, pdu: Report) -> None:
         attempt = self._attempt_meant(pdu.version, pdu.round)
         if attempt is not None and attempt.decision is None and sender in attempt.invited:
-            attempt.reports[sender] = pdu
+            attempt.reports[sender] = pdu if self._is_credible(pdu.vote) else replace(pdu, vote=None)
             self._conclude(now, attempt)
+
+    def _is_credible(self, vote: Vote | None) -> bool:
+        """Whether somebody can have accepted what it says that it has."""
+        layout = self._grove.layout
+        assert layout is not None, "only a site in a cluster makes attempts"
+        if vote is None:
+            return True
+        is_earlier = vote.ballot[0] <= self._rounds and vote.decision.ballot <= vote.ballot
+        return is_earlier and can_follow(vote.decision, layout, self._knobs)
 
     def hear_accepted(self, sender: Site, pdu: Accepted) -> Decision | None:
         """One more has accepted; the decision if all have who must."""
@@ -205,10 +219,12 @@ class Coordinator:
             attempt.accepted.add(sender)
         return None if attempt.open() else attempt.decision
 
-    def hear_refuse(self, pdu: Refuse) -> None:
+    def hear_refuse(self, sender: Site, pdu: Refuse) -> None:
         """Somebody takes part in a later attempt: give way for a while."""
         attempt = self._attempt
-        if attempt is not None and attempt.version == pdu.version and pdu.round >= attempt.ballot[0]:
+        if attempt is None or attempt.version != pdu.version or sender not in attempt.invited:
+            return
+        if attempt.ballot[0] <= pdu.round <= self._rounds + LONGEST_LEAP:
             self._rounds = max(self._rounds, pdu.round)
             self._attempt = None
             self._alarm.clear()

@@ -15,12 +15,14 @@ from antiphon.core.effects import Disagreed, Effect, Multicast, Send
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols.metagroups.company import MOST_STRANGERS, Company
+from antiphon.protocols.metagroups.company import Company
 from antiphon.protocols.metagroups.coordinator import Alarm, Coordinator
+from antiphon.protocols.metagroups.credible import can_follow, is_heard_of
 from antiphon.protocols.metagroups.grove import Grove
 from antiphon.protocols.metagroups.handover import Handover
 from antiphon.protocols.metagroups.parts import said
 from antiphon.protocols.metagroups.pdus import (
+    MOST_SITES,
     Accept,
     Accepted,
     Decision,
@@ -34,8 +36,12 @@ from antiphon.protocols.metagroups.pdus import (
     Report,
     Word,
 )
-from antiphon.protocols.metagroups.table import Layout, layout_of
+from antiphon.protocols.metagroups.table import Layout
 from antiphon.protocols.metagroups.voter import Voter
+
+LATEST_VERSION: Final = 1 << 40
+"""A site without a cluster is let in by no later version. There is always room to count on: a version a
+millisecond takes 35 years."""
 
 
 class Floor(Interface):
@@ -81,6 +87,9 @@ class Council:
         heard of that."""
         self._strangers: dict[Site, str] = {}
         """Sites that keep other rules, as was said."""
+        self._doubted: tuple[Origin, Nanoseconds] | None = None
+        """A cluster to which this site should give way, or that has gone on without it, by hearsay, and since
+        when it is said."""
 
     # From the site itself
 
@@ -89,6 +98,7 @@ class Council:
         self._voter.begin(layout.version + 1)
         self._coordinator.forget()
         self._handover.forget()
+        self._doubted = None
         self.company.settle(now, layout)
         self.look(now)
 
@@ -101,6 +111,7 @@ class Council:
         self._strangers.clear()
         self._cluster_ns = now
         self._bound = None
+        self._doubted = None
         self.company.forget(now)
 
     def wish(self, now: Nanoseconds) -> None:
@@ -185,7 +196,7 @@ class Council:
         if isinstance(pdu, Word | Prepare | Install) and pdu.rules != self._rules:
             self._keep_apart(now, sender, pdu)
             return
-        self.company.hear(now, sender)
+        self.company.hear(now, sender, pdu.life if isinstance(pdu, Word) else None)
         self._hear(now, sender, pdu)
 
     def _hear(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
@@ -234,7 +245,7 @@ class Council:
             return
         if pdu.origin is not None:
             self._cluster_ns = now
-        if self._strangers.get(sender) != pdu.rules and len(self._strangers) < MOST_STRANGERS:
+        if self._strangers.get(sender) != pdu.rules and len(self._strangers) < MOST_SITES:
             self._strangers[sender] = pdu.rules
             own, others = self._rules.split(), pdu.rules.split()
             here = " ".join(word for word in own if word not in others)
@@ -246,11 +257,17 @@ class Council:
         own = layout.decision.origin
         if origin == own:
             return False
-        if origin < own:
-            self._floor.begin_anew(now)
-        else:
+        if origin > own:
             self._effects.append(Send(sender, self._floor.word()))
+        elif self._is_said_again(now, origin):
+            self._floor.begin_anew(now)
         return True
+
+    def _is_said_again(self, now: Nanoseconds, origin: Origin) -> bool:
+        """Whether what would make this site begin anew was said a while ago too: one word is not enough."""
+        if self._doubted is None or self._doubted[0] != origin:
+            self._doubted = (origin, now)
+        return now - self._doubted[1] >= self._knobs.heartbeat_ns // 2
 
     def _hear_goodbye(self, now: Nanoseconds, sender: Site, pdu: Goodbye) -> None:
         layout = self._grove.layout
@@ -260,7 +277,7 @@ class Council:
 
     def _hear_progress(self, now: Nanoseconds, sender: Site, pdu: Progress) -> None:
         layout = self._grove.layout
-        if layout is not None and sender in layout.lives:
+        if layout is not None and sender == self.company.chief(now, layout):
             self._grove.take_progress(now, pdu.stages)
 
     # Attempts
@@ -288,6 +305,8 @@ class Council:
         concerns a life that is over.
         """
         self._cluster_ns = now
+        if pdu.version > LATEST_VERSION:
+            return False
         if self._bound is not None:
             origin, version, called_ns = self._bound
             is_worse = (origin, -version) < (pdu.origin, -pdu.version)
@@ -312,7 +331,7 @@ class Council:
         if layout is None:
             return vote is None or version <= vote.decision.version
         if version == layout.version + 1:
-            return True
+            return sender in layout.lives
         if version <= layout.version:
             self._effects.extend(said(Install(self._rules, layout.decision), sender))
         else:
@@ -323,14 +342,33 @@ class Council:
         self._coordinator.hear_report(now, sender, pdu)
 
     def _hear_accept(self, now: Nanoseconds, sender: Site, pdu: Accept) -> None:
-        layout = self._grove.layout
-        origin = self._bound and self._bound[0] if layout is None else layout.decision.origin
-        if pdu.decision.origin != origin or not self._takes_part(sender, pdu.version, pdu.round):
+        if not self._is_credible(pdu) or not self._takes_part(sender, pdu.version, pdu.round):
             return
         self._voter.consider(sender, pdu)
         self._try_to_accept(now)
         if self._voter.pending is not None:
             self._alarm.set(self._knobs.repair_ns)
+
+    def _is_credible(self, pdu: Accept) -> bool:
+        """Whether a decision can follow what is known here, and gives this site no seat that it did not want.
+
+        A site without a cluster knows no more than by which version it is being let in. What was adopted may
+        be in force, whoever of its sites is gone since.
+        """
+        layout, decision = self._grove.layout, pdu.decision
+        if not self._is_wanted(decision):
+            return False
+        if layout is None:
+            return self._bound is not None and self._bound[:2] == (decision.origin, decision.version)
+        is_heard_of_here = pdu.adopted or is_heard_of(decision, layout, self.company.has_heard)
+        return is_heard_of_here and can_follow(decision, layout, self._knobs)
+
+    def _is_wanted(self, decision: Decision) -> bool:
+        """Whether this site's seat is by its latest wish, or by an earlier one."""
+        word = self._floor.word()
+        wish = (word.serial, word.groups)
+        own = [seat for seat in decision.seats if (seat.site, seat.life) == (self._site, word.life)]
+        return all(seat.serial < word.serial or (seat.serial, seat.groups) == wish for seat in own)
 
     def _try_to_accept(self, now: Nanoseconds) -> None:
         answer = self._voter.accept()
@@ -348,13 +386,15 @@ class Council:
             self._effects.extend(said(Install(self._rules, decision), None))
             self._put_in_force(now, decision)
 
-    def _hear_refuse(self, _now: Nanoseconds, _sender: Site, pdu: Refuse) -> None:
-        self._coordinator.hear_refuse(pdu)
+    def _hear_refuse(self, _now: Nanoseconds, sender: Site, pdu: Refuse) -> None:
+        self._coordinator.hear_refuse(sender, pdu)
 
     def _hear_install(self, now: Nanoseconds, sender: Site, pdu: Install) -> None:
         layout, decision = self._grove.layout, pdu.decision
         if layout is not None:
             if self._is_rival(now, sender, decision.origin, layout) or decision.version <= layout.version:
+                return
+            if not self._can_go_on(decision) and not self._is_said_again(now, decision.origin):
                 return
         else:
             self._cluster_ns = now
@@ -362,15 +402,19 @@ class Council:
 
     def _put_in_force(self, now: Nanoseconds, decision: Decision) -> None:
         """Go on with a version that was decided, or begin anew where it was decided without us."""
+        if self._can_go_on(decision):
+            self._floor.install(now, decision)
+        elif self._grove.layout is not None or self._is_in(decision):
+            self._floor.begin_anew(now)
+
+    def _can_go_on(self, decision: Decision) -> bool:
+        """Whether this site has accepted a decision, comes to it from the version before, and is in it."""
         layout = self._grove.layout
         is_next = layout is None or decision.version == layout.version + 1
-        is_accepted = self._voter.has_accepted(decision)
-        seat = layout_of(decision, self._knobs.shape, bypass=self._knobs.bypass).seats.get(self._site)
-        is_in = seat is not None and seat.life == self._grove.life
-        if is_next and is_accepted and is_in:
-            self._floor.install(now, decision)
-        elif layout is not None or is_in:
-            self._floor.begin_anew(now)
+        return is_next and self._voter.has_accepted(decision) and self._is_in(decision)
+
+    def _is_in(self, decision: Decision) -> bool:
+        return any(seat.site == self._site and seat.life == self._grove.life for seat in decision.seats)
 
     _words: ClassVar[dict[type[Pdu], Callable[["Council", Nanoseconds, Site, Any], None]]] = {
         Word: _hear_word,

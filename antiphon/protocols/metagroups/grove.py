@@ -372,6 +372,8 @@ class Grove:
         return found
 
     def _give(self, _now: Nanoseconds, sender: Site, pdu: Want) -> bool:
+        if self.layout is None or sender not in self.layout.lives:
+            return False
         for wanted, number in pdu.items:
             batch = self._find(pdu.tree, wanted, number)
             if batch is not None and batch.bodies is not None:
@@ -379,16 +381,16 @@ class Grove:
                 self._effects.append(Send(sender, Copy(pdu.tree, *name, batch.bodies)))
         return True
 
-    def take_copy(self, now: Nanoseconds, pdu: Copy, decision: Decision | None) -> bool:
+    def take_copy(self, now: Nanoseconds, sender: Site, pdu: Copy, decision: Decision | None) -> bool:
         """Bodies that were asked for; whether with them all is here that a decision waits for."""
         branch = self._branches.get(pdu.tree)
         if branch is None:
             return False
         batch = Batch(pdu.sender, pdu.incarnation, pdu.number, len(pdu.bodies), pdu.group, pdu.bodies)
         if pdu.tree not in self.stopped:
-            branch.body(now, batch)
+            branch.copy(now, sender, batch)
         endings = () if decision is None else decision.endings
-        if not any(ending.tree == pdu.tree and branch.lacks(ending, pdu) for ending in endings):
+        if not any(ending.tree == pdu.tree and branch.lacks(ending, sender, pdu) for ending in endings):
             return False
         branch.keep(batch)
         return not any(

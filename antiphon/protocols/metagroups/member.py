@@ -17,6 +17,7 @@ from antiphon.core.effects import (
     SetTimer,
     Vanished,
 )
+from antiphon.core.fields import LONGEST_NAME
 from antiphon.core.ids import Group, Site
 from antiphon.core.inputs import Start
 from antiphon.core.packing import Packed
@@ -104,6 +105,14 @@ class Member:
             "lost": self._lost,
         }
 
+    def incarnation_of(self, site: Site) -> int:
+        """By the table, and by what the site has said since."""
+        if site == self._site:
+            return self._grove.life[0]
+        layout = self._grove.layout
+        seated = 0 if layout is None or site not in layout.lives else layout.lives[site][0]
+        return max(seated, self._council.company.incarnation_of(site))
+
     # Inputs
 
     def start(self, now: Nanoseconds, event: Start) -> None:
@@ -160,7 +169,8 @@ class Member:
 
     def receive(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
         act = self._words.get(type(pdu))
-        if act is None or sender == self._site or not makes_sense(pdu):
+        is_named = sender != self._site and 0 < len(sender) <= LONGEST_NAME
+        if act is None or not is_named or not makes_sense(pdu):
             self.ignored += 1
             return
         act(self, now, sender, pdu)
@@ -282,8 +292,8 @@ class Member:
         if not self._grove.receive(now, sender, pdu):
             self.ignored += 1
 
-    def _take_copy(self, now: Nanoseconds, _sender: Site, pdu: Copy) -> None:
-        if self._grove.take_copy(now, pdu, self._council.pending):
+    def _take_copy(self, now: Nanoseconds, sender: Site, pdu: Copy) -> None:
+        if self._grove.take_copy(now, sender, pdu, self._council.pending):
             self._council.have_fetched(now)
 
     def _take_part(self, now: Nanoseconds, sender: Site, pdu: Part) -> None:

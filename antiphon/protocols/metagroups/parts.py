@@ -16,12 +16,8 @@ import msgspec
 from antiphon.core.effects import Effect, Multicast, Send
 from antiphon.core.ids import Site
 from antiphon.core.wire import Pdu
-from antiphon.protocols.metagroups.pdus import Accept, Install, Part, Report
+from antiphon.protocols.metagroups.pdus import PART_BYTES, Accept, Install, Part, Report
 
-PART_BYTES: Final = 48 << 10
-"""What goes into one PDU; anything smaller is not cut."""
-MOST_PARTS: Final = 512
-"""Parts of one whole: 24 MB."""
 MOST_KEPT: Final = 1024
 """Parts, from all senders together, of wholes that are in the making."""
 
@@ -51,8 +47,7 @@ def name_of(data: bytes) -> int:
 
 def is_part(part: Part) -> bool:
     """Whether a part makes sense by itself."""
-    fits = 0 <= part.place < part.count <= MOST_PARTS and 0 < len(part.data) <= PART_BYTES
-    return fits and part.kind in _decoders
+    return part.place < part.count and part.kind in _decoders
 
 
 def put_together(kind: int, name: int, pieces: list[bytes]) -> Pdu | None:
@@ -62,7 +57,7 @@ def put_together(kind: int, name: int, pieces: list[bytes]) -> Pdu | None:
         return None
     try:
         return _decoders[kind].decode(data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError, RecursionError):
         return None
 
 

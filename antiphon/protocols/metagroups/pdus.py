@@ -5,20 +5,19 @@ there, and how they agree on who is in which group and on what becomes of the me
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import LONGEST_NAME, NUMBER_LIMIT, Hash, Incarnation, Name, Number
 from antiphon.core.ids import Group, Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
-from antiphon.core.wire import MAXIMUM_BODY_BYTES, Pdu
-from antiphon.protocols.metagroups.formation import Label
+from antiphon.core.wire import MAXIMUM_BODY_BYTES, MAXIMUM_NAME_BYTES, Pdu
 from antiphon.protocols.metagroups.shapes import Shape
 
-LARGEST: Final = 1 << 62
-"""No number that a peer tells may be as large: there is always room to count on, here and on the wire."""
 LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 4096
 """What a batch may take on the wire, so that it also fits with its tree and its names around it."""
 MOST_MISSING: Final = 32
@@ -44,15 +43,40 @@ MOST_WANTED: Final = 256
 SHARED_KNOBS: Final = ("delivery", "bodies", "causal", "shape", "bypass")
 LONGEST_RULES: Final = 256
 """Characters in which a site says how it turns them."""
+MOST_SITES: Final = 4096
+"""Sites in a table, and those outside of which word is kept."""
+MOST_TREES: Final = MOST_SITES + MOST_RETIRING
+"""Trees on which anything can be under way: each has a site that is on no other, or hands over."""
+MOST_ITEMS: Final = 1 << 16
+"""Batches under way on a tree when it ends. Its parts keep a PDU of more from being taken anyway."""
+MOST_TREE_GROUPS: Final = 1 << 16
+"""Groups whose messages travel on one tree."""
+PART_BYTES: Final = 48 << 10
+"""What goes into one PDU of those that are cut; anything smaller is not cut."""
+MOST_PARTS: Final = 512
+"""Parts of one whole: 24 MB."""
 
-TreeId: TypeAlias = tuple[int, int]
+GroupName: TypeAlias = Annotated[Group, Meta(min_length=1, max_length=MAXIMUM_NAME_BYTES)]
+GroupOrNone: TypeAlias = Annotated[Group, Meta(max_length=MAXIMUM_NAME_BYTES)]
+"""The same, or `NO_GROUP`."""
+Groups: TypeAlias = Annotated[tuple[GroupName, ...], Meta(max_length=MOST_GROUPS)]
+NameOrNone: TypeAlias = Annotated[Site, Meta(max_length=LONGEST_NAME)]
+FromOne: TypeAlias = Annotated[int, Meta(ge=1, lt=NUMBER_LIMIT)]
+"""A number that counts from 1."""
+Sites: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=MOST_SITES)]
+Rules: TypeAlias = Annotated[str, Meta(max_length=LONGEST_RULES)]
+
+TreeId: TypeAlias = tuple[Number, Number]
 """A tree as long as it stands unchanged: the version of the table that planted it, and its place there."""
-Life: TypeAlias = tuple[int, int]
+TreeIds: TypeAlias = Annotated[tuple[TreeId, ...], Meta(max_length=MOST_TREES)]
+Life: TypeAlias = tuple[Incarnation, Number]
 """A site's memory: its incarnation, and how often it has begun anew since, because it was left out."""
-Ballot: TypeAlias = tuple[int, Site]
+Ballot: TypeAlias = tuple[Number, NameOrNone]
 """An attempt to change the table; of two the greater is the later one."""
-Origin: TypeAlias = tuple[int, int, Site]
+Origin: TypeAlias = tuple[Incarnation, Number, NameOrNone]
 """Who founded a cluster, with which memory; of two clusters that meet, the greater gives way."""
+Stage: TypeAlias = Annotated[int, Meta(ge=BUSY, le=FINISHED)]
+Stages: TypeAlias = Annotated[tuple[tuple[TreeId, Stage], ...], Meta(max_length=MOST_RETIRING)]
 
 
 class Request(Pdu, frozen=True, gc=False):
@@ -60,11 +84,11 @@ class Request(Pdu, frozen=True, gc=False):
 
     code: ClassVar[int] = 120
     tree: TreeId
-    node: int
+    node: Number
     life: Life
-    seq: int
-    number: int
-    group: Group
+    seq: FromOne
+    number: Number
+    group: GroupName
     bodies: Packed
 
 
@@ -73,12 +97,12 @@ class TokenRequest(Pdu, frozen=True, gc=False):
 
     code: ClassVar[int] = 137
     tree: TreeId
-    node: int
+    node: Number
     life: Life
-    seq: int
-    number: int
-    count: int
-    group: Group
+    seq: FromOne
+    number: Number
+    count: FromOne
+    group: GroupName
 
 
 class Taken(Pdu, frozen=True, gc=False):
@@ -86,10 +110,10 @@ class Taken(Pdu, frozen=True, gc=False):
 
     code: ClassVar[int] = 121
     tree: TreeId
-    node: int
+    node: Number
     life: Life
-    accepted: int
-    stable: int
+    accepted: Number
+    stable: Number
 
 
 class Query(Pdu, frozen=True, gc=False):
@@ -97,7 +121,7 @@ class Query(Pdu, frozen=True, gc=False):
 
     code: ClassVar[int] = 134
     tree: TreeId
-    node: int
+    node: Number
     life: Life
 
 
@@ -109,14 +133,14 @@ class Entry(Pdu, frozen=True, gc=False):
 
     code: ClassVar[int] = 122
     tree: TreeId
-    channel: int
-    seq: int
-    ready: int
-    settled: int
-    sender: Site
-    incarnation: int
-    number: int
-    group: Group
+    channel: Number
+    seq: FromOne
+    ready: Number
+    settled: Number
+    sender: Name
+    incarnation: Incarnation
+    number: Number
+    group: GroupOrNone
     bodies: Packed
 
 
@@ -125,15 +149,15 @@ class Token(Pdu, frozen=True, gc=False):
 
     code: ClassVar[int] = 138
     tree: TreeId
-    channel: int
-    seq: int
-    ready: int
-    settled: int
-    sender: Site
-    incarnation: int
-    number: int
-    count: int
-    group: Group
+    channel: Number
+    seq: FromOne
+    ready: Number
+    settled: Number
+    sender: Name
+    incarnation: Incarnation
+    number: Number
+    count: FromOne
+    group: GroupName
 
 
 class Body(Pdu, frozen=True, gc=False):
@@ -142,8 +166,8 @@ class Body(Pdu, frozen=True, gc=False):
     code: ClassVar[int] = 139
     tree: TreeId
     life: Life
-    number: int
-    group: Group
+    number: Number
+    group: GroupName
     bodies: Packed
 
 
@@ -152,10 +176,10 @@ class Mark(Pdu, frozen=True, gc=False):
 
     code: ClassVar[int] = 123
     tree: TreeId
-    channel: int
-    last: int
-    ready: int
-    settled: int
+    channel: Number
+    last: Number
+    ready: Number
+    settled: Number
 
 
 class Held(Pdu, frozen=True, gc=False):
@@ -163,10 +187,10 @@ class Held(Pdu, frozen=True, gc=False):
 
     code: ClassVar[int] = 124
     tree: TreeId
-    channel: int
-    held: int
-    done: int
-    missing: tuple[int, ...]
+    channel: Number
+    held: Number
+    done: Number
+    missing: Annotated[tuple[Number, ...], Meta(max_length=MOST_MISSING)]
 
 
 class Word(Pdu, frozen=True, gc=False):
@@ -177,13 +201,13 @@ class Word(Pdu, frozen=True, gc=False):
 
     code: ClassVar[int] = 125
     origin: Origin | None
-    version: int
+    version: Number
     life: Life
-    serial: int
-    groups: tuple[Group, ...]
-    rules: str
+    serial: Number
+    groups: Groups
+    rules: Rules
     """What all sites of a cluster must do alike, as this one does it."""
-    stages: tuple[tuple[TreeId, int], ...] = ()
+    stages: Stages = ()
     """How far this site is with trees that hand over to others; those that it is done with are left out."""
 
 
@@ -191,7 +215,7 @@ class Progress(Pdu, frozen=True, gc=False):
     """How far all sites are with trees that hand over to others."""
 
     code: ClassVar[int] = 135
-    stages: tuple[tuple[TreeId, int], ...]
+    stages: Stages
 
 
 class Goodbye(Pdu, frozen=True, gc=False):
@@ -204,19 +228,22 @@ class Goodbye(Pdu, frozen=True, gc=False):
 class Seat(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One site of the cluster, and in which groups it is."""
 
-    site: Site
+    site: Name
     life: Life
-    serial: int
-    groups: tuple[Group, ...]
+    serial: Number
+    groups: Groups
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A batch by its name: messages number, number+1, … of a sender to a group."""
 
-    sender: Site
-    number: int
-    count: int
-    group: Group
+    sender: Name
+    number: Number
+    count: FromOne
+    group: GroupName
+
+
+Items: TypeAlias = Annotated[tuple[Item, ...], Meta(max_length=MOST_ITEMS)]
 
 
 class Ending(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -226,9 +253,9 @@ class Ending(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     tree: TreeId
-    items: tuple[Item, ...]
-    sources: tuple[Site, ...]
-    sure: int
+    items: Items
+    sources: Annotated[tuple[Name, ...], Meta(max_length=MOST_ITEMS)]
+    sure: Number
 
 
 class Retiring(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -238,7 +265,7 @@ class Retiring(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     tree: TreeId
-    members: tuple[tuple[Group, tuple[Site, ...]], ...]
+    members: Annotated[tuple[tuple[GroupName, Sites], ...], Meta(max_length=MOST_TREE_GROUPS)]
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -248,13 +275,13 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     origin: Origin
-    version: int
+    version: Number
     ballot: Ballot
-    seats: tuple[Seat, ...]
-    primaries: tuple[tuple[Label, Site], ...]
-    trees: tuple[tuple[Label, TreeId], ...]
-    retiring: tuple[Retiring, ...]
-    endings: tuple[Ending, ...]
+    seats: Annotated[tuple[Seat, ...], Meta(min_length=1, max_length=MOST_SITES)]
+    primaries: Annotated[tuple[tuple[Groups, Name], ...], Meta(max_length=MOST_SITES)]
+    trees: Annotated[tuple[tuple[Groups, TreeId], ...], Meta(max_length=MOST_SITES)]
+    retiring: Annotated[tuple[Retiring, ...], Meta(max_length=MOST_RETIRING)]
+    endings: Annotated[tuple[Ending, ...], Meta(max_length=MOST_TREES)]
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -275,39 +302,39 @@ class Holding(msgspec.Struct, frozen=True, array_like=True, gc=False):
     batches that it does not know to be stable."""
 
     tree: TreeId
-    stream: tuple[Item, ...]
-    delivered: int
-    waiting: tuple[Item, ...]
+    stream: Items
+    delivered: Number
+    waiting: Items
 
 
 class Prepare(Pdu, frozen=True, gc=False):
     """I want to make the next version of the table: stop these trees, and tell me what you hold of them."""
 
     code: ClassVar[int] = 126
-    rules: str
+    rules: Rules
     origin: Origin
-    version: int
-    round: int
-    stop: tuple[TreeId, ...]
+    version: Number
+    round: Number
+    stop: TreeIds
 
 
 class Report(Pdu, frozen=True, gc=False):
     """I shall take part in no earlier attempt; this is what I have accepted and what I hold."""
 
     code: ClassVar[int] = 127
-    version: int
-    round: int
+    version: Number
+    round: Number
     life: Life
     vote: Vote | None
-    holdings: tuple[Holding, ...]
+    holdings: Annotated[tuple[Holding, ...], Meta(max_length=MOST_TREES)]
 
 
 class Accept(Pdu, frozen=True, gc=False):
     """This is to be the next version."""
 
     code: ClassVar[int] = 128
-    version: int
-    round: int
+    version: Number
+    round: Number
     adopted: bool
     decision: Decision
 
@@ -316,8 +343,8 @@ class Accepted(Pdu, frozen=True, gc=False):
     """I have accepted it, and hold all that I must deliver by it."""
 
     code: ClassVar[int] = 129
-    version: int
-    round: int
+    version: Number
+    round: Number
     life: Life
 
 
@@ -325,15 +352,15 @@ class Refuse(Pdu, frozen=True, gc=False):
     """I take part in a later attempt."""
 
     code: ClassVar[int] = 130
-    version: int
-    round: int
+    version: Number
+    round: Number
 
 
 class Install(Pdu, frozen=True, gc=False):
     """This version of the table is in force, in a cluster with these rules."""
 
     code: ClassVar[int] = 131
-    rules: str
+    rules: Rules
     decision: Decision
 
 
@@ -342,7 +369,7 @@ class Want(Pdu, frozen=True, gc=False):
 
     code: ClassVar[int] = 132
     tree: TreeId
-    items: tuple[tuple[Site, int], ...]
+    items: Annotated[tuple[tuple[Name, Number], ...], Meta(max_length=MOST_WANTED)]
 
 
 class Copy(Pdu, frozen=True, gc=False):
@@ -350,10 +377,10 @@ class Copy(Pdu, frozen=True, gc=False):
 
     code: ClassVar[int] = 133
     tree: TreeId
-    sender: Site
-    incarnation: int
-    number: int
-    group: Group
+    sender: Name
+    incarnation: Incarnation
+    number: Number
+    group: GroupName
     bodies: Packed
 
 
@@ -361,11 +388,11 @@ class Part(Pdu, frozen=True, gc=False):
     """Part number `place` of `count` of a PDU that is too large; `kind` is that one's code."""
 
     code: ClassVar[int] = 143
-    kind: int
-    name: int
-    place: int
-    count: int
-    data: bytes
+    kind: Annotated[int, Meta(ge=1, le=255)]
+    name: Hash
+    place: Number
+    count: Annotated[int, Meta(ge=1, le=MOST_PARTS)]
+    data: Annotated[bytes, Meta(min_length=1, max_length=PART_BYTES)]
 
 
 PDUS: Final[tuple[type[Pdu], ...]] = (

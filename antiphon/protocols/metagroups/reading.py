@@ -11,6 +11,9 @@ from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch
 from antiphon.protocols.metagroups.pdus import NO_GROUP, Holding, Item, TreeId
 
+MOST_FOLLOWED: Final = 1 << 16
+"""Senders and groups of which it is known how far they were delivered; the longest silent are forgotten."""
+
 
 class Ledger:
     """How far each sender's messages to each group were delivered here, over all trees."""
@@ -28,7 +31,10 @@ class Ledger:
 
     def deliver(self, batch: Batch) -> None:
         assert batch.bodies is not None, "only what is held is delivered"
+        self._following.pop((batch.sender, batch.group), None)
         self._following[batch.sender, batch.group] = batch.number + batch.length
+        if len(self._following) > MOST_FOLLOWED:
+            del self._following[next(iter(self._following))]
         self._effects.append(
             Deliver(batch.sender, batch.number, batch.bodies, batch.group, batch.incarnation)
         )

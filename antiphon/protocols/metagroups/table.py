@@ -18,6 +18,7 @@ from antiphon.protocols.metagroups.pdus import (
     MOST_GROUPS,
     MOST_LETTERS,
     MOST_RETIRING,
+    MOST_SITES,
     Decision,
     Ending,
     Life,
@@ -101,6 +102,8 @@ class Layout:
             for retiring in decision.retiring
         }
         """Trees that hand over to others, with the members of their groups."""
+        self.is_complete: Final = sorted(ids) == list(forest.roots) and len(self.trees) == len(decision.trees)
+        """Whether every tree has a name of its own."""
         self.tree_of: Final = {group: tree for tree, found in self.trees.items() for group in found.entry}
 
     def tree_to(self, group: Group) -> Tree | None:
@@ -144,9 +147,13 @@ class Layout:
     def _letters(self) -> int:
         return sum(map(_letters, self.decision.seats))
 
-    def has_room(self, wish: Seat, wishes: Iterable[Seat] = ()) -> bool:
+    def has_room(self, wish: Seat, wishes: Collection[Seat] = ()) -> bool:
         """Whether the table stays small enough if a site gets what it wants, after others who want more."""
         seat = self.seats.get(wish.site)
+        if seat is None:
+            coming = {wish.site, *(other.site for other in wishes if other.site not in self.seats)}
+            if len(self.seats) + len(coming) > MOST_SITES:
+                return False
         more = _letters(wish) - (0 if seat is None else _letters(seat))
         return more <= 0 or self._letters + sum(map(_letters, wishes)) + more <= LARGEST_TABLE
 

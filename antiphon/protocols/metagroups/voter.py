@@ -22,6 +22,9 @@ from antiphon.protocols.metagroups.pdus import (
 )
 
 NO_BALLOT: Final[Ballot] = (0, "")
+LONGEST_LEAP: Final = 1 << 20
+"""Rounds by which an attempt may lie beyond the last one known: rounds count attempts, and must not run out.
+"""
 
 
 class Voter:
@@ -46,6 +49,8 @@ class Voter:
         wanted = (version, (round_, sender))
         if wanted < self._promised:
             self._effects.append(Send(sender, Refuse(version, self._promised[1][0])))
+            return False
+        if round_ > self._promised[1][0] + LONGEST_LEAP:
             return False
         self._promised = wanted
         if self._pending is not None and (self._pending[1].round, self._pending[0]) < wanted[1]:

@@ -100,6 +100,10 @@ class Sequencer:
         """How many PDUs made no sense and were dropped."""
         return self._role.ignored
 
+    def incarnation_of(self, site: Site) -> int:
+        """The latest incarnation of a site that is known here; the sequencer's is its epoch."""
+        return self._role.incarnation_of(site)
+
     def figures(self) -> dict[str, int]:
         """What a user may want to watch: PDUs ignored, copies sent again, what is kept for others."""
         return self._role.figures()

@@ -17,6 +17,7 @@ from antiphon.core.effects import (
     SetTimer,
     Vanished,
 )
+from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Start
 from antiphon.core.packing import Packed
@@ -24,9 +25,6 @@ from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.sequencer.log import Entry, Log, Outbox, Outstanding
 from antiphon.protocols.sequencer.pdus import (
-    LARGEST,
-    LONGEST_NAME,
-    MOST_MEMBERS,
     MOST_MISSING,
     NO_POSITION,
     Acknowledge,
@@ -55,8 +53,6 @@ LONGEST_PAUSE = 8
 """Pauses between questions about a gap double up to this multiple of the first."""
 UNKNOWN = -1
 """The version of a roster that was not heard yet."""
-LONGEST_REASON = 200
-"""Characters of a reason that are passed on."""
 
 
 class Follower:
@@ -87,6 +83,8 @@ class Follower:
         self._roster = 0
         self._others = set(members) - {site}
         self._heard_ns: Nanoseconds = 0
+        self._behind_ns: Nanoseconds | None = None
+        """Since when the sequencer speaks in none but earlier epochs."""
         self._due_ns: Nanoseconds = 0
         self._effects: list[Effect] = []
 
@@ -154,6 +152,12 @@ class Follower:
     def restore(self, now: Nanoseconds, site: Site) -> None:
         """The sequencer is there again when it speaks."""
 
+    def incarnation_of(self, site: Site) -> int:
+        """The sequencer's is its epoch; nothing is known of other followers'."""
+        if site == self._sequencer:
+            return max(self._epoch, self._promised)
+        return self._incarnation if site == self._site else 0
+
     def effects(self) -> list[Effect]:
         effects, self._effects = self._effects, []
         return effects
@@ -212,7 +216,7 @@ class Follower:
         """Send again what the sequencer has not got, unless that was done a moment ago."""
         if not self._follows(now, pdu.epoch) or pdu.incarnation != self._incarnation:
             return
-        for number in pdu.numbers[:MOST_MISSING]:
+        for number in pdu.numbers:
             request = self._outbox.waiting.get(number)
             if request is not None and now - request.sent_ns >= self._configuration.repeat_ns:
                 self._send_again(now, request)
@@ -223,19 +227,41 @@ class Follower:
         """Whether a PDU of this epoch concerns the order that we follow."""
         if self._taking_part and epoch == self._epoch:
             self._heard_ns = now
+            self._behind_ns = None
             if self._sequencer not in self._others:
                 self._meet_sequencer()
             return True
-        if self._taking_part and self._epoch < epoch < LARGEST:
+        if epoch < self._promised:
+            self._hear_earlier(now)
+        elif self._taking_part and self._epoch < epoch:
             # The sequencer recovered without us: only it can tell whether we may go on.
             self._promised = epoch
             self._miss_sequencer("It began anew.")
             self._join(now)
         return False
 
+    def _hear_earlier(self, now: Nanoseconds) -> None:
+        """The sequencer speaks in an epoch that is over: its clock went back, unless that is a late word.
+
+        A join tells it that it needs a later epoch. If it does not believe that, there is no way to go on but
+        without a memory.
+        """
+        knobs = self._configuration
+        if now - self._heard_ns < knobs.suspect_after_ns:
+            return
+        if self._behind_ns is None:
+            self._behind_ns = now
+        if self._taking_part:
+            self._miss_sequencer("It speaks in an epoch that is over.")
+            self._join(now)
+        elif now - self._behind_ns >= knobs.give_up_ns:
+            self._behind_ns = None
+            self._epoch = self._promised = 0
+            self._forget_everything(now)
+
     def _ordered(self, now: Nanoseconds, pdu: Ordered) -> None:
         place, stable, sender, number = pdu.position, pdu.stable, pdu.sender, pdu.number
-        if place < 0 or not 0 <= number < LARGEST or len(sender) > LONGEST_NAME:
+        if number + len(pdu.bodies) >= NUMBER_LIMIT:
             self.ignored += 1
             return
         if not self._follows(now, pdu.epoch):
@@ -276,9 +302,6 @@ class Follower:
             self._tell_soon(now)
 
     def _heartbeat(self, now: Nanoseconds, pdu: Heartbeat) -> None:
-        if pdu.next_position >= LARGEST:
-            self.ignored += 1
-            return
         if not self._follows(now, pdu.epoch):
             return
         log = self._log
@@ -361,9 +384,6 @@ class Follower:
             self._miss_sequencer("It left.")
 
     def _enrol(self, now: Nanoseconds, pdu: Roster) -> None:
-        if len(pdu.members) > MOST_MEMBERS or not 0 <= pdu.version < LARGEST:
-            self.ignored += 1
-            return
         if not self._follows(now, pdu.epoch) or pdu.version <= self._roster:
             return
         self._roster = pdu.version
@@ -372,7 +392,7 @@ class Follower:
             self._effects.append(Appeared(site))
         for site in sorted(self._others - there):
             reason = pdu.gone.get(site, "The sequencer no longer counts it.")
-            self._effects.append(Vanished(site, reason[:LONGEST_REASON]))
+            self._effects.append(Vanished(site, reason))
         self._others = there
 
     # Coming back
@@ -382,6 +402,11 @@ class Follower:
         self._be_absent()
         self._log.forget()
         self._join(now)
+
+    def _forget_everything(self, now: Nanoseconds) -> None:
+        """Go on as one that remembers nothing of the order but its own numbers."""
+        self._remembers = False
+        self._fall_out(now)
 
     def _be_absent(self) -> None:
         if not self._absent:
@@ -410,11 +435,13 @@ class Follower:
 
     def _resume(self, now: Nanoseconds, pdu: Resume) -> None:
         ours = (pdu.incarnation, pdu.attempt) == (self._incarnation, self._attempt)
-        if self._taking_part or not ours or not self._promised <= pdu.epoch < LARGEST:
+        if self._taking_part or not ours or pdu.epoch < self._promised:
             return
         log = self._log
-        if not 0 <= pdu.position < LARGEST:
+        if pdu.streams.get(self._site, 0) > self._outbox.next_number:
+            # The sequencer was told that we have sent more than we have; a member without a memory is asked.
             self.ignored += 1
+            self._forget_everything(now)
             return
         if not pdu.kept:
             if not pdu.whole or not self._newcomer:
@@ -433,6 +460,7 @@ class Follower:
         self._outbox.settle(now, log.streams.get(self._site, 0))
         self._effects.append(CancelTimer("join"))
         self._heard_ns = now
+        self._behind_ns = None
         self._take_part(now)
         self._meet_sequencer()
 
@@ -458,10 +486,9 @@ class Follower:
         A question in an epoch that is over gets an answer too: should a clock have gone back, the sequencer
         learns from it that it needs a later epoch; otherwise nobody is waiting for the answer.
         """
-        if not 0 <= pdu.epoch < LARGEST:
-            self.ignored += 1
-            return
-        if pdu.epoch > max(self._promised, self._epoch):
+        if pdu.epoch < self._promised:
+            self._hear_earlier(now)
+        if pdu.epoch > self._promised:
             self._promised = pdu.epoch
             self._miss_sequencer("It began anew.")
             if self._taking_part:
@@ -476,7 +503,7 @@ class Follower:
     def _fetch(self, _now: Nanoseconds, pdu: Fetch) -> None:
         if pdu.epoch != self._promised or self._taking_part:
             return
-        for place in pdu.missing[:MOST_MISSING]:
+        for place in pdu.missing:
             entry = self._log.entries.get(place)
             if entry is not None and place < self._log.position:
                 answer = Ordered(pdu.epoch, place, self._log.stable, self._site, *entry)

@@ -8,10 +8,7 @@ from antiphon.core.effects import Deliver, Discard, Effect, Stable
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.sequencer.pdus import LARGEST, LONGEST_NAME, MOST_NAME_BYTES, name_bytes
-
-MOST_STREAM_BYTES = 2 * MOST_NAME_BYTES
-"""What the table of streams may take on the wire: all members, and as many that are gone."""
+from antiphon.protocols.sequencer.pdus import MOST_STREAM_BYTES, name_bytes
 
 
 class Entry(NamedTuple):
@@ -41,12 +38,11 @@ class Streams(dict[Site, int]):
         self[sender] = number
 
     def replace(self, others: Mapping[Site, int]) -> None:
-        """Take over what somebody else knows, as far as it makes sense."""
+        """Take over what somebody else knows."""
         self.clear()
         self._bytes = 0
         for sender, number in others.items():
-            if 0 <= number < LARGEST and len(sender) <= LONGEST_NAME:
-                self.note(sender, number)
+            self.note(sender, number)
 
 
 class Log:
@@ -107,6 +103,14 @@ class Log:
                     break
         return tuple(found)
 
+    def next_of(self, sender: Site, position: int, first: int) -> int:
+        """The number of a sender's first message without a place, if at `position` that was `first`."""
+        for place in range(position, self.position):
+            entry = self.entries[place]
+            if entry.sender == sender:
+                first = max(first, entry.number + len(entry.bodies))
+        return first
+
     def drop_ahead(self) -> None:
         """Forget what lies beyond a gap."""
         for place in [place for place in self.entries if place >= self.position]:
@@ -121,7 +125,7 @@ class Log:
         """Forget everything and go on at a position of the sequencer's choice."""
         self.entries.clear()
         self.kept_from = self.delivered = self.position = position
-        self.stable = max(0, min(stable, position))
+        self.stable = min(stable, position)
         self.streams.replace(streams)
 
 
@@ -143,22 +147,22 @@ class Outstanding:
 class Outbox:
     """A member's own messages, numbered, until it sees them in the order."""
 
-    __slots__ = ("_latency_ns", "_next_number", "_repeat_ns", "_window", "waiting")
+    __slots__ = ("_latency_ns", "_repeat_ns", "_window", "next_number", "waiting")
 
     def __init__(self, window: int, repeat_ns: Nanoseconds) -> None:
         self.waiting: dict[int, Outstanding] = {}
         self._window = window
         self._repeat_ns = repeat_ns
         self._latency_ns: Nanoseconds = 0
-        self._next_number = 0
+        self.next_number = 0
 
     def begin(self, next_number: int) -> None:
-        self._next_number = next_number
+        self.next_number = next_number
 
     @property
     def first(self) -> int:
         """The number of the oldest message without a place."""
-        return next(iter(self.waiting), self._next_number)
+        return next(iter(self.waiting), self.next_number)
 
     @property
     def crowded(self) -> bool:
@@ -169,9 +173,9 @@ class Outbox:
         return len(self.waiting) >= self._window
 
     def take(self, bodies: Packed) -> Outstanding:
-        request = Outstanding(self._next_number, bodies)
+        request = Outstanding(self.next_number, bodies)
         self.waiting[request.number] = request
-        self._next_number += len(bodies)
+        self.next_number += len(bodies)
         return request
 
     def settle(self, now: Nanoseconds, number: int) -> None:

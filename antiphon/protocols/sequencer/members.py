@@ -4,13 +4,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from antiphon.core.effects import Appeared, Effect, Vanished
+from antiphon.core.fields import LONGEST_NAME
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sequencer.log import Log
 from antiphon.protocols.sequencer.pdus import (
+    LATEST_HEARSAY,
     MOST_MEMBERS,
     MOST_NAME_BYTES,
+    MOST_REASONS,
     NO_POSITION,
     NOBODY,
     SequencerConfiguration,
@@ -19,10 +22,9 @@ from antiphon.protocols.sequencer.pdus import (
 
 FORGET_AFTER = 50
 """Whoever was silent this many times as long as it takes not to count is forgotten."""
-MOST_REASONS = 16
-"""Reasons that a roster tells: those of the members that ceased to count last."""
-
-
+LONGEST_LEAP = 1 << 20
+"""Milliseconds by which the next incarnation of a member may lie beyond `LATEST_HEARSAY`, or beyond the last
+one if that lies there already."""
 QUEUED_WINDOWS = 16
 """The requests of all members that wait for a place are at most this many order windows."""
 
@@ -74,6 +76,10 @@ class Member:
         self.in_line = False
         """Whether it stands in line for a place."""
 
+    def may_begin(self, incarnation: int) -> bool:
+        """Whether its next incarnation can be this one: however often it begins, numbers must not run out."""
+        return incarnation <= max(self.key[0], LATEST_HEARSAY) + LONGEST_LEAP
+
 
 class Members:
     """The table, bounded; changes of who counts come out as effects."""
@@ -105,8 +111,10 @@ class Members:
         self._weigh()
 
     def meet(self, now: Nanoseconds, site: Site) -> Member | None:
-        """The member of this name, known from now on; None if there is no room for another."""
+        """The member of this name, known from now on; None if it has no room here, or none on the wire."""
         member = self.known.get(site)
+        if member is None and not 0 < len(site) <= LONGEST_NAME:
+            return None
         if member is None:
             while not self._has_room(site):
                 if not self._forget_one():

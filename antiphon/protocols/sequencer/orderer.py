@@ -16,6 +16,7 @@ from antiphon.core.effects import (
     Send,
     SetTimer,
 )
+from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Start
 from antiphon.core.packing import Packed
@@ -24,10 +25,9 @@ from antiphon.core.wire import Pdu
 from antiphon.protocols.sequencer.log import Entry, Log, Outbox
 from antiphon.protocols.sequencer.members import Grant, Member, Members
 from antiphon.protocols.sequencer.pdus import (
-    LARGEST,
     LARGEST_BATCH_BYTES,
-    LONGEST_NAME,
-    MOST_MISSING,
+    LATEST_HEARSAY,
+    LONGEST_SETBACK,
     NO_POSITION,
     Acknowledge,
     Enquire,
@@ -57,6 +57,8 @@ class Orderer:
         self._log = Log()
         self._outbox = Outbox(configuration.window, configuration.repeat_ns)
         self._epoch = 0
+        self._latest_hearsay = 0
+        self._outdone_ns: Nanoseconds | None = None
         # An earlier epoch's members may go on without a gap up to `_base`, if theirs was the order recovered.
         self._recovered_epoch = -1
         self._base = 0
@@ -79,6 +81,7 @@ class Orderer:
     def start(self, now: Nanoseconds, event: Start) -> None:
         self._outbox.begin(event.next_number)
         self._epoch = event.incarnation
+        self._latest_hearsay = min(event.incarnation + LONGEST_SETBACK, LATEST_HEARSAY)
         self._log.streams.note(self._site, event.next_number)
         self._members.begin(self._others, now, together=event.incarnation == 0)
         if event.incarnation:
@@ -144,6 +147,12 @@ class Orderer:
         if member is not None:
             self._hear(now, member)
 
+    def incarnation_of(self, site: Site) -> int:
+        if site == self._site:
+            return self._epoch
+        member = self._members.known.get(site)
+        return 0 if member is None else member.key[0]
+
     def effects(self) -> list[Effect]:
         effects, self._effects = self._effects, []
         return effects
@@ -157,8 +166,12 @@ class Orderer:
         self, now: Nanoseconds, sender: Site, pdu: Request | Acknowledge | Enquire
     ) -> Member | None:
         """The member that says this in the present epoch, its new position noted; else it says nothing."""
+        if pdu.epoch > self._epoch:
+            if sender in self._members.known:
+                self._outdo(now, pdu.epoch)
+            else:
+                self.ignored += 1
         if pdu.epoch != self._epoch:
-            self._outdo(now, pdu.epoch)
             return None
         if self._recovery is not None:
             return None
@@ -166,7 +179,7 @@ class Orderer:
         if member is None or member.left or pdu.incarnation != member.key[0]:
             return None
         position = pdu.position
-        if not 0 <= position <= self._log.position:
+        if position > self._log.position:
             self.ignored += 1
             return None
         if not member.counted:
@@ -181,8 +194,8 @@ class Orderer:
 
     def _remember(self, now: Nanoseconds, sender: Site, incarnation: int) -> Member | None:
         """Whoever knows the present epoch was let into it, and if we forgot that, it is a member again."""
-        member = self._members.meet(now, sender) if 0 <= incarnation < LARGEST else None
-        if member is not None:
+        member = self._members.meet(now, sender)
+        if member is not None and member.may_begin(incarnation):
             member.key = (incarnation, 0)
         return member
 
@@ -205,10 +218,16 @@ class Orderer:
     def _outdo(self, now: Nanoseconds, epoch: int) -> None:
         """Someone knows a later epoch than ours, since a clock went back: go on in a later one still.
 
-        Two orders must never share an epoch. Ours goes on; who follows it takes it up in the new epoch.
+        Two orders must never share an epoch. Ours goes on; who follows it takes it up in the new epoch, for
+        which there must be time until the next.
         """
-        if not self._epoch < epoch < LARGEST:
+        if epoch <= self._epoch:
             return
+        is_early = self._outdone_ns is not None and now - self._outdone_ns < self._configuration.recovery_ns
+        if epoch > self._latest_hearsay or (is_early and self._recovery is None):
+            self.ignored += 1
+            return
+        self._outdone_ns = now
         self._recovered_epoch, self._base = self._epoch, self._log.position
         self._epoch = epoch + 1
         if self._recovery is not None:
@@ -219,7 +238,7 @@ class Orderer:
     # Requests
 
     def _requested(self, now: Nanoseconds, sender: Site, pdu: Request) -> None:
-        if not 0 <= pdu.first <= pdu.number < LARGEST or len(pdu.bodies.data) > LARGEST_BATCH_BYTES:
+        if pdu.first > pdu.number or not _fits(pdu):
             self.ignored += 1
             return
         member = self._recognise(now, sender, pdu)
@@ -245,8 +264,7 @@ class Orderer:
         if member is None:
             return
         expected = self._log.streams.get(sender, 0)
-        asked = pdu.numbers[:MOST_MISSING]
-        lacking = [number for number in asked if number >= expected and number not in member.pending]
+        lacking = [number for number in pdu.numbers if number >= expected and number not in member.pending]
         # What would find no room is not asked for; the one expected always finds it.
         room = max(int(expected in lacking), self._members.room(member))
         if lacking and room:
@@ -307,7 +325,7 @@ class Orderer:
         if member is None:
             return
         log = self._log
-        for place in pdu.missing[:MOST_MISSING]:
+        for place in pdu.missing:
             entry = log.entries.get(place)
             if entry is not None:
                 again = Ordered(self._epoch, place, log.stable, self._members.witness, *entry)
@@ -359,12 +377,11 @@ class Orderer:
     # Members that come and go
 
     def _join(self, now: Nanoseconds, sender: Site, pdu: Join) -> None:
-        numbers = (pdu.incarnation, pdu.attempt, pdu.first, pdu.promised, pdu.epoch, pdu.position + 1)
-        if min(numbers) < 0 or max(numbers) >= LARGEST:
-            self.ignored += 1
+        latest = max(pdu.promised, pdu.epoch)
+        self._outdo(now, latest)
+        if self._recovery is not None or latest > self._epoch:
             return
-        self._outdo(now, max(pdu.promised, pdu.epoch))
-        member = self._members.meet(now, sender) if self._recovery is None else None
+        member = self._members.meet(now, sender)
         if member is not None:
             self._let_in(now, member, pdu, pdu.epoch)
             self._progress(now)
@@ -373,7 +390,7 @@ class Orderer:
         """Let a member in: where it stands if all that it lacks is here, else at an end of the order."""
         key = (pdu.incarnation, pdu.attempt)
         grant = member.grant
-        if key < member.key:
+        if key < member.key or not member.may_begin(pdu.incarnation):
             return
         if grant is not None and key == grant.key and member.acknowledged > grant.position:
             return  # a late copy: it goes on already
@@ -387,6 +404,8 @@ class Orderer:
                 member.since = grant.position
             if member.counted:
                 self._effects += self._members.count(member)  # at its new position
+        if grant.kept:
+            self._correct_stream(member.site, grant.position, pdu.first)
         member.key = key
         member.left = member.lagging = False
         self._hear(now, member)
@@ -404,6 +423,12 @@ class Orderer:
             streams.note(member.site, pdu.first)
         elif pdu.first > streams.get(member.site, 0):
             streams.note(member.site, pdu.first)
+
+    def _correct_stream(self, site: Site, position: int, first: int) -> None:
+        """A member that goes on without a gap knows its own numbers better than another's report did."""
+        number = self._log.next_of(site, position, first)
+        if number < self._log.streams.get(site, 0):
+            self._log.streams.note(site, number)
 
     def _grant(self, key: tuple[int, int], epoch: int, position: int, *, newcomer: bool) -> Grant:
         log = self._log
@@ -443,7 +468,7 @@ class Orderer:
             if latest > self._epoch:
                 self._outdo(now, latest)
                 return
-        elif not 0 <= pdu.number < LARGEST or len(pdu.sender) > LONGEST_NAME:
+        elif not _fits(pdu):
             self.ignored += 1
             return
         self._effects += recovery.receive(now, sender, pdu)
@@ -497,3 +522,8 @@ class Orderer:
         Report: _answered,
         Ordered: _answered,
     }
+
+
+def _fits(pdu: Request | Ordered) -> bool:
+    """Whether a batch can be passed on, and leaves its sender numbers to count on."""
+    return pdu.number + len(pdu.bodies) < NUMBER_LIMIT and len(pdu.bodies.wire()) <= LARGEST_BATCH_BYTES

@@ -1,9 +1,21 @@
 """What the fixed sequencer's members say to one another, and what a user may turn."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final, TypeAlias
+
+from msgspec import Meta
 
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import (
+    INCARNATION_LIMIT,
+    LONGEST_NAME,
+    MOST_NAMES,
+    Incarnation,
+    Name,
+    Names,
+    Number,
+    NumberOrNone,
+)
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
@@ -15,21 +27,37 @@ NOBODY: Final[Site] = ""
 """The witness while nobody counts."""
 MOST_MISSING: Final = 32
 """Positions that one PDU asks for at most, so that one answer cannot flood the network."""
-MOST_MEMBERS: Final = 1024
+MOST_MEMBERS: Final = MOST_NAMES
 """Members that the sequencer knows at most."""
 MOST_NAME_BYTES: Final = 24_000
 """What the names of all members may take together, so that a list of them fits a datagram."""
-LONGEST_NAME: Final = 255
-"""Characters of a name that is believed."""
+MOST_STREAM_BYTES: Final = 2 * MOST_NAME_BYTES
+"""What the table of streams may take on the wire: all members, and as many that are gone."""
+MOST_REASONS: Final = 16
+"""Reasons that a roster tells: those of the members that ceased to count last."""
 LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 4096
 """What a batch may take on the wire, so that it also fits with its place and two names around it."""
-LARGEST: Final = 1 << 62
-"""No number that a peer tells may be as large: there is always room to count on, here and on the wire."""
+NUMBER_BYTES: Final = 12
+"""What a number takes in a table on the wire, with the length of the name beside it."""
+LONGEST_SETBACK: Final = 1 << 41
+"""Milliseconds, 70 years, by which a clock may have gone back: no epoch of which a sequencer only hears is
+believed if it lies further beyond the one that it began with."""
+LATEST_HEARSAY: Final = INCARNATION_LIMIT // 2
+"""Nor is one beyond this: there is always room for the restarts to come."""
+
+Witness: TypeAlias = Annotated[Site, Meta(max_length=LONGEST_NAME)]
+Places: TypeAlias = Annotated[tuple[Number, ...], Meta(max_length=MOST_MISSING)]
+NextNumbers: TypeAlias = Annotated[
+    dict[Name, Number], Meta(max_length=MOST_STREAM_BYTES // (NUMBER_BYTES + 1))
+]
+"""For each sender the number of its first message without a place."""
+Reason: TypeAlias = Annotated[str, Meta(max_length=200)]
+Reasons: TypeAlias = Annotated[dict[Name, Reason], Meta(max_length=MOST_REASONS)]
 
 
 def name_bytes(site: Site) -> int:
     """What a name takes in a table on the wire, with a number beside it."""
-    return len(site.encode(errors="replace")) + 12
+    return len(site.encode(errors="replace")) + NUMBER_BYTES
 
 
 class Request(Pdu, frozen=True, gc=False):
@@ -40,11 +68,11 @@ class Request(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 32
-    epoch: int
-    incarnation: int
-    position: int
-    first: int
-    number: int
+    epoch: Incarnation
+    incarnation: Incarnation
+    position: Number
+    first: Number
+    number: Number
     bodies: Packed
 
 
@@ -52,12 +80,12 @@ class Ordered(Pdu, frozen=True, gc=False):
     """What stands at a position of the order; every position below `stable` is held by all who count."""
 
     code: ClassVar[int] = 33
-    epoch: int
-    position: int
-    stable: int
-    witness: Site
-    sender: Site
-    number: int
+    epoch: Incarnation
+    position: Number
+    stable: Number
+    witness: Witness
+    sender: Name
+    number: Number
     bodies: Packed
 
 
@@ -65,10 +93,10 @@ class Heartbeat(Pdu, frozen=True, gc=False):
     """The sequencer tells how far the order goes, so that a lost tail is found."""
 
     code: ClassVar[int] = 34
-    epoch: int
-    next_position: int
-    stable: int
-    witness: Site
+    epoch: Incarnation
+    next_position: Number
+    stable: Number
+    witness: Witness
 
 
 class Acknowledge(Pdu, frozen=True, gc=False):
@@ -78,11 +106,11 @@ class Acknowledge(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 35
-    epoch: int
-    incarnation: int
-    position: int
-    roster: int
-    missing: tuple[int, ...] = ()
+    epoch: Incarnation
+    incarnation: Incarnation
+    position: Number
+    roster: NumberOrNone
+    missing: Places = ()
 
 
 class Join(Pdu, frozen=True, gc=False):
@@ -93,12 +121,12 @@ class Join(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 36
-    incarnation: int
-    attempt: int
-    first: int
-    promised: int
-    epoch: int
-    position: int
+    incarnation: Incarnation
+    attempt: Number
+    first: Number
+    promised: Incarnation
+    epoch: Incarnation
+    position: NumberOrNone
     newcomer: bool
 
 
@@ -111,21 +139,21 @@ class Resume(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 37
-    epoch: int
-    incarnation: int
-    attempt: int
-    position: int
-    stable: int
+    epoch: Incarnation
+    incarnation: Incarnation
+    attempt: Number
+    position: Number
+    stable: Number
     kept: bool
     whole: bool
-    streams: dict[Site, int]
+    streams: NextNumbers
 
 
 class Recover(Pdu, frozen=True, gc=False):
     """A sequencer that lost its memory asks everyone what they hold."""
 
     code: ClassVar[int] = 38
-    epoch: int
+    epoch: Incarnation
 
 
 class Report(Pdu, frozen=True, gc=False):
@@ -135,43 +163,43 @@ class Report(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 39
-    epoch: int
-    incarnation: int
-    attempt: int
-    first: int
-    promised: int
-    order_epoch: int
-    position: int
+    epoch: Incarnation
+    incarnation: Incarnation
+    attempt: Number
+    first: Number
+    promised: Incarnation
+    order_epoch: Incarnation
+    position: NumberOrNone
     newcomer: bool
-    kept_from: int
-    stable: int
-    streams: dict[Site, int]
+    kept_from: Number
+    stable: Number
+    streams: NextNumbers
 
 
 class Fetch(Pdu, frozen=True, gc=False):
     """The recovering sequencer asks one member for the bodies at these positions."""
 
     code: ClassVar[int] = 40
-    epoch: int
-    missing: tuple[int, ...]
+    epoch: Incarnation
+    missing: Places
 
 
 class Leave(Pdu, frozen=True, gc=False):
     """A member goes, and says so: nobody need wait for it. The sequencer's incarnation here is its epoch."""
 
     code: ClassVar[int] = 41
-    incarnation: int
-    attempt: int
+    incarnation: Incarnation
+    attempt: Number
 
 
 class Roster(Pdu, frozen=True, gc=False):
     """Who counts beside the sequencer, and why others lately ceased to."""
 
     code: ClassVar[int] = 42
-    epoch: int
-    version: int
-    members: tuple[Site, ...]
-    gone: dict[Site, str]
+    epoch: Incarnation
+    version: Number
+    members: Names
+    gone: Reasons
 
 
 class Enquire(Pdu, frozen=True, gc=False):
@@ -182,19 +210,19 @@ class Enquire(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 43
-    epoch: int
-    incarnation: int
-    position: int
-    numbers: tuple[int, ...]
+    epoch: Incarnation
+    incarnation: Incarnation
+    position: Number
+    numbers: Places
 
 
 class Lacking(Pdu, frozen=True, gc=False):
     """The answer: requests that the sequencer does not have and would take now."""
 
     code: ClassVar[int] = 44
-    epoch: int
-    incarnation: int
-    numbers: tuple[int, ...]
+    epoch: Incarnation
+    incarnation: Incarnation
+    numbers: Places
 
 
 PDUS: Final[tuple[type[Pdu], ...]] = (
@@ -250,6 +278,11 @@ class SequencerConfiguration:
     def keepalive_ns(self) -> Nanoseconds:
         """Everyone speaks eight times before silence counts, so that loss alone seldom leaves one out."""
         return max(1, self.suspect_after_ns // 8)
+
+    @property
+    def give_up_ns(self) -> Nanoseconds:
+        """How long a member tries to tell its sequencer of a later epoch before it forgets that one."""
+        return self.lag_ns // 2
 
     @property
     def tell_every(self) -> int:

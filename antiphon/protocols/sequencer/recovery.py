@@ -13,13 +13,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from antiphon.core.effects import Effect, Multicast, Send, SetTimer
+from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sequencer.log import Entry
 from antiphon.protocols.sequencer.pdus import (
-    LARGEST,
     MOST_MEMBERS,
     MOST_MISSING,
+    NO_POSITION,
     Fetch,
     Ordered,
     Recover,
@@ -39,6 +40,14 @@ class Recovered(NamedTuple):
     entries: dict[int, Entry]
     reports: dict[Site, Report]
 
+    def holders(self, place: int) -> list[Site]:
+        """Who has reported to hold what stands at a place."""
+        return [
+            site
+            for site, report in self.reports.items()
+            if report.order_epoch == self.epoch and report.kept_from <= place < report.position
+        ]
+
 
 class Recovery:
     """One attempt after another, until every answer needed has come."""
@@ -51,6 +60,8 @@ class Recovery:
         self._reports: dict[Site, Report] = {}
         self._waiting = set(others)
         self._plan: Recovered | None = None
+        self._fetches = 0
+        """How often it was asked for the bodies of this plan."""
 
     def begin(self, now: Nanoseconds) -> list[Effect]:
         """Ask everyone, forgetting what was answered before."""
@@ -61,12 +72,13 @@ class Recovery:
         return self._ask()
 
     def makes_sense(self, report: Report) -> bool:
-        """The order never runs more than two windows ahead of what is stable; twice that is nonsense."""
-        numbers = (
-            report.incarnation, report.attempt, report.first, report.promised, report.order_epoch,
-            report.position + 1, report.kept_from, report.stable,
-        )  # fmt: skip
-        if min(numbers) < 0 or max(numbers) >= LARGEST:
+        """The order never runs more than two windows ahead of what is stable; twice that is nonsense.
+
+        No order gets half as far as numbers go; what a member reports must leave room to count on.
+        """
+        if report.position == NO_POSITION:
+            return True
+        if not max(report.kept_from, report.stable) <= report.position < NUMBER_LIMIT // 2:
             return False
         return report.position - report.stable <= 4 * self._configuration.order_window
 
@@ -79,8 +91,9 @@ class Recovery:
                 self._waiting.discard(sender)
             return self._fetch() if self._make_plan(now) else []
         plan = self._plan
-        if plan is not None and plan.stable <= pdu.position < plan.position:
-            plan.entries[pdu.position] = Entry(pdu.sender, pdu.number, pdu.bodies)
+        place = pdu.position
+        if plan is not None and place >= plan.stable and sender in plan.holders(place):
+            plan.entries.setdefault(place, Entry(pdu.sender, pdu.number, pdu.bodies))
         return []
 
     def tick(self, now: Nanoseconds, gone: Iterable[Site]) -> list[Effect]:
@@ -119,6 +132,7 @@ class Recovery:
                 stable = place + 1
         self._deadline_ns = now + self._configuration.recovery_ns
         self._plan = Recovered(epoch, position, stable, dict(streams), {}, dict(self._reports))
+        self._fetches = 0
         return True
 
     def _heard_enough(self, now: Nanoseconds) -> bool:
@@ -132,15 +146,14 @@ class Recovery:
         return [place for place in range(plan.stable, plan.position) if place not in plan.entries]
 
     def _fetch(self) -> list[Effect]:
-        """Ask for the bodies, each of the first member that holds it."""
+        """Ask for the bodies, each of a member that holds it: if one does not answer, of the next."""
         assert self._plan is not None
         plan = self._plan
         wanted: dict[Site, list[int]] = {}
         for place in self._lacking()[:MOST_MISSING]:
-            for site, report in plan.reports.items():
-                if report.order_epoch == plan.epoch and report.kept_from <= place < report.position:
-                    wanted.setdefault(site, []).append(place)
-                    break
+            holders = plan.holders(place)
+            wanted.setdefault(holders[self._fetches % len(holders)], []).append(place)
+        self._fetches += 1
         effects: list[Effect] = [
             Send(site, Fetch(self._epoch, tuple(places))) for site, places in wanted.items()
         ]

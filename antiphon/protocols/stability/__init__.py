@@ -65,11 +65,17 @@ class Layer(Interface):
     def under_way(self) -> bool:
         """Whether a round in which this member takes part has not ended here."""
 
+    def abandon(self) -> None:
+        """Forget the round that is under way here, which takes too long."""
+
     def begin(self, held: Sequence[int], stable: Sequence[int]) -> None:
         """What is held, and what has been found before, when a view begins."""
 
     def hold_all(self, counts: Sequence[int]) -> None:
         """How many messages of each sender are held here, counted from 0 without a gap; never fewer."""
+
+    def can_hold(self, counts: Sequence[int]) -> bool:
+        """Whether these counts are no fewer than those told before."""
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]: ...
 
@@ -88,6 +94,8 @@ class Setting:
     round_ns: Nanoseconds
     """Pause between rounds: what goes on by steps has to be done with several of them in about that time."""
     random: Random
+    steady: bool = False
+    """Whether nobody of the view is ever suspected: the owner makes a new view instead."""
 
     @property
     def group(self) -> tuple[Site, tuple[Site, ...], tuple[Site, ...]]:
@@ -99,7 +107,12 @@ class Setting:
         """What all of them are told."""
         longest_ns = LONGEST_REPEAT * self.repeat_ns
         repetition = Repetition(first_ns=self.repeat_ns, longest_ns=longest_ns)
-        return {"repetition": repetition, "view": self.view, "objective": self.objective}
+        return {
+            "repetition": repetition,
+            "view": self.view,
+            "objective": self.objective,
+            "steady": self.steady,
+        }
 
     @property
     def step_ns(self) -> Nanoseconds:

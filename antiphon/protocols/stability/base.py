@@ -15,13 +15,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Annotated, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from antiphon.core.effects import Effect, Missing, Stable
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import MOST_NAMES, NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.time import SECOND_NS, Nanoseconds
 
@@ -30,8 +32,15 @@ Counts: TypeAlias = NDArray[np.int64]
 COUNT_BYTES: Final = 8
 WIRE_COUNTS: Final = np.dtype("<i8")
 LARGEST_COUNT: Final = (1 << 63) - 1
-LARGEST_ROUND: Final = (1 << 62) - 1
-"""No honest group gets this far; a number beyond it is garbage that would use up the numbers."""
+MOST_AHEAD: Final = 1 << 20
+"""No honest round is further ahead of the last one heard of, so that lies cannot use the numbers up."""
+
+FIRST_LIMIT: Final = NUMBER_LIMIT // 2
+"""The first round heard of is below this, so that enough numbers are left whatever it is."""
+CountBytes: TypeAlias = Annotated[bytes, Meta(max_length=COUNT_BYTES * MOST_NAMES)]
+"""A count for each sender of messages."""
+Bitmap: TypeAlias = Annotated[bytes, Meta(max_length=MOST_NAMES // 8)]
+"""A bit for each member."""
 
 MOST_KEPT: Final = 8
 """How much of each kind is kept for the members of one process to share, the latest."""
@@ -91,6 +100,8 @@ class Configuration:
     view: int = 0
     """Which of a changing group's member lists this is; what is said in another one does not concern us."""
     objective: Objective = Objective.LEAST
+    steady: bool = False
+    """Whether nobody is ever suspected: then rounds are the first member's, and no other's are believed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +154,7 @@ class Stability:
 
     __slots__ = (
         "_array_bytes", "_held", "_objective", "_order", "_place", "_random", "_rank", "_repetition",
-        "_stable", "_suspected", "_view", "ignored", "rounds_finished", "senders", "site",
+        "_stable", "_steady", "_suspected", "_view", "ignored", "rounds_finished", "senders", "site",
     )  # fmt: skip
 
     def __init__(
@@ -169,6 +180,7 @@ class Stability:
         self._repetition = configuration.repetition
         self._view = configuration.view
         self._objective = configuration.objective
+        self._steady = configuration.steady
         self._random = random
         self._held: Counts = np.zeros(len(self.senders), WIRE_COUNTS)
         self._stable: Counts = self._held
@@ -209,9 +221,14 @@ class Stability:
     def hold_all(self, counts: Sequence[int] | Counts) -> None:
         """The same for every sender at once, in the order of the senders."""
         given = np.array(counts, WIRE_COUNTS)
-        if given.shape != self._held.shape or (given < self._held).any():
+        if not self.can_hold(given):
             raise UsageError("What is held needs one count for each sender, none going back.")
         self._held = given
+
+    def can_hold(self, counts: Sequence[int] | Counts) -> bool:
+        """Whether these are counts for each sender, none less than what was held before."""
+        given = np.asarray(counts, WIRE_COUNTS)
+        return given.shape == self._held.shape and not (given < self._held).any()
 
     def begin(self, held: Sequence[int], stable: Sequence[int]) -> None:
         """What is held and stable when a new view begins: nothing of it is declared again."""
@@ -226,14 +243,35 @@ class Stability:
 
     # Results
 
+    def _are_counts(self, counts: bytes) -> bool:
+        """Whether these bytes are a count for each sender.
+
+        A count that is too great does no harm where the least is sought.
+        """
+        if len(counts) != self._array_bytes:
+            return False
+        return self._objective is Objective.LEAST or not (read_counts(counts) >= NUMBER_LIMIT).any()
+
     def _is_result(self, counts: bytes) -> bool:
         """Whether these bytes can be the result of a round: a count for each sender, none impossible."""
-        if len(counts) != self._array_bytes or not none_negative(counts):
+        if not self._are_counts(counts) or not none_negative(counts):
             return False
         return self._objective is not Objective.LEAST or not (read_counts(counts) > self._held).any()
 
+    def _result(self, found: Counts) -> Counts:
+        """What a round has found, and earlier ones had."""
+        return found if self._revises else np.maximum(self._stable, found)
+
+    @property
+    def _revises(self) -> bool:
+        """Whether a later result refutes an earlier one: that something was seen may have been a lie."""
+        return self._steady and self._objective is Objective.GREATEST
+
     def _declare(self, result: Counts) -> list[Effect]:
         """Whatever is newly known, sender by sender."""
+        if self._revises:
+            # What was found before and is not found any more was wrong, and counts as if never found.
+            self._stable = np.minimum(self._stable, np.maximum(result, self._held))
         if not (result > self._stable).any():
             return []
         before, self._stable = self._stable, np.maximum(self._stable, result)
@@ -242,6 +280,10 @@ class Stability:
             return [Stable(sender, then, now - then) for sender, then, now in rows if now > then]
         rows = zip(self.senders, np.maximum(before, self._held).tolist(), self._stable.tolist(), strict=True)
         return [Missing(sender, seen, now - seen) for sender, seen, now in rows if now > seen]
+
+    def _may_follow(self, last: int, number: int) -> bool:
+        """Whether a round may have this number if `last` is the greatest that was heard of."""
+        return number < FIRST_LIMIT if last <= 0 else number <= last + MOST_AHEAD
 
     def _ignore(self) -> list[Effect]:
         self.ignored += 1

@@ -29,17 +29,16 @@ from collections.abc import Sequence
 from random import Random
 from typing import ClassVar, Final
 
-import numpy as np
-
 from antiphon.core.effects import CancelTimer, Effect, Multicast, Send, SetTimer
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import Hash, Number
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Input, Received, Restored, RoundTriggered, Suspected, TimerFired
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.stability.base import (
-    LARGEST_ROUND,
     Configuration,
+    CountBytes,
     Counts,
     Stability,
     read_counts,
@@ -58,26 +57,26 @@ class StartRound(Pdu, frozen=True, gc=False):
     """START: tell me what you hold."""
 
     code: ClassVar[int] = 16
-    round: int
-    view: int = 0
+    round: Number
+    view: Hash = 0
 
 
 class Acknowledgement(Pdu, frozen=True, gc=False):
     """ACK: what the sender of this PDU holds, a count for each sender of messages."""
 
     code: ClassVar[int] = 17
-    round: int
-    held: bytes
-    view: int = 0
+    round: Number
+    held: CountBytes
+    view: Hash = 0
 
 
 class Information(Pdu, frozen=True, gc=False):
     """INFO: what all hold, a count for each sender of messages."""
 
     code: ClassVar[int] = 18
-    round: int
-    stable: bytes
-    view: int = 0
+    round: Number
+    stable: CountBytes
+    view: Hash = 0
 
 
 PDUS: Final = (StartRound, Acknowledgement, Information)
@@ -112,6 +111,10 @@ class CoordP(Stability):
     def under_way(self) -> bool:
         """Whether a round that this member coordinates has not ended yet."""
         return self._missing is not None
+
+    def abandon(self) -> None:
+        """Forget the round that is under way here: the next one makes up for it."""
+        self._missing = None
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:  # noqa: ARG002
         if type(event) is Received:
@@ -193,7 +196,7 @@ class CoordP(Stability):
     def _on_acknowledgement(self, sender: Site, pdu: Acknowledgement) -> list[Effect]:
         # A negative count says no more than a zero would: what is stable already stays so.
         held, missing, answers = pdu.held, self._missing, self._answers
-        if len(held) != self._array_bytes:
+        if not self._are_counts(held):
             return self._ignore()
         if missing is None or pdu.round != self._round or sender not in missing:
             return self._on_stray_acknowledgement(sender, pdu.round)
@@ -207,7 +210,7 @@ class CoordP(Stability):
 
     def _on_stray_acknowledgement(self, sender: Site, number: int) -> list[Effect]:
         """An ACK of another round: its sender has missed the result, or waits for one who is gone."""
-        if sender not in self._rank or sender == self.site or not 0 <= number <= LARGEST_ROUND:
+        if sender not in self._rank or sender == self.site or not self._is_round(number):
             return self._ignore()
         if self._missing is not None and number == self._round:
             return []  # it has answered before, or is not waited for
@@ -228,7 +231,7 @@ class CoordP(Stability):
 
     def _finish(self) -> list[Effect]:
         self._fold()
-        result = np.maximum(self._stable, self._least)
+        result = self._result(self._least)
         self._missing = None
         self._finished = Information(self._round, result.tobytes(), self._view)
         self.rounds_finished += 1
@@ -312,5 +315,8 @@ class CoordP(Stability):
 
     def _makes_sense(self, number: int, sender: Site) -> bool:
         """Whether a round's number is one that this sender, a member other than ourselves, may use."""
-        order = self._order
-        return 0 <= number <= LARGEST_ROUND and order[number % len(order)] == sender != self.site
+        return self._is_round(number) and self._owner(number) == sender != self.site
+
+    def _is_round(self, number: int) -> bool:
+        owned = not self._steady or self._owner(number) == self._order[0]
+        return owned and self._may_follow(self._round, number)

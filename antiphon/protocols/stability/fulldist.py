@@ -36,10 +36,11 @@ from numpy.typing import NDArray
 
 from antiphon.core.effects import CancelTimer, Effect, Multicast, Send, SetTimer
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import Hash, Number
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols.stability.base import Configuration, Counts, read_counts
+from antiphon.protocols.stability.base import Bitmap, Configuration, CountBytes, Counts, read_counts
 from antiphon.protocols.stability.numbered import Numbered
 
 FOLD_ROWS: Final = 256
@@ -69,11 +70,11 @@ class Row(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 19
-    round: int
-    counts: bytes
+    round: Number
+    counts: CountBytes
     purpose: Purpose = Purpose.TELL
-    heard: bytes = b""
-    view: int = 0
+    heard: Bitmap = b""
+    view: Hash = 0
 
 
 PDUS: Final = (Row,)
@@ -127,8 +128,11 @@ class FullDist(Numbered):
         """Whether a round that this member has heard of has not ended here."""
         return self._joined
 
+    def abandon(self) -> None:
+        self._joined = False
+
     def _on_pdu(self, sender: Site, pdu: Pdu) -> list[Effect]:
-        if type(pdu) is not Row or len(pdu.counts) != self._array_bytes:
+        if type(pdu) is not Row or not self._are_counts(pdu.counts):
             return self._ignore()
         if pdu.purpose == Purpose.RESULT:
             return self._on_result(pdu)
@@ -255,7 +259,7 @@ class FullDist(Numbered):
 
     def _finish(self) -> list[Effect]:
         self._fold()
-        result = np.maximum(self._stable, self._fold_held(self._least))
+        result = self._result(self._fold_held(self._least))
         self.rounds_finished += 1
         finished = Row(self._round, result.tobytes(), Purpose.RESULT, view=self._view)
         return self._end(finished) + self._declare(result) + self._begin_again()

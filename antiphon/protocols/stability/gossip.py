@@ -41,13 +41,15 @@ import numpy as np
 from antiphon.analysis.golden import StepController
 from antiphon.core.effects import CancelTimer, Effect, Multicast, Send, SetTimer
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import Hash, Number
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Input, Received, Restored, RoundTriggered, Suspected, TimerFired
 from antiphon.core.time import SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.stability.base import (
-    LARGEST_ROUND,
+    Bitmap,
     Configuration,
+    CountBytes,
     Counts,
     Objective,
     Stability,
@@ -65,11 +67,11 @@ class Rumour(Pdu, frozen=True, gc=False):
     """A gossip: the least counts of those heard from, a bit for each of them in the view's order."""
 
     code: ClassVar[int] = 27
-    round: int
-    heard: bytes
-    least: bytes
-    view: int = 0
-    step_ns: Nanoseconds = 0
+    round: Number
+    heard: Bitmap
+    least: CountBytes
+    view: Hash = 0
+    step_ns: Number = 0
     """The step of this round, where it adapts itself."""
 
 
@@ -77,10 +79,10 @@ class Outcome(Pdu, frozen=True, gc=False):
     """The result of a round; `heard` says whose counts it covers and is empty if that is everyone."""
 
     code: ClassVar[int] = 28
-    round: int
-    stable: bytes
-    heard: bytes = b""
-    view: int = 0
+    round: Number
+    stable: CountBytes
+    heard: Bitmap = b""
+    view: Hash = 0
 
 
 PDUS: Final = (Rumour, Outcome)
@@ -189,6 +191,9 @@ class Gossip(Stability):
         """Whether a round has begun here and has not ended here."""
         return self._active
 
+    def abandon(self) -> None:
+        """Nothing: a member that has the result of a round tells it to whoever still gossips about it."""
+
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
         if type(event) is Received:
             pdu = event.pdu
@@ -265,7 +270,7 @@ class Gossip(Stability):
     def _learn(self, now: Nanoseconds, sender: Site, pdu: Rumour, theirs: int, together: int) -> list[Effect]:
         """A gossip of our round that covers someone new."""
         least = pdu.least
-        sound = len(least) == self._array_bytes and len(pdu.heard) == self._heard_bytes
+        sound = self._are_counts(least) and len(pdu.heard) == self._heard_bytes
         if not sound or together > self._everyone or sender not in self._rank:
             return self._ignore()
         if together == theirs:
@@ -280,7 +285,7 @@ class Gossip(Stability):
         if pdu.view != self._view:
             return []  # not garbage: the group's members are seen differently for a moment
         heard = count_bits(pdu.heard, "little")
-        sound = len(pdu.least) == self._array_bytes and len(pdu.heard) == self._heard_bytes
+        sound = self._are_counts(pdu.least) and len(pdu.heard) == self._heard_bytes
         if not sound or heard > self._everyone or not self._makes_sense(sender, pdu.round):
             return self._ignore()
         if pdu.round < self._round:
@@ -293,13 +298,13 @@ class Gossip(Stability):
         return self._enter(now, self._fold(self._held, read_counts(pdu.least)), heard | self._bit)
 
     def _makes_sense(self, sender: Site, number: int) -> bool:
-        return sender in self._rank and sender != self.site and 0 <= number <= LARGEST_ROUND
+        return sender in self._rank and sender != self.site and self._may_follow(self._round, number)
 
     # The result
 
     def _finish(self, now: Nanoseconds) -> list[Effect]:
         # Whatever others may have claimed, we hold what we declare.
-        result = np.maximum(self._stable, self._fold(self._least, self._held))
+        result = self._result(self._fold(self._least, self._held))
         covers_all = self._heard == self._everyone
         heard = b"" if covers_all else self._heard.to_bytes(self._heard_bytes, "little")
         self._finished = Outcome(self._round, result.tobytes(), heard, self._view)
@@ -324,7 +329,7 @@ class Gossip(Stability):
     def _on_outcome(self, now: Nanoseconds, sender: Site, pdu: Outcome) -> list[Effect]:
         if pdu.view != self._view:
             return []
-        if len(pdu.stable) != self._array_bytes or not none_negative(pdu.stable):
+        if not self._are_counts(pdu.stable) or not none_negative(pdu.stable):
             return self._ignore()
         if len(pdu.heard) not in (0, self._heard_bytes) or not self._makes_sense(sender, pdu.round):
             return self._ignore()

@@ -22,7 +22,6 @@ from antiphon.core.inputs import Input, Received, Restored, RoundTriggered, Susp
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.stability.base import (
-    LARGEST_ROUND,
     Configuration,
     Counts,
     Objective,
@@ -76,6 +75,10 @@ class Numbered(Stability, ABC):
         return []
 
     # What a protocol does
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Forget the round that is under way here: the next one makes up for it."""
 
     @abstractmethod
     def _on_pdu(self, sender: Site, pdu: Pdu) -> list[Effect]:
@@ -146,7 +149,11 @@ class Numbered(Stability, ABC):
 
         A negative count says no more than a zero would: what is stable already stays so.
         """
-        return len(counts) == self._array_bytes and 0 <= number <= LARGEST_ROUND
+        return self._are_counts(counts) and self._is_round(number)
+
+    def _is_round(self, number: int) -> bool:
+        owned = not self._steady or self._owner(number) == self._order[0]
+        return owned and self._may_follow(self._round, number)
 
     def _take_result(self, counts: bytes) -> list[Effect]:
         """Declare what someone has found, as far as it concerns what is held here.

@@ -21,11 +21,13 @@ import struct
 from array import array
 from collections.abc import Iterable, Sequence
 from random import Random
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
+from msgspec import Meta
 
 from antiphon.core.effects import Effect, Multicast
+from antiphon.core.fields import MOST_NAMES, Hash
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Input, Received, RoundTriggered
 from antiphon.core.time import Nanoseconds
@@ -46,8 +48,8 @@ class LoneRow(Pdu, frozen=True, gc=False):
     """What its sender holds, as far as it changed: a row that rides on nothing."""
 
     code: ClassVar[int] = 59
-    row: bytes
-    view: int = 0
+    row: Annotated[bytes, Meta(max_length=1 + CHANGED[1].size * MOST_NAMES)]
+    view: Hash = 0
 
 
 PDUS: Final = (LoneRow,)
@@ -83,6 +85,9 @@ class Riding(Stability):
     @property
     def under_way(self) -> bool:
         return False
+
+    def abandon(self) -> None:
+        """Nothing: there are no rounds."""
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:  # noqa: ARG002
         if type(event) is Received:

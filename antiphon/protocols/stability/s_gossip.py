@@ -35,13 +35,15 @@ import numpy as np
 
 from antiphon.core.effects import CancelTimer, Effect, Multicast, Send, SetTimer
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import Hash, Number
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Input, Received, Restored, RoundTriggered, Suspected, TimerFired
 from antiphon.core.time import SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.stability.base import (
-    LARGEST_ROUND,
+    Bitmap,
     Configuration,
+    CountBytes,
     Counts,
     Kept,
     Objective,
@@ -63,10 +65,10 @@ class LocalOutcome(Pdu, frozen=True, gc=False):
     """What a local group holds; `heard` says which of its members it covers and is empty if all."""
 
     code: ClassVar[int] = 30
-    round: int
-    least: bytes
-    heard: bytes = b""
-    view: int = 0
+    round: Number
+    least: CountBytes
+    heard: Bitmap = b""
+    view: Hash = 0
 
 
 class GroupRumour(Pdu, frozen=True, gc=False):
@@ -76,11 +78,11 @@ class GroupRumour(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 31
-    round: int
-    heard: bytes
-    least: bytes
-    partial: bytes = b""
-    view: int = 0
+    round: Number
+    heard: Bitmap
+    least: CountBytes
+    partial: Bitmap = b""
+    view: Hash = 0
 
 
 PDUS: Final = (Rumour, Outcome, LocalOutcome, GroupRumour)
@@ -212,6 +214,9 @@ class SGossip(Stability):
         """Whether a round has begun here and has not ended here."""
         return self._active
 
+    def abandon(self) -> None:
+        """Nothing: a member that has the result of a round tells it to whoever still gossips about it."""
+
     @property
     def gossips_locally(self) -> bool:
         """Whether the local part of a round is under way."""
@@ -320,8 +325,8 @@ class SGossip(Stability):
         if current and self._local is None and together == heard:
             return []
         size = len(self._locals)
-        sound = len(pdu.least) == self._array_bytes and len(pdu.heard) == _bytes_for(size)
-        if not sound or theirs >> size or not self._is_local(sender) or not _is_round(pdu.round):
+        sound = self._are_counts(pdu.least) and len(pdu.heard) == _bytes_for(size)
+        if not sound or theirs >> size or not self._is_local(sender) or not self._is_round(pdu.round):
             return self._ignore()
         if pdu.round < self._round:
             return self._answer(now, sender, pdu.round, self._finished)
@@ -354,7 +359,7 @@ class SGossip(Stability):
         return [*told, *self._take_local(now, local)]
 
     def _on_local_outcome(self, now: Nanoseconds, sender: Site, pdu: LocalOutcome) -> list[Effect]:
-        sound = len(pdu.least) == self._array_bytes and _is_round(pdu.round)
+        sound = self._are_counts(pdu.least) and self._is_round(pdu.round)
         if (
             not sound
             or not self._is_local(sender)
@@ -427,8 +432,8 @@ class SGossip(Stability):
         heard, partial = count_bits(pdu.heard, "little"), count_bits(pdu.partial, "little")
         groups = len(self._grouping.groups)
         size = _bytes_for(groups)
-        sound = len(pdu.heard) == size and len(pdu.partial) in (0, size) and _is_round(pdu.round)
-        if not sound or (heard | partial) >> groups or len(pdu.least) != self._array_bytes:
+        sound = len(pdu.heard) == size and len(pdu.partial) in (0, size) and self._is_round(pdu.round)
+        if not sound or (heard | partial) >> groups or not self._are_counts(pdu.least):
             return self._ignore()
         if pdu.round < self._round:
             return self._answer(now, sender, pdu.round, self._finished)
@@ -455,7 +460,7 @@ class SGossip(Stability):
 
     def _finish(self, now: Nanoseconds, council: _Council) -> list[Effect]:
         assert council.least is not None, "a complete council has counts"
-        result = np.maximum(self._stable, self._fold(council.least, self._held))
+        result = self._result(self._fold(council.least, self._held))
         groups = len(self._grouping.groups)
         size = _bytes_for(groups)
         heard = b""
@@ -480,8 +485,8 @@ class SGossip(Stability):
 
     def _on_outcome(self, now: Nanoseconds, pdu: Outcome) -> list[Effect]:
         size = _bytes_for(len(self._grouping.groups))
-        sound = len(pdu.stable) == self._array_bytes and none_negative(pdu.stable)
-        if not sound or len(pdu.heard) not in (0, 2 * size) or not _is_round(pdu.round):
+        sound = self._are_counts(pdu.stable) and none_negative(pdu.stable)
+        if not sound or len(pdu.heard) not in (0, 2 * size) or not self._is_round(pdu.round):
             return self._ignore()
         result = read_counts(pdu.stable)
         if self._objective is Objective.LEAST:
@@ -580,13 +585,12 @@ class SGossip(Stability):
         """Whether this round's local part is under way; what an input began may be over when we go on."""
         return self._active and self._local is None and self._round == number
 
+    def _is_round(self, number: int) -> bool:
+        return self._may_follow(self._round, number)
+
     def _is_local(self, sender: Site) -> bool:
         return self._grouping.group_of.get(sender) == self._group and sender != self.site
 
 
 def _bytes_for(bits: int) -> int:
     return (bits + 7) // 8
-
-
-def _is_round(number: int) -> bool:
-    return 0 <= number <= LARGEST_ROUND

@@ -27,13 +27,12 @@ from functools import lru_cache
 from random import Random
 from typing import Final
 
-import numpy as np
-
 from antiphon.core.effects import CancelTimer, Effect, Multicast, Send
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import Hash, Number
 from antiphon.core.ids import Site
 from antiphon.core.wire import Pdu
-from antiphon.protocols.stability.base import LARGEST_ROUND, Configuration, Counts, read_counts
+from antiphon.protocols.stability.base import Bitmap, Configuration, CountBytes, Counts, read_counts
 from antiphon.protocols.stability.coordp import Information, StartRound
 from antiphon.protocols.stability.hierarchy import Hierarchy
 from antiphon.protocols.stability.numbered import Numbered
@@ -48,10 +47,10 @@ class Report(Pdu, frozen=True, gc=False):
     `lacking` is a bitmap over the span, empty if nobody is lacking. A protocol gives it a code.
     """
 
-    round: int
-    counts: bytes
-    lacking: bytes = b""
-    view: int = 0
+    round: Number
+    counts: CountBytes
+    lacking: Bitmap = b""
+    view: Hash = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +116,9 @@ class Structured(Numbered):
         """Whether a round that this member has heard of has not ended here."""
         return self._awaiting
 
+    def abandon(self) -> None:
+        self._awaiting = False
+
     # Who reports to whom
 
     @abstractmethod
@@ -168,7 +170,7 @@ class Structured(Numbered):
 
     def _on_start(self, sender: Site, number: int) -> list[Effect]:
         """From the root, or from one to whom we should report and who has heard nothing from us."""
-        if not 0 <= number <= LARGEST_ROUND:
+        if not self._is_round(number):
             return self._ignore()
         if number > self._round:
             return self._join(number)
@@ -268,7 +270,7 @@ class Structured(Numbered):
     # The root tells
 
     def _finish(self) -> list[Effect]:
-        result = np.maximum(self._stable, self._fold_held(self._least))
+        result = self._result(self._fold_held(self._least))
         self.rounds_finished += 1
         finished = Information(self._round, result.tobytes(), self._view)
         effects = self._end_round(finished)

@@ -29,18 +29,23 @@ Deviations from the text, and why:
 
 from collections.abc import Sequence
 from random import Random
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final, TypeAlias
 
-import numpy as np
+from msgspec import Meta
 
 from antiphon.core.effects import CancelTimer, Effect, Send
+from antiphon.core.fields import MOST_NAMES, Hash, Number
 from antiphon.core.ids import Site
 from antiphon.core.wire import Pdu
-from antiphon.protocols.stability.base import LARGEST_ROUND, Configuration, read_counts
+from antiphon.protocols.stability.base import Bitmap, Configuration, CountBytes, read_counts
 from antiphon.protocols.stability.numbered import Numbered
 
 REPEAT: Final = "repeat"
 """Send the train once more to whoever has not confirmed it, or ask whether the result is known."""
+
+
+Lap: TypeAlias = Annotated[int, Meta(ge=0, lt=4 * MOST_NAMES)]
+"""How often a train has gone round before: each time it visits somebody whom it had left out."""
 
 
 class Carriage(Pdu, frozen=True, gc=False):
@@ -51,22 +56,22 @@ class Carriage(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 20
-    round: int
-    lap: int
-    counts: bytes
+    round: Number
+    lap: Lap
+    counts: CountBytes
     result: bool = False
-    unvisited: bytes = b""
-    view: int = 0
+    unvisited: Bitmap = b""
+    view: Hash = 0
 
 
 class Receipt(Pdu, frozen=True, gc=False):
     """The train has come; or, with a greater round than its own, it belongs to the past."""
 
     code: ClassVar[int] = 21
-    round: int
-    lap: int
+    round: Number
+    lap: Lap
     result: bool = False
-    view: int = 0
+    view: Hash = 0
 
 
 PDUS: Final = (Carriage, Receipt)
@@ -108,9 +113,12 @@ class Train(Numbered):
         """Whether this member waits for the result of a round."""
         return self._collecting or self._awaiting
 
+    def abandon(self) -> None:
+        self._collecting = self._awaiting = False
+
     def _on_pdu(self, sender: Site, pdu: Pdu) -> list[Effect]:
         if type(pdu) is Carriage:
-            if not self._makes_sense(pdu.round, pdu.counts) or pdu.lap < 0:
+            if not self._makes_sense(pdu.round, pdu.counts):
                 return self._ignore()
             return self._on_information(sender, pdu) if pdu.result else self._on_train(sender, pdu)
         return self._on_receipt(sender, pdu) if type(pdu) is Receipt else self._ignore()
@@ -173,7 +181,7 @@ class Train(Numbered):
     # The second lap: telling
 
     def _finish(self, counts: bytes) -> list[Effect]:
-        result = np.maximum(self._stable, self._fold_held(read_counts(counts)))
+        result = self._result(self._fold_held(read_counts(counts)))
         self._collecting = False
         self.rounds_finished += 1
         self._finished = Carriage(self._round, 0, result.tobytes(), result=True, view=self._view)
@@ -304,7 +312,7 @@ class Train(Numbered):
         return [Send(sender, Receipt(pdu.round, pdu.lap, pdu.result, self._view))]
 
     def _on_receipt(self, sender: Site, pdu: Receipt) -> list[Effect]:
-        if not 0 <= pdu.round <= LARGEST_ROUND:
+        if not self._is_round(pdu.round):
             return self._ignore()
         sent = self._sent
         if sent is None or sender != self._to:

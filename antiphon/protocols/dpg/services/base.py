@@ -104,6 +104,9 @@ class Service(Interface):
     def receive_other(self, now: Nanoseconds, sender: Site, pdu: Pdu, *, after_loss: bool) -> None:
         """Any other PDU: one of the service's own, a `Remulticast`, a `Farewell`."""
 
+    def vanished(self, now: Nanoseconds, site: Site) -> None:
+        """Another has been silent for so long that it no longer counts: nor does what it said of itself."""
+
     def located(self, now: Nanoseconds, tag: Tag) -> None:
         """The member has learned from a report where a message of its own stands."""
 

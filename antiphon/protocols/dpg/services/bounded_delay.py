@@ -27,7 +27,7 @@ Deviations: ∆' adapts to the delays that members see and is at any time the gr
 message whose lifetime is over is not lost for the order: its stamp still tells its place, and it is placed
 among those released a while ago, unmarked. So is one that comes remulticast.
 
-A stamp far in the future, further than four times the longest bound, is refused; so are messages beyond the
+A stamp far in the future, further than twice the longest bound, is refused; so are messages beyond the
 queue's limit. Then others' reports have to tell where they stand.
 """
 
@@ -39,10 +39,11 @@ from typing import ClassVar, Final, TypeAlias
 
 from antiphon.core.effects import CancelTimer, Multicast, SetTimer
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import Incarnation, NumberOrNone
 from antiphon.core.ids import Site
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols.dpg.pdus import LARGEST, ORIGIN, Arc, Farewell, Message, Remulticast, Report, Tag
+from antiphon.protocols.dpg.pdus import ORIGIN, Arc, Farewell, Message, Remulticast, Report, Tag, Time
 from antiphon.protocols.dpg.services.base import PREFIX, Channel
 from antiphon.protocols.dpg.services.clocks import (
     BOUNDS_NS,
@@ -64,7 +65,7 @@ VOUCH: Final = PREFIX + "vouch"
 GREET: Final = PREFIX + "greet"
 RECENT: Final = 1024
 """Released messages among which a late one finds its place. Raising it costs memory."""
-FUTURE: Final = 4
+FUTURE: Final = 2
 """Stamps further ahead than so many longest bounds are refused."""
 PATIENCE: Final = 4
 """So many bounds pass at least before a silent member is not waited for."""
@@ -87,9 +88,9 @@ class Vouch(Pdu, frozen=True, gc=False):
     """A silent member's next message has this number (-1: it has sent none) and a greater stamp than this."""
 
     code: ClassVar[int] = 91
-    incarnation: int
-    number: int
-    floor: int
+    incarnation: Incarnation
+    number: NumberOrNone
+    floor: Time
 
 
 class BoundedDelayService:
@@ -223,7 +224,7 @@ class BoundedDelayService:
         self._notice(now, after_loss)
         if not fresh or not self._makes_sense(now, message.stamp):
             return
-        self._watch(self._clock.read(now) - given_at(message.stamp), bound_of(message.stamp))
+        self._watch(sender, self._clock.read(now) - given_at(message.stamp), bound_of(message.stamp))
         self._take(now, sender, message)
         self._heard = max(self._heard, message.stamp)
         if self._by_evidence and not self._vouching and self._heard > self._floor:
@@ -236,14 +237,16 @@ class BoundedDelayService:
         if note is None:
             self._refused += 1
             return
+        if report.listening:
+            note = note._replace(settled=False)
         self._hear_clock(now, sender, report.incarnation, note)
         self._bound.choose(self._clock.lately(now))
-        self._watch(self._clock.read(now) - note.group_clock_ns, self._bound.bound_ns)
+        self._watch(sender, self._clock.read(now) - note.group_clock_ns, self._bound.bound_ns)
         self._hear_vouch(now, sender, Vouch(report.incarnation, note.number, note.floor))
         self._arm(now)
 
     def receive_other(self, now: Nanoseconds, sender: Site, pdu: Pdu, *, after_loss: bool) -> None:
-        """What comes remulticast has its place as well, if it came in no other way and is not too old."""
+        """What comes remulticast has its place as well, if it was missed here and is not too old."""
         self._notice(now, after_loss)
         if isinstance(pdu, Vouch):
             self._hear_vouch(now, sender, pdu)
@@ -255,7 +258,7 @@ class BoundedDelayService:
         elif isinstance(pdu, Remulticast) and pdu.sender != self._channel.site:
             place = (pdu.stamp, pdu.tag)
             is_old = not self._recent or place < self._recent[0]
-            if not is_old and self._makes_sense(now, pdu.stamp):
+            if not is_old and self._channel.is_ahead(pdu.tag) and self._makes_sense(now, pdu.stamp):
                 self._take(now, pdu.sender, pdu)
 
     def _hear_clock(self, now: Nanoseconds, sender: Site, incarnation: int, note: Note) -> None:
@@ -266,7 +269,7 @@ class BoundedDelayService:
             self._forget()
 
     def _hear_vouch(self, now: Nanoseconds, sender: Site, vouch: Vouch) -> None:
-        if UNNUMBERED <= vouch.number < LARGEST and self._makes_sense(now, vouch.floor):
+        if self._makes_sense(now, vouch.floor):
             self._streams.tell(now, sender, vouch.incarnation, vouch.number, vouch.floor)
             if self._by_evidence:
                 self._confirm(now)
@@ -283,11 +286,11 @@ class BoundedDelayService:
         self._refused += 1
         return False
 
-    def _watch(self, delay_ns: Nanoseconds, bound_ns: Nanoseconds) -> None:
-        """A PDU took so long where it was allowed so much."""
+    def _watch(self, sender: Site, delay_ns: Nanoseconds, bound_ns: Nanoseconds) -> None:
+        """A PDU of this sender took so long where it was allowed so much."""
         # Beyond the longest bound it is not the network that is slow: the clocks have not met yet.
         if self._clock.settled and abs(delay_ns) <= self._most_ns:
-            self._bound.observe(delay_ns)
+            self._bound.observe(sender, delay_ns)
         if delay_ns > bound_ns - bound_ns // GUARD:
             self._late_pdus += 1
             self._delays.late()
@@ -300,10 +303,13 @@ class BoundedDelayService:
             self._refused += 1
             self._delays.lost(message.stamp)
             return
-        self._streams.take(
-            now, sender, message.incarnation, message.number, len(message.bodies), message.stamp,
-            message.previous,
-        )  # fmt: skip
+        count = message.bodies.messages
+        if isinstance(message, Remulticast):
+            self._streams.take_again(sender, message.incarnation, message.number, count)
+        else:
+            self._streams.take(
+                now, sender, message.incarnation, message.number, count, message.stamp, message.previous
+            )
         if is_late:
             self._place_late(now, place)
         else:
@@ -447,6 +453,12 @@ class BoundedDelayService:
         self._waiting_heard_ns = self._streams.heard_for_ns
 
     # What others are told, and what users see
+
+    def vanished(self, now: Nanoseconds, site: Site) -> None:
+        """Neither its clock nor its delays count any more, and nobody waits for its word."""
+        self._clock.forget(site)
+        self._bound.forget(site)
+        self._streams.close(site, self._clock.read(now))
 
     def located(self, now: Nanoseconds, tag: Tag) -> None:
         """Its stamp has told that already."""

@@ -23,6 +23,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final, NamedTuple
 
+from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.protocols.dpg.pdus import LARGEST
@@ -42,11 +43,19 @@ DELAY_SAMPLES: Final = 256
 FEWEST_DELAYS: Final = 16
 """Below these the delays seen say too little."""
 MARGIN_NS: Final = 200_000
+MOST_TIMES: Final = 8
+"""A bound longer than the first one, and than so many times what is seen here, is not believed.
+
+Raising it lets a liar make the group slower; lowering it lets messages come late where one member is slow.
+"""
 
 CODE_BITS: Final = 10
 CODE_MASK: Final = (1 << CODE_BITS) - 1
 BOUNDS_NS: Final = tuple(round(1000 * 2 ** (code / 44)) for code in range(1 << CODE_BITS))
 """The bounds that a stamp can name: from a microsecond to ten seconds, each 1.6% above the one before."""
+
+LATEST_NS: Final[Nanoseconds] = LARGEST // 4 * 3
+"""No group's clock shows as much: there is room for it to go on for decades. This is the year 2079."""
 
 HEAD: Final = Struct("!qqqqqB")
 DIFFERENCE: Final = Struct("!8sq")
@@ -121,7 +130,7 @@ def read_note(data: bytes) -> Note | None:
         return None
     clock_ns, adjustment_ns, bound_ns, number, floor, settled = HEAD.unpack_from(data)
     group_clock_ns = clock_ns + adjustment_ns
-    if not (0 <= group_clock_ns < LARGEST and 0 <= bound_ns < LARGEST and -1 <= number < LARGEST):
+    if not (0 <= group_clock_ns < LATEST_NS and 0 <= bound_ns < LARGEST and -1 <= number < NUMBER_LIMIT):
         return None
     return Note(clock_ns, adjustment_ns, bound_ns, number, floor, bool(settled), data[HEAD.size :])
 
@@ -200,6 +209,10 @@ class GroupClock:
         peer.hear(now, note, self._identity)
         return self._adjust(now)
 
+    def forget(self, site: Site) -> None:
+        """One that is gone has no say any more."""
+        self._peers.pop(site, None)
+
     def lately(self, now: Nanoseconds) -> list[Peer]:
         return [peer for peer in self._peers.values() if now - peer.heard_ns < MEMORY_NS]
 
@@ -267,22 +280,49 @@ class DelayBound:
         """What this member needs."""
         self.bound_ns = bound_ns
         """What the group uses: the greatest of what its members need."""
+        self._first_ns: Final = bound_ns
         self._least_ns: Final = least_ns
         self._most_ns: Final = most_ns
         self._adaptive: Final = adaptive
-        self._delays: Final[deque[Nanoseconds]] = deque(maxlen=DELAY_SAMPLES)
+        self._delays: Final[deque[tuple[Nanoseconds, Site]]] = deque(maxlen=DELAY_SAMPLES)
 
-    def observe(self, delay_ns: Nanoseconds) -> None:
-        self._delays.append(delay_ns)
+    def observe(self, sender: Site, delay_ns: Nanoseconds) -> None:
+        self._delays.append((delay_ns, sender))
+
+    def forget(self, site: Site) -> None:
+        """One that is gone delays nothing any more."""
+        left = [sample for sample in self._delays if sample[1] != site]
+        self._delays.clear()
+        self._delays.extend(left)
 
     def choose(self, peers: Iterable[Peer]) -> None:
         """Adapt to the delays seen here and to what others tell of theirs."""
         if not self._adaptive:
             return
         if len(self._delays) >= FEWEST_DELAYS:
-            high_ns = sorted(self._delays)[len(self._delays) * 99 // 100]
-            self.demand_ns = self._within(high_ns + high_ns // 4 + MARGIN_NS)
-        self.bound_ns = max(self.demand_ns, *(self._within(peer.note.bound_ns) for peer in peers), 0)
+            self.demand_ns = self._demand_ns()
+        most_ns = max(self._first_ns, MOST_TIMES * self.demand_ns)
+        demands = (self._within(peer.note.bound_ns) for peer in peers if peer.note.settled)
+        self.bound_ns = max(self.demand_ns, *(min(demand_ns, most_ns) for demand_ns in demands), 0)
+
+    def _demand_ns(self) -> Nanoseconds:
+        """What the delays seen call for; if that is far more than before, without who alone calls for it."""
+        high_ns = sorted(self._delays)[len(self._delays) * 99 // 100][0]
+        demand_ns = self._within(high_ns + high_ns // 4 + MARGIN_NS)
+        if demand_ns <= 2 * self.demand_ns:
+            return demand_ns
+        limit_ns = max(self._first_ns, MOST_TIMES * max(self._usual_ns()))
+        plausible = [delay_ns for delay_ns, _ in sorted(self._delays) if delay_ns <= limit_ns]
+        high_ns = plausible[len(plausible) * 99 // 100]
+        return self._within(high_ns + high_ns // 4 + MARGIN_NS)
+
+    def _usual_ns(self) -> list[Nanoseconds]:
+        """The median delay of each sender's PDUs; of three senders or more, without the slowest third."""
+        delays: dict[Site, list[Nanoseconds]] = {}
+        for delay_ns, sender in sorted(self._delays):
+            delays.setdefault(sender, []).append(delay_ns)
+        medians = sorted(each[len(each) // 2] for each in delays.values())
+        return medians[: len(medians) - len(medians) // 3]
 
     def _within(self, bound_ns: Nanoseconds) -> Nanoseconds:
         return max(self._least_ns, min(bound_ns, self._most_ns))

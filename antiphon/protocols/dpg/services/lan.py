@@ -107,6 +107,9 @@ class LanService:
         self._losses += 1
         self._detector.lost()
 
+    def vanished(self, now: Nanoseconds, site: Site) -> None:
+        """Nothing here depends on who is there."""
+
     def located(self, now: Nanoseconds, tag: Tag) -> None:
         """The channel is none the wiser."""
 

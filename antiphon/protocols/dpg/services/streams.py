@@ -6,6 +6,7 @@ message, its number and a stamp that it will exceed, tells the same of its lates
 else of it can come below that stamp.
 """
 
+from collections import deque
 from typing import Final
 
 from antiphon.core.ids import Site
@@ -51,7 +52,7 @@ class Gap:
 class Stream:
     """One sender's messages."""
 
-    __slots__ = ("expected", "heard_ns", "incarnation", "reached", "silent")
+    __slots__ = ("expected", "heard_ns", "incarnation", "reached", "repeated", "silent")
 
     def __init__(self, incarnation: int) -> None:
         self.incarnation: Final = incarnation
@@ -61,6 +62,8 @@ class Stream:
         self.heard_ns: Nanoseconds = 0
         self.silent = False
         """Whether it is no longer waited for."""
+        self.repeated: Final[deque[tuple[int, int]]] = deque(maxlen=MOST_HOLES)
+        """The latest of its messages that came only from others: they fill gaps that its own word opens."""
 
 
 class Streams:
@@ -115,6 +118,16 @@ class Streams:
             stream.expected = end
             stream.reached = max(stream.reached, stamp)
 
+    def take_again(self, sender: Site, incarnation: int, number: int, count: int) -> None:
+        """Another has told messages of this sender, who alone is believed how far it has come."""
+        stream = self._streams.get(sender)
+        if stream is None or incarnation != stream.incarnation:
+            return
+        stream.repeated.append((number, number + count))
+        gap = self._gaps.get(sender)
+        if gap is not None and gap.fill(number, number + count):
+            del self._gaps[sender]
+
     def tell(self, now: Nanoseconds, sender: Site, incarnation: int, number: int, floor: int) -> None:
         """A sender says that its next message has this number and a greater stamp than this."""
         stream = self._streams.get(sender)
@@ -167,6 +180,13 @@ class Streams:
         if stream is not None:
             stream.silent = True
 
+    def close(self, sender: Site, stamp: int) -> None:
+        """Nobody waits for this sender any more, and it has given no stamp beyond this one."""
+        self.leave(sender)
+        gap = self._gaps.get(sender)
+        if gap is not None:
+            gap.below = min(gap.below, stamp)
+
     def _open_stream(self, sender: Site, incarnation: int) -> Stream:
         self._gaps.pop(sender, None)
         self._streams.pop(sender, None)
@@ -183,4 +203,7 @@ class Streams:
         self.opened += 1
         if sender not in self._gaps:
             self._gaps[sender] = Gap(above)
-        self._gaps[sender].widen(number, end, below)
+        gap = self._gaps[sender]
+        gap.widen(number, end, below)
+        if any([gap.fill(*span) for span in self._streams[sender].repeated]):
+            del self._gaps[sender]

@@ -5,6 +5,7 @@ from typing import Final
 from antiphon.core.ids import Site
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.protocols.dpg.services.tag_sequencer.numbering import MOST_SENDERS
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import NO_EPOCH, Epoch
 
 RECENT_NS: Final[Nanoseconds] = 500 * MILLISECOND_NS
 """Whoever was heard of within this time is expected to answer a claim, if only for so long."""
@@ -37,7 +38,8 @@ class Claiming:
     """Whose answers have come, and what all who answered know already.
 
     It is complete when everyone awaited has answered. Where nobody is known at all others may be about to
-    claim as well: then only the deadline ends it.
+    claim as well: then only the deadline ends it. Others refuse a claim whose counter leaps, as that of one
+    does who has believed a liar: each goes on telling an epoch below the claimed one.
     """
 
     def __init__(
@@ -46,13 +48,28 @@ class Claiming:
         self.known_by_all = through
         self.deadline_ns = deadline_ns
         self._missing = set(awaited)
+        self._accepting: set[Site] = set()
+        self._refusing: dict[Site, Epoch] = {}
         self._is_first = is_first
 
     def hear(self, site: Site, through: int) -> None:
         """One has answered that it knows all numbers up to `through`."""
         self._missing.discard(site)
+        self._accepting.add(site)
+        self._refusing.pop(site, None)
         if through:  # a newcomer who knows none needs none of the old ones
             self.known_by_all = min(self.known_by_all, through)
+
+    def refuse(self, site: Site, epoch: Epoch) -> None:
+        """One has answered with an epoch below ours; unless it has not heard of ours yet, it refuses it."""
+        if epoch != NO_EPOCH and site not in self._accepting:
+            self._refusing[site] = epoch
+
+    def refused_for(self) -> Epoch | None:
+        """The epoch that most others hold on to, the latest of those they tell; None if most follow us."""
+        if len(self._refusing) <= len(self._accepting):
+            return None
+        return max(self._refusing.values())
 
     def is_over(self, now: Nanoseconds) -> bool:
         """Whether to go on with what has been told."""

@@ -8,6 +8,7 @@ from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.protocols.dpg.pdus import Tag
 from antiphon.protocols.dpg.services.base import PREFIX, Channel
 from antiphon.protocols.dpg.services.tag_sequencer.announcing import Announcer
+from antiphon.protocols.dpg.services.tag_sequencer.asking import MOST_ASKED
 from antiphon.protocols.dpg.services.tag_sequencer.following import Following
 from antiphon.protocols.dpg.services.tag_sequencer.numbering import MOST_SENDERS, TagSequencer
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
@@ -79,7 +80,7 @@ class Leading:
     def take_all(self, sender: Site, tags: tuple[Tag, ...], first: int, last: int) -> None:
         """A sender lists its tags without number; it is told these and other numbers that it lacks."""
         self.announcer.tell_places(sender, self.sequencer.request(sender, tags))
-        self.announcer.tell(sender, first, last)
+        self.announcer.tell(sender, first, min(last, first + MOST_ASKED - 1))
 
     def announce(self, now: Nanoseconds, *, at_once: bool) -> bool:
         """Tell the numbers of what is ready, unless it is too early. False if we stood still.

@@ -77,7 +77,7 @@ class Numbers:
 
     def listed(self, first: int) -> tuple[int, list[Tag]]:
         """The tags from `first` on to the newest, `ORIGIN` for the unknown; the latest ones of too many."""
-        first = max(first, self.newest - MOST_TAGS + 1, 1)
+        first = max(min(first, self.newest + 1), self.newest - MOST_TAGS + 1, 1)
         return first, [self.tags.get(number, ORIGIN) for number in range(first, self.newest + 1)]
 
     def runs(self, first: int, last: int) -> Iterator[tuple[int, list[Tag]]]:

@@ -4,24 +4,34 @@ Lists of tags are packed, as `tag_lists` says.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, Final, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import LONGEST_NAME, NUMBER_LIMIT, Number
 from antiphon.core.ids import Site
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
-from antiphon.core.wire import MAXIMUM_NAME_BYTES, Pdu
-from antiphon.protocols.dpg.pdus import LARGEST, MOST_TAGS, ORIGIN, Tag
+from antiphon.core.wire import Pdu
+from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, PackedTags, Tag, Time
 from antiphon.protocols.dpg.tag_lists import are_tags, unpack_tags
 
-LONGEST_LEAP: Final = 1 << 32
+LONGEST_LEAP: Final = 1 << 16
 """How far beyond what is known here a counter or number may lie that somebody tells."""
 FIRST_NUMBER: Final = 1
 """The number of the first tag; `ORIGIN` stands before it."""
+LAST_NUMBER: Final = NUMBER_LIMIT // 4
+"""Beyond it a new epoch begins again at the first number: only a liar has got there."""
 
+TagNumber: TypeAlias = Annotated[int, Meta(ge=FIRST_NUMBER, le=NUMBER_LIMIT // 2)]
+"""A number that is asked for or answered with."""
+GivenNumber: TypeAlias = Annotated[int, Meta(ge=FIRST_NUMBER, le=NUMBER_LIMIT // 2 - MOST_TAGS)]
+"""A number that a sequencer gives: those of the tags behind it can be told as well."""
+Sequencer: TypeAlias = Annotated[Site, Meta(max_length=LONGEST_NAME)]
+"""The name of an epoch's sequencer; empty if there is no epoch."""
 
-NOTE: Final = msgspec.msgpack.Decoder(tuple[int, str, int])
+NOTE: Final = msgspec.msgpack.Decoder(tuple[Number, Sequencer, Number])
 
 
 class Epoch(NamedTuple):
@@ -41,9 +51,9 @@ class TagRequest(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 74
-    tags: bytes
-    first: int
-    last: int
+    tags: PackedTags
+    first: TagNumber
+    last: Number
 
 
 class Numbered(Pdu, frozen=True, gc=False):
@@ -54,11 +64,11 @@ class Numbered(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 75
-    counter: int
-    base: int
-    lease_ns: int
-    first: int
-    tags: bytes
+    counter: Number
+    base: GivenNumber
+    lease_ns: Time
+    first: GivenNumber
+    tags: PackedTags
 
 
 class Claim(Pdu, frozen=True, gc=False):
@@ -68,8 +78,8 @@ class Claim(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 76
-    counter: int
-    through: int
+    counter: Number
+    through: Number
 
 
 class Answer(Pdu, frozen=True, gc=False):
@@ -79,11 +89,11 @@ class Answer(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 77
-    counter: int
-    sequencer: Site
-    through: int
-    first: int
-    tags: bytes
+    counter: Number
+    sequencer: Sequencer
+    through: Number
+    first: TagNumber
+    tags: PackedTags
 
 
 class Ask(Pdu, frozen=True, gc=False):
@@ -140,22 +150,9 @@ def read_tags(packed: bytes, *, unknown: bool = False) -> tuple[Tag, ...] | None
     return tags if are_tags(named) else None
 
 
-def is_name(site: Site) -> bool:
-    """Whether a name that a peer tells can be one."""
-    return 0 < len(site) <= MAXIMUM_NAME_BYTES
-
-
-def is_number(number: int, known: int) -> bool:
-    """Whether a number or counter that a peer tells is believed, given what is known here (0: nothing)."""
-    return 0 <= number < LARGEST and (known == 0 or number <= known + LONGEST_LEAP)
-
-
-def read_answer(answer: Answer, known: int) -> tuple[Tag, ...] | None:
-    """The tags that somebody answers with, given what is known here; None if it makes no sense."""
-    tags = read_tags(answer.tags, unknown=True)
-    if tags is None or not 0 <= answer.through <= LARGEST or not 0 < answer.first <= LARGEST:
-        return None
-    return tags if is_number(answer.first + len(tags), known) else None
+def is_leap(number: int, known: int) -> bool:
+    """Whether what a peer tells lies too far beyond what is known here (0: nothing) to be believed."""
+    return number >= NUMBER_LIMIT // 2 or (known != 0 and number > known + LONGEST_LEAP)
 
 
 def pack_note(epoch: Epoch, newest: int) -> bytes:
@@ -163,10 +160,10 @@ def pack_note(epoch: Epoch, newest: int) -> bytes:
     return msgspec.msgpack.encode((*epoch, newest))
 
 
-def read_note(data: bytes, known: int) -> tuple[Epoch, int] | None:
-    """The same of another, given the greatest number known here; None if it makes no sense."""
+def read_note(data: bytes) -> tuple[Epoch, int] | None:
+    """The same of another; None if it makes no sense."""
     try:
         counter, sequencer, newest = NOTE.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError, RecursionError):
         return None
-    return (Epoch(counter, sequencer), newest) if is_number(newest, known) else None
+    return Epoch(counter, sequencer), newest

@@ -7,7 +7,7 @@ from antiphon.core.effects import Multicast, Send, SetTimer
 from antiphon.core.ids import Site
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols.dpg.pdus import LARGEST, ORIGIN, Farewell, Message, Report, Tag
+from antiphon.protocols.dpg.pdus import ORIGIN, Farewell, Message, Report, Tag
 from antiphon.protocols.dpg.services.base import PREFIX, Channel
 from antiphon.protocols.dpg.services.tag_sequencer.announcing import GATHER, TICK
 from antiphon.protocols.dpg.services.tag_sequencer.asking import ASK, Asking
@@ -17,6 +17,8 @@ from antiphon.protocols.dpg.services.tag_sequencer.leading import PLACE, Leading
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
 from antiphon.protocols.dpg.services.tag_sequencer.patience import ROUND_TRIPS, Patience
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
+    FIRST_NUMBER,
+    LAST_NUMBER,
     NO_EPOCH,
     PDUS,
     Answer,
@@ -26,10 +28,8 @@ from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
     Numbered,
     SequencerOptions,
     TagRequest,
-    is_name,
-    is_number,
+    is_leap,
     pack_note,
-    read_answer,
     read_note,
     read_tags,
 )
@@ -150,14 +150,15 @@ class SequencerService:
 
     def receive_report(self, now: Nanoseconds, sender: Site, report: Report, *, after_loss: bool) -> None:  # noqa: ARG002
         self._hear(now, sender)
-        note = read_note(report.service, self._numbers.newest)
+        note = read_note(report.service)
         if note is None:
             self._ignored += 1
             return
         epoch, newest = note
         self._hear_epoch(now, sender, epoch)
-        if epoch == self._epoch and self._asking.hear_of(newest):
-            self._asking.look_for_gaps(now)
+        if epoch == self._epoch and not is_leap(newest, self._numbers.newest):
+            if self._asking.hear_of(newest):
+                self._asking.look_for_gaps(now)
 
     def receive_other(self, now: Nanoseconds, sender: Site, pdu: Pdu, *, after_loss: bool) -> None:  # noqa: ARG002
         self._hear(now, sender)
@@ -166,6 +167,9 @@ class SequencerService:
             act(self, now, sender, pdu)
         elif sender == self._epoch.sequencer:
             self._patience.heard_ns = now
+
+    def vanished(self, now: Nanoseconds, site: Site) -> None:  # noqa: ARG002 - a sequencer that is gone is missed sooner
+        """Whoever waits for a number replaces a silent sequencer."""
 
     def located(self, now: Nanoseconds, tag: Tag) -> None:  # noqa: ARG002 - only that it is known counts
         self._asking.own.pop(tag, None)
@@ -207,7 +211,7 @@ class SequencerService:
                 self._tell_past(now, sender)
                 return
         tags = read_tags(pdu.tags)
-        if tags is None or not 0 < pdu.first <= LARGEST or not 0 < pdu.base <= LARGEST:
+        if tags is None:
             self._ignored += 1
             return
         self._patience.numbered(now, pdu.lease_ns)
@@ -251,7 +255,7 @@ class SequencerService:
             self._patience.heard_ns = now
         if epoch <= self._epoch:
             return
-        if not is_name(epoch.sequencer) or not is_number(epoch.counter, self._epoch.counter):
+        if not epoch.sequencer or is_leap(epoch.counter, self._epoch.counter):
             self._ignored += 1
         elif epoch.sequencer != self._channel.site:
             self._adopt(now, epoch)
@@ -296,7 +300,7 @@ class SequencerService:
         if sender != self._epoch.sequencer:
             return
         self._has_left = True
-        note = read_note(pdu.service, self._numbers.newest)
+        note = read_note(pdu.service)
         self._ignored += note is None
         if note is None or note[1] <= self._numbers.newest:
             self._succeed(now)
@@ -333,8 +337,6 @@ class SequencerService:
         """Be the next epoch's sequencer, if nobody claims to be a later one's."""
         old = self._epoch
         counter = max(old.counter, self._counter) + 1
-        if counter >= LARGEST:
-            return
         self._leading.begin_epoch()
         self._epoch = Epoch(counter, self._channel.site)
         self._patience.epoch_ns = now
@@ -361,11 +363,24 @@ class SequencerService:
     def _pursue(self, now: Nanoseconds) -> None:
         """Claim once more, or be the sequencer if all has been heard."""
         if self._claim is not None and self._claim.is_over(now):
-            self._lead(now, self._claim.known_by_all)
+            epoch = self._claim.refused_for()
+            if epoch is None:
+                self._lead(now, self._claim.known_by_all)
+            else:
+                self._give_in(now, epoch)
             return
         self._channel.emit(Multicast(Claim(self._epoch.counter, self._numbers.through)))
         self._claim_armed = True
         self._channel.emit(SetTimer(CLAIM, max(1, self._options.gather_answers_ns // CLAIM_REPEATS)))
+
+    def _give_in(self, now: Nanoseconds, epoch: Epoch) -> None:
+        """We have believed in an epoch far beyond the others', and they do not: follow theirs."""
+        if epoch.sequencer == self._channel.site:
+            self._counter, self._epoch = epoch.counter, NO_EPOCH
+            self._begin_claim(now)
+        else:
+            self._counter = 0
+            self._adopt(now, epoch)
 
     def _fire_claim(self, now: Nanoseconds) -> None:
         self._claim_armed = False
@@ -375,19 +390,20 @@ class SequencerService:
             self._begin_claim(now)
 
     def _claimed(self, now: Nanoseconds, sender: Site, pdu: Claim) -> None:
-        if not is_number(pdu.through, self._numbers.newest):
-            self._ignored += 1
-            return
         self._hear_epoch(now, sender, Epoch(pdu.counter, sender))
         self._answer(sender, pdu.through + 1)
 
     def _answered(self, now: Nanoseconds, sender: Site, pdu: Answer) -> None:
-        tags = read_answer(pdu, self._numbers.newest)
-        if tags is None:
+        tags = read_tags(pdu.tags, unknown=True)
+        if tags is None or is_leap(pdu.first + len(tags), self._numbers.newest):
             self._ignored += 1
             return
-        self._hear_epoch(now, sender, Epoch(pdu.counter, pdu.sequencer))
-        if self._claim is None or (pdu.counter, pdu.sequencer) != self._epoch:
+        epoch = Epoch(pdu.counter, pdu.sequencer)
+        self._hear_epoch(now, sender, epoch)
+        if self._claim is None:
+            return
+        if epoch != self._epoch:
+            self._claim.refuse(sender, epoch)
             return
         for number, tag in enumerate(tags, pdu.first):
             if tag:
@@ -402,6 +418,9 @@ class SequencerService:
         """Go on behind the greatest number that anyone knows."""
         self._claim = None
         next_number = max(self._numbers.newest, self._asking.told) + 1
+        if next_number > LAST_NUMBER:
+            next_number, known_by_all = FIRST_NUMBER, 0
+            self._following.drop_from(FIRST_NUMBER)
         self._leading.begin(now, self._epoch.counter, next_number, known_by_all)
         self._announce(now, at_once=True)
 
@@ -427,7 +446,7 @@ class SequencerService:
 
     def _requested(self, now: Nanoseconds, sender: Site, pdu: TagRequest) -> None:
         tags = read_tags(pdu.tags)
-        if tags is None or pdu.first < 1 or pdu.last >= LARGEST:
+        if tags is None:
             self._ignored += 1
         elif self._leading.active:
             self._leading.take_all(sender, tags, pdu.first, pdu.last)

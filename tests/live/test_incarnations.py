@@ -1,0 +1,100 @@
+"""Clocks that were set back: a member that is restarted takes an incarnation above those that are known."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from antiphon.core.time import MILLISECOND_NS
+from antiphon.live import group as live_group
+from antiphon.live.group import Group
+from antiphon.live.joining import join
+from tests.live.members import a_group_name, joined, read, within
+from tests.live.pairs import RING
+
+ORDERS = ("fifo", "causal", "sequencer", "total")
+SET_BACK_S = {"3 s": 3, "an hour": 3600, "to 1970": time.time() - 1}
+
+
+class SlowClock:
+    """The time module, some seconds ago."""
+
+    def __init__(self, seconds: float) -> None:
+        self._back_ns = int(seconds * 1_000_000_000)
+
+    def time_ns(self) -> int:
+        return time.time_ns() - self._back_ns
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+def incarnation(group: Group) -> int:
+    assert group._member is not None
+    assert group._member._start is not None
+    return group._member._start.incarnation
+
+
+@pytest.mark.parametrize("back", SET_BACK_S.values(), ids=SET_BACK_S)
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("whose", ["b", "a"])
+def test_a_member_whose_clock_was_set_back_is_heard_again(
+    order: str, back: float, whose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`a` is the sequencer where there is one."""
+
+    async def body() -> None:
+        group = a_group_name()
+        options: dict[str, Any] = {"order": order, **({"sequencer": "a"} if order == "sequencer" else {})}
+        members = {name: join(group, name=name, **options) for name in "abc"}
+        await asyncio.gather(*(member.__aenter__() for member in members.values()))
+        await asyncio.gather(*(member.wait_for_members(3) for member in members.values()))
+        await members[whose].send(b"before")
+        await asyncio.gather(*(read(member, 1) for member in members.values()))
+        before = incarnation(members[whose])
+        await members[whose].leave()
+        with monkeypatch.context() as patched:
+            patched.setattr(live_group, "time", SlowClock(back))
+            members[whose] = again = join(group, name=whose, **options)
+            await again.__aenter__()
+        assert incarnation(again) > before
+        await asyncio.gather(*(member.wait_for_members(3) for member in members.values()))
+        sent = await again.send(b"after")
+        for member in members.values():
+            assert (await read(member, 1))[0][2] == b"after"
+        await sent.stable()
+        for member in members.values():
+            await member.leave(linger=False)
+
+    within(body())
+
+
+@pytest.mark.parametrize("key", [None, RING], ids=["open", "sealed"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_member_that_learns_late_of_a_later_incarnation_begins_anew(order: str, key: Any) -> None:
+    async def body() -> None:
+        async with joined("a", "b", "c", order=order, key=key) as (a, b, c):
+            later = incarnation(b) + 3600 * 1000
+            b.reported(later)
+            events = b.presence()
+            async for event in events:
+                if event.kind == "missed":
+                    break
+            assert incarnation(b) == later + 1
+            await asyncio.gather(*(each.wait_for_members(3) for each in (a, b, c)))
+            sent = await b.send(b"anew")
+            for each in (a, b, c):
+                assert (await read(each, 1))[0][2] == b"anew"
+            await sent.stable()
+            b.reported(incarnation(b) - 1)
+            await b.send(b"nothing has changed")
+            for each in (a, b, c):
+                assert (await read(each, 1))[0][2] == b"nothing has changed"
+            assert incarnation(b) == later + 1
+
+    within(body())
+
+
+def test_no_incarnation_is_above_what_can_be_told() -> None:
+    assert time.time_ns() // MILLISECOND_NS < 1 << 45

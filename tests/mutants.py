@@ -1,0 +1,419 @@
+"""`python -m tests.mutants`: turns comparisons around, one at a time, and tells which ones no test notices.
+
+    python -m tests.mutants antiphon/protocols/dpg --count 40 --seed 1
+    python -m tests.mutants antiphon/protocols/sco --only validation --tests tests/protocols/test_sco*.py
+
+A mutant is a file with one comparison turned around (`<` to `<=` or `>=`, `in` to `not in`, …), one `and`
+made an `or`, or one bound moved by one. It is killed if a test fails or does not end in time, and survives
+if all pass: then nothing holds that line. Mutants live in a copy of the tree; the tree itself is never
+changed. Each is tested in a fork of one process that has loaded the libraries.
+
+The exit code is 0 if none survives, 1 if some do, 2 if the tests fail without any mutant.
+"""
+
+import argparse
+import ast
+import copy
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parent.parent
+COPIED: Final = ("antiphon", "tests", "pyproject.toml", "examples", "docs")
+TURNED: Final[dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]]] = {
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+}
+BOUNDS: Final = frozenset({"ge", "gt", "le", "lt", "min_length", "max_length"})
+"""What `msgspec.Meta` calls its bounds."""
+READERS: Final = frozenset(
+    {
+        "intake.py", "validation.py", "coding.py", "checks.py", "reporting.py", "pdus.py", "tag_lists.py",
+        "vectors.py", "wire.py", "packing.py", "fields.py", "gate.py", "fragments.py", "handshake.py",
+        "sealing.py", "belief.py",
+    }
+)  # fmt: skip
+"""Modules of which all reads what a peer has sent."""
+READING: Final = (
+    "receive",
+    "heard",
+    "on_",
+    "make_sense",
+    "makes_sense",
+    "read",
+    "decode",
+    "parse",
+    "believe",
+)
+"""How the names of functions begin that do."""
+TESTS: Final[dict[str, tuple[str, ...]]] = {
+    "antiphon/protocols/dpg": ("tests/protocols/test_dpg*.py",),
+    "antiphon/protocols/sco": ("tests/protocols/test_sco*.py",),
+    "antiphon/protocols/fifo": ("tests/protocols/test_fifo*.py", "tests/protocols/test_links.py"),
+    "antiphon/protocols/sequencer": ("tests/protocols/test_sequencer*.py",),
+    "antiphon/protocols/metagroups": ("tests/protocols/test_metagroups*.py",),
+    "antiphon/protocols/detection": ("tests/protocols/test_detection*.py",),
+    "antiphon/protocols/stability": (
+        "tests/protocols/test_*coordp.py", "tests/protocols/test_*train.py",
+        "tests/protocols/test_*gossip.py", "tests/protocols/test_fulldist.py",
+        "tests/protocols/test_fifo_stability.py", "tests/protocols/test_hierarchy.py",
+    ),
+    "antiphon/live": (
+        "tests/live/test_gate.py", "tests/live/test_fragments.py", "tests/live/test_pieces.py",
+        "tests/live/test_transport.py", "tests/live/test_keys.py",
+    ),
+    "antiphon": ("tests/{room}",),
+}  # fmt: skip
+"""The tests of a folder: those of the longest name that its path begins with. `{room}` is its room's name."""
+SLACK: Final = 5.0
+"""A mutant's tests may take this many times as long as those of the tree before they are ended."""
+SLACK_S: Final = 10.0
+"""And so much longer. Raising it costs time for mutants that never end."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one file."""
+
+    path: str
+    line: int
+    before: str
+    after: str
+    place: int
+    """Which of the file's changes it is."""
+
+    def told(self) -> str:
+        return f"{self.path}:{self.line}: {self.before}  ->  {self.after}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant: `failed`, `timeout` or `survived`."""
+
+    mutant: Mutant
+    fate: str
+    seconds: float
+
+
+# Making mutants
+
+
+class Places(ast.NodeVisitor):
+    """Collects what can be changed in a module: a node, where it stands, and what to do with it."""
+
+    def __init__(self, *, only_readers: bool, pdus: frozenset[str]) -> None:
+        self.found: list[tuple[ast.expr, Callable[[Any], None]]] = []
+        self._only_readers = only_readers
+        self._pdus = pdus
+        self._reading = not only_readers
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        before = self._reading
+        self._reading = before or self._reads(node)
+        for statement in node.body:  # neither defaults nor annotations
+            self.visit(statement)
+        self._reading = before
+
+    def _reads(self, node: ast.FunctionDef) -> bool:
+        named = {name.id for argument in node.args.args if argument.annotation is not None
+                 for name in ast.walk(argument.annotation) if isinstance(name, ast.Name)}  # fmt: skip
+        return bool(named & self._pdus) or node.name.lstrip("_").startswith(READING)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """What must be so anyway decides nothing."""
+
+    def visit_If(self, node: ast.If) -> None:
+        told = ast.unparse(node.test)
+        if told != "TYPE_CHECKING" and "__name__" not in told:
+            self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        for place, operator in enumerate(node.ops):
+            for other in TURNED[type(operator)]:
+                self._add(node, partial(_turn, place=place, other=other))
+        for operand in (node.left, *node.comparators):
+            if _is_number(operand):
+                for step in (1, -1):
+                    self._add(operand, partial(_move, step=step))
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        self._add(node, _swap)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Name) and node.func.id == "Meta":
+            for keyword in node.keywords:
+                if keyword.arg in BOUNDS and _is_number(keyword.value):
+                    for step in (1, -1):
+                        self._add(keyword.value, partial(_move, step=step))
+        self.generic_visit(node)
+
+    def _add(self, node: ast.expr, change: Callable[[Any], None]) -> None:
+        if self._reading:
+            self.found.append((node, change))
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _turn(node: ast.Compare, place: int, other: type[ast.cmpop]) -> None:
+    node.ops = [*node.ops[:place], other(), *node.ops[place + 1 :]]
+
+
+def _move(node: ast.Constant, step: int) -> None:
+    assert isinstance(node.value, int)
+    node.value += step
+
+
+def _swap(node: ast.BoolOp) -> None:
+    node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+
+
+def places_of(path: str, tree: ast.Module, *, only_readers: bool, pdus: frozenset[str]) -> Places:
+    """What can be changed in one file, in an order that is always the same."""
+    reads_all = Path(path).name in READERS
+    places = Places(only_readers=only_readers and not reads_all, pdus=pdus)
+    places.visit(tree)
+    return places
+
+
+def mutants_of(path: str, source: str, *, only_readers: bool, pdus: frozenset[str]) -> Iterator[Mutant]:
+    """Every mutant of one file."""
+    tree = ast.parse(source)
+    around = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    found = places_of(path, tree, only_readers=only_readers, pdus=pdus).found
+    every = {
+        (id(node), repr(change)): place
+        for place, (node, change) in enumerate(places_of(path, tree, only_readers=False, pdus=pdus).found)
+    }
+    for node, change in found:
+        expression: ast.AST = node
+        while not isinstance(expression, (ast.Compare, ast.BoolOp, ast.Call)):
+            expression = around[id(expression)]  # a bare number does not tell where it stands
+        before, kept = ast.unparse(expression), copy.copy(node)
+        change(node)
+        yield Mutant(path, node.lineno, before, ast.unparse(expression), every[id(node), repr(change)])
+        node.__dict__.update(kept.__dict__)
+
+
+def mutated(path: str, source: str, place: int) -> str:
+    """The whole file with one change."""
+    tree = ast.parse(source)
+    node, change = places_of(path, tree, only_readers=False, pdus=frozenset()).found[place]
+    change(node)
+    return ast.unparse(tree)
+
+
+def pdu_names(root: Path) -> frozenset[str]:
+    """The names of all kinds of PDUs, and of what brings them."""
+    names = {"Received", "Pdu", "Packet", "Arrival"}
+    for path in root.glob("antiphon/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and any(
+                isinstance(base, ast.Name) and base.id == "Pdu" for base in node.bases
+            ):
+                names.add(node.name)
+    return frozenset(names)
+
+
+def gather(
+    root: Path, targets: Iterable[str], *, only_readers: bool, count: int | None, seed: int
+) -> list[Mutant]:
+    """Mutants of these files and folders, some of them drawn by the seed if there are more than enough."""
+    pdus = pdu_names(root) if only_readers else frozenset[str]()
+    found: list[Mutant] = []
+    for target in targets:
+        place = root / target
+        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+            name = str(path.relative_to(root))
+            found += mutants_of(name, path.read_text(), only_readers=only_readers, pdus=pdus)
+    if count is not None and count < len(found):
+        chosen = sorted(Random(seed).sample(range(len(found)), count))
+        found = [found[place] for place in chosen]
+    return found
+
+
+def concerning(root: Path, targets: Iterable[str]) -> list[str]:
+    """The tests that concern these files and folders."""
+    patterns: dict[str, None] = {}
+    for target in targets:
+        prefix = max((name for name in TESTS if target.startswith(name)), key=len)
+        room = Path(target).parts[1] if len(Path(target).parts) > 1 else ""
+        patterns.update(dict.fromkeys(pattern.format(room=room) for pattern in TESTS[prefix]))
+    return expand(root, patterns)
+
+
+def expand(root: Path, patterns: Iterable[str]) -> list[str]:
+    found = {str(path.relative_to(root)): None for pattern in patterns for path in sorted(root.glob(pattern))}
+    return list(found)
+
+
+# Trying them
+
+
+class Workshop:
+    """A copy of the tree in which one file at a time is another."""
+
+    def __init__(self, root: Path, folder: Path, arguments: Sequence[str]) -> None:
+        self._folder = folder
+        self._arguments = list(arguments)
+        for name in COPIED:
+            if (root / name).is_dir():
+                shutil.copytree(root / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            elif (root / name).exists():
+                shutil.copy2(root / name, folder / name)
+        self._limit_s = 600.0
+
+    def measure(self, slack_s: float) -> tuple[str, float]:
+        """How long the tests take without a mutant: mutants have to be about as quick."""
+        fate, seconds = self._run()
+        self._limit_s = SLACK * seconds + slack_s
+        return fate, seconds
+
+    def try_out(self, mutant: Mutant) -> Verdict:
+        place = self._folder / mutant.path
+        original = place.read_bytes()
+        try:
+            place.write_text(mutated(mutant.path, original.decode(), mutant.place))
+            fate, seconds = self._run()
+        finally:
+            place.write_bytes(original)
+        return Verdict(mutant, fate, seconds)
+
+    def _run(self) -> tuple[str, float]:
+        begin_s = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            os._exit(self._test())
+        while time.monotonic() - begin_s < self._limit_s:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                fate = "survived" if os.waitstatus_to_exitcode(status) == 0 else "failed"
+                return fate, time.monotonic() - begin_s
+            time.sleep(0.01)
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return "timeout", time.monotonic() - begin_s
+
+    def _test(self) -> int:
+        """In a process of its own, at the head of a group of its own: what it starts ends with it."""
+        import pytest
+
+        os.setpgid(0, 0)
+        os.chdir(self._folder)
+        sys.path.insert(0, str(self._folder))
+        os.environ["PYTHONPATH"] = str(self._folder)
+        sys.dont_write_bytecode = True
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(nowhere, number)
+        own = [name for name in sys.modules if name.partition(".")[0] in ("antiphon", "tests")]
+        for name in own:
+            del sys.modules[name]
+        return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--no-header", *self._arguments]))
+
+
+def warm_up() -> None:
+    """Load what every fork needs and no mutant changes."""
+    import importlib
+
+    for name in ("pytest", "hypothesis", "numpy", "msgspec", "pyarrow", "cryptography", "asyncio"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            continue
+
+
+def judge(
+    root: Path,
+    mutants: Sequence[Mutant],
+    tests: Sequence[str],
+    tell: Callable[[Verdict], None],
+    slack_s: float = SLACK_S,
+) -> list[Verdict]:
+    """Try each mutant; RuntimeError if the tests fail without any."""
+    warm_up()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        workshop = Workshop(root, Path(folder), tests)
+        fate, seconds = workshop.measure(slack_s)
+        if fate != "survived":
+            raise RuntimeError(f"without a mutant the tests do not pass ({fate} after {seconds:.0f} s)")
+        verdicts: list[Verdict] = []
+        for mutant in mutants:
+            verdicts.append(workshop.try_out(mutant))
+            tell(verdicts[-1])
+    return verdicts
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", nargs="+", help="a file or folder, such as antiphon/protocols/dpg")
+    parser.add_argument("--tests", nargs="+", help="test files or patterns; else those of the folder")
+    parser.add_argument("--count", type=int, help="as many mutants, drawn by the seed; else all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=("validation",), help="only in what reads a peer's PDU")
+    parser.add_argument("--list", action="store_true", help="tell the mutants and try none")
+    parser.add_argument("--slack-s", type=float, default=SLACK_S, help="time beyond that, in seconds")
+    parser.add_argument("--root", type=Path, default=ROOT, help="of another tree than this one")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    root: Path = options.root
+    mutants = gather(
+        root,
+        options.target,
+        only_readers=options.only == "validation",
+        count=options.count,
+        seed=options.seed,
+    )
+    if options.list:
+        print("\n".join(mutant.told() for mutant in mutants))
+        return 0
+    tests = expand(root, options.tests) if options.tests else concerning(root, options.target)
+    print(f"{len(mutants)} mutants, each for {' '.join(tests)}", file=sys.stderr, flush=True)
+
+    def tell(verdict: Verdict) -> None:
+        print(
+            f"{verdict.fate:9} {verdict.seconds:5.1f} s  {verdict.mutant.told()}", file=sys.stderr, flush=True
+        )
+
+    try:
+        verdicts = judge(root, mutants, tests, tell, options.slack_s)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 2
+    survivors = [verdict.mutant for verdict in verdicts if verdict.fate == "survived"]
+    if options.json:
+        rows = [asdict(verdict.mutant) | {"fate": verdict.fate} for verdict in verdicts]
+        print(json.dumps({"survived": len(survivors), "mutants": rows}, indent=1))
+    else:
+        print(f"{len(verdicts)} mutants, {len(survivors)} survived")
+        print("".join(f"  {mutant.told()}\n" for mutant in survivors), end="")
+    return int(bool(survivors))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,579 @@
+"""A member that says what is not so, under its own name: the others go on as if it had said nothing."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from antiphon.core.effects import Absent, Deliver, Multicast, Present, Send, Stable
+from antiphon.core.fields import LONGEST_NAME, MOST_NAMES, NUMBER_LIMIT
+from antiphon.core.inputs import Received, Start, TimerFired
+from antiphon.core.packing import pack
+from antiphon.core.time import MILLISECOND_NS
+from antiphon.core.wire import Codec, Packet, Pdu
+from antiphon.protocols.fifo import PDUS, REPAIRS, Fifo, FifoConfiguration
+from antiphon.protocols.fifo.membership import MOST_AHEAD
+from antiphon.protocols.fifo.pdus import BATCH_LIMIT, Ask, Copy, Data, Extent, Leaving, Mark, Status
+from antiphon.protocols.fifo.repair import MOST_COPIES
+from antiphon.protocols.fifo.seat import LONGEST_ROUND, MOST_LEFT
+from antiphon.protocols.fifo.state import MOST_GHOSTS, Peer
+from antiphon.protocols.fifo.streams import Stream
+from antiphon.protocols.stability import PDUS as STABILITY_PDUS
+from antiphon.protocols.stability import PROTOCOLS
+from antiphon.protocols.stability.base import read_counts
+from antiphon.protocols.stability.coordp import Acknowledgement, Information, StartRound
+from antiphon.protocols.stability.fulldist import Purpose, Row
+from antiphon.protocols.stability.s_coordp import ChildReport
+from antiphon.protocols.stability.s_train import SiblingReport
+from antiphon.protocols.stability.train import Carriage, Receipt
+from tests.protocols.fifo_group import KNOBS, Group
+from tests.protocols.gate import pass_gate
+
+repairs = pytest.mark.parametrize("repair", REPAIRS)
+FAR = 1 << 40
+CODEC = Codec(PDUS)
+ONE = pack([b"x"])
+
+
+def claim(site: str, held: int = 0, **more: Any) -> Extent:
+    """What a liar says of a site's messages."""
+    return msgspec.structs.replace(Extent(site, 0, True, True, 0, held, 0, 0), **more)
+
+
+def lie(
+    members: Group,
+    liar: str,
+    to: Iterable[str],
+    *extents: Extent,
+    marks: tuple[Mark, ...] = (),
+    serial: int = 0,
+) -> None:
+    """A status of the liar's, in everyone's view, that goes to some."""
+    for target in to:
+        state = members.members[target]._state
+        peer = state.peers[liar]
+        own = claim(liar, peer.stream.expected, stable=peer.stream.stable)
+        said = (*extents, *([own] if all(extent.site != liar for extent in extents) else []))
+        status = Status(0, peer.spell, serial or peer.serial + 1, state.view.number, said, marks)
+        received = pass_gate(CODEC, liar, status)
+        assert received is not None
+        members.give(target, received)
+
+
+def stream(members: Group, of: str, at: str) -> Stream:
+    return members.members[at]._state.peers[of].stream
+
+
+def peer(members: Group, of: str, at: str) -> Peer:
+    return members.members[at]._state.peers[of]
+
+
+def all_deliver(members: Group, sender: str, names: str, span_ms: float = 400) -> bool:
+    """Whether a new message reaches these members."""
+    before = members.admitted[sender]
+    members.admit(sender)
+    members.pass_time(span_ms)
+    return members.admitted[sender] > before and all(
+        f"{sender}{before}" in members.delivered(name) for name in names
+    )
+
+
+def spells_ended(members: Group, names: str) -> int:
+    return sum(len(members.of(name, Absent)) for name in names)
+
+
+# Incarnations
+
+
+@repairs
+@pytest.mark.parametrize("field", ["incarnation", "next_incarnation"])
+def test_others_cannot_say_that_a_site_began_anew(repair: str, field: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
+    members.admit("b")
+    members.pass_time(100)
+    lie(members, "c", "a", claim("b", 5, **{field: 7}))
+    assert peer(members, "b", "a").incarnation == 0
+    assert all_deliver(members, "b", "ac")
+    assert spells_ended(members, "abc") == 0
+
+
+def test_a_member_tells_which_incarnations_it_has_heard_from() -> None:
+    members = Group(3)
+    first = members.members["a"]
+    assert [first.incarnation_of(name) for name in "abc"] == [0, 0, 0]
+    members.crash("b")
+    members.restart("b")
+    members.pass_time(300)
+    lie(members, "c", "a", claim("nobody", 5, incarnation=9), claim("b", 5, incarnation=9))
+    assert [first.incarnation_of(name) for name in ("a", "b", "c", "nobody")] == [0, 1, 0, 0]
+    assert members.members["b"].incarnation_of("b") == 1
+
+
+def test_what_was_forgotten_of_a_member_is_all_but_its_incarnation() -> None:
+    members = Group(3)
+    for _ in range(2):
+        members.crash("b")
+        members.restart("b")
+    members.pass_time(300)
+    members.crash("b")
+    members.pass_time(members.knobs.forget_after_ns / MILLISECOND_NS + 1_000)
+    assert "b" not in members.members["a"]._state.peers
+    assert members.members["a"].incarnation_of("b") == 2
+
+
+def test_the_incarnations_of_forgotten_members_are_bounded() -> None:
+    state = Group(2).members["a"]._state
+    for number in range(MOST_GHOSTS + 10):
+        state.note_forgotten(f"x{number}", 5)
+    state.note_forgotten("x100", 3)
+    assert len(state.forgotten) == MOST_GHOSTS
+    assert state.forgotten["x100"] == 5
+    assert "x9" not in state.forgotten
+
+
+# Numbers
+
+
+@repairs
+def test_others_cannot_say_how_far_a_site_has_gone(repair: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
+    members.pass_time(100)
+    lie(members, "c", "a", claim("b", FAR))
+    assert stream(members, "b", "a").end == FAR
+    members.pass_time(120)
+    assert stream(members, "b", "a").end == 0
+    assert all_deliver(members, "b", "ac")
+    assert spells_ended(members, "abc") == 0
+
+
+@repairs
+def test_who_is_said_to_be_left_behind_where_nobody_ever_was_returns(repair: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
+    members.pass_time(100)
+    lie(members, "c", "a", claim("b", FAR), marks=(Mark("a", 0, 0),))
+    assert not members.members["a"]._state.taking_part
+    members.pass_time(500)
+    assert members.members["a"]._state.taking_part
+    assert all_deliver(members, "b", "ac")
+
+
+@repairs
+def test_nothing_is_stable_that_its_sender_has_not_sent(repair: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
+    members.pass_time(100)
+    lie(members, "c", "a", claim("b", FAR, stable=FAR))
+    assert stream(members, "b", "a").excused == 0
+    assert spells_ended(members, "abc") == 0
+    assert all_deliver(members, "b", "ac")
+
+
+def test_what_was_called_stable_without_us_ends_our_spell_once_its_sender_has_said_that_it_is_there() -> None:
+    members = Group(3)
+    members.pass_time(100)
+    members.cut.add("b")
+    members.pass_time(20)
+    own = claim("b", 4, stable=4, kept_from=4)
+    members.give("a", Received("b", Status(0, 0, 900, 0, (own, claim("a")))))
+    assert members.of("a", Absent) == [Absent()]
+
+
+def test_a_word_that_its_sender_refutes_excuses_nothing() -> None:
+    held = Stream("b", 0)
+    held.begin(0, 3, 3)
+    held.end = held.excused = FAR
+    held.ahead[6] = pack([b"x", b"y"])
+    held.hear_end(5)
+    assert (held.end, held.spoken, held.excused, held.seen) == (8, 8, 8, 8)
+    held.ahead.clear()
+    held.hear_end(5)
+    assert (held.end, held.spoken, held.excused, held.seen) == (5, 5, 5, 5)
+    held.hear_end(1)
+    assert (held.end, held.spoken, held.excused, held.seen) == (3, 3, 3, 3)
+
+
+@pytest.mark.parametrize("repair", ["request", "hybrid"])
+def test_a_place_where_a_sender_never_was_is_left_when_it_returns(repair: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
+    members.admit("b")
+    members.pass_time(100)
+    members.depart("b")
+    members.pass_time(50)
+    lie(members, "c", "a", claim("b", FAR, kept_from=FAR - 1))
+    assert stream(members, "b", "a").expected == FAR - 1
+    members.come_back("b")
+    members.pass_time(500)
+    assert all_deliver(members, "b", "ac")
+    assert members.delivered("a", "b") == ["b0", "b1"]
+
+
+def test_a_member_goes_on_where_it_was_although_an_old_word_of_the_sender_comes_late() -> None:
+    held = Group(2)
+    held.pass_time(10)
+    following = held.members["a"]._membership._following
+    known = peer(held, "b", "a")
+    known.stream.jump(7)
+    known.stream.unsure = 7
+    known.stream.take(7, ONE, keep=True)
+    following.hear_end(held.now, known, claim("b", 5))
+    assert known.stream.expected == 8
+    assert known.stream.unsure is None
+    known.stream.unsure = 8
+    following.hear_end(held.now, known, claim("b", 8))
+    assert (known.stream.expected, known.stream.unsure) == (8, None)
+    assert held.of("a", Absent) == []
+
+
+@pytest.mark.parametrize("repair", ["acknowledge", "request", "request-all"])
+def test_nobody_goes_back_because_a_member_claims_to_keep_what_it_cannot(repair: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
+    for _ in range(3):
+        members.admit("b")
+    members.pass_time(100)
+    members.depart("b")
+    members.pass_time(50)
+    lie(members, "c", "a", claim("b", 9, kept_from=1))
+    lie(members, "c", "a", claim("b", 9, kept_from=3))
+    assert stream(members, "b", "a").expected == 3
+    members.come_back("b")
+    members.pass_time(500)
+    assert all_deliver(members, "b", "ac")
+    assert members.delivered("a", "b") == ["b0", "b1", "b2", "b3"]
+
+
+def statuses(members: Group, name: str) -> list[Pdu]:
+    return [pdu for source, _, pdu in members.said(Status) if source == name]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_a_member_says_makes_sense_whatever_numbers_it_has_heard(apart: bool) -> None:
+    members = Group(3, apart=apart)
+    if apart:
+        for name in members.names:
+            members.start(name)
+    members.pass_time(300)
+    incarnation = members.incarnations["c"]
+    last = NUMBER_LIMIT - BATCH_LIMIT - 1
+    own = Extent("c", incarnation, True, True, 0, NUMBER_LIMIT - 1, NUMBER_LIMIT - 1, NUMBER_LIMIT - 1)
+    for number in (0, last - 1, last):
+        for pdu in (
+            Status(incarnation, 0, 1 << 19, 0, (own, claim("a", incarnation=incarnation))),
+            Data(incarnation, number, 0, b"", pack([b"", b""])),
+            Copy("c", incarnation, number, pack([b"", b""])),
+        ):
+            received = pass_gate(CODEC, "c", pdu)
+            assert received is not None
+            for target in "ab":
+                members.give(target, received)
+    members.pass_time(300)
+    for name in "ab":
+        assert all(isinstance(CODEC.decode(CODEC.encode(pdu)), Packet) for pdu in statuses(members, name))
+
+
+def test_a_serial_that_leaps_is_no_later_word() -> None:
+    members = Group(3)
+    members.pass_time(100)
+    before = peer(members, "c", "a").serial
+    lie(members, "c", "a", serial=before + MOST_AHEAD + 1)
+    members.give("a", Received("c", Leaving(0, before + MOST_AHEAD + 1)))
+    assert peer(members, "c", "a").serial == before
+    assert not peer(members, "c", "a").left
+    lie(members, "c", "a", serial=before + MOST_AHEAD)
+    assert peer(members, "c", "a").serial == before + MOST_AHEAD
+    members.give("a", Received("c", Leaving(0, before + MOST_AHEAD)))
+    assert not peer(members, "c", "a").left
+    members.give("a", Received("c", Leaving(0, before + MOST_AHEAD + 1)))
+    assert peer(members, "c", "a").left
+
+
+# Messages
+
+
+@repairs
+def test_others_cannot_send_what_a_site_has_not_sent(repair: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
+    members.admit("b")
+    members.pass_time(100)
+    members.give("a", Received("c", Copy("b", 0, 1, ONE)))
+    assert members.delivered("a", "b") == ["b0"]
+    assert members.members["a"].ignored == 1
+    assert all_deliver(members, "b", "ac")
+    assert members.delivered("a", "b") == ["b0", "b1"]
+
+
+@repairs
+def test_another_may_repeat_a_message_where_others_keep_it(repair: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
+    members.pass_time(10)
+    members.give("a", Received("b", Data(0, 2, 0, b"", ONE)))
+    members.give("a", Received("c", Copy("b", 0, 0, pack([b"x", b"y"]))))
+    keeps = members.knobs.others_keep
+    assert members.delivered("a", "b") == (["b0", "b1", "b2"] if keeps else [])
+    members.give("a", Received("c", Copy("b", 0, 3, ONE)))
+    assert stream(members, "b", "a").expected == (3 if keeps else 0)
+
+
+@pytest.mark.parametrize("repair", ["any", "hybrid"])
+def test_of_a_sender_that_is_silent_another_may_give_what_members_say_they_hold(repair: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
+    members.pass_time(100)
+    members.cut.add("b")
+    members.pass_time(2 * members.knobs.heartbeat_ns / MILLISECOND_NS)
+    lie(members, "c", "a", claim("b", 1))
+    members.give("a", Received("c", Copy("b", 0, 0, pack([b"x", b"y"]))))
+    assert members.delivered("a", "b") == []
+    members.give("a", Received("c", Copy("b", 0, 0, ONE)))
+    assert members.delivered("a", "b") == ["b0"]
+
+
+@repairs
+def test_batches_that_a_liar_has_cut_fit_again(repair: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
+    members.drop = lambda source, target, pdu: (source, target) == ("b", "a") and isinstance(pdu, Data)
+    members.admit("b", b"0", b"1", b"2")
+    members.settle()
+    members.give("a", Received("b", Data(0, 0, 0, b"", pack([b"0"]))))
+    members.pass_time(300)
+    assert members.delivered("a", "b") == ["b0", "b1", "b2"]
+    bodies = [body for effect in members.of("a", Deliver) if effect.sender == "b" for body in effect.bodies]
+    assert bodies == [b"0", b"1", b"2"]
+
+
+def test_the_rest_of_a_batch_keeps_its_flags_and_addresses() -> None:
+    members = Group(2)
+    only_a = frozenset("a")
+    whole = pack([b"0", b"1", b"2"], unfinished=True, continuing=True, addresses=[None, only_a, None])
+    members.give("a", Received("b", Data(0, 0, 0, b"", pack([b"0"]))))
+    members.give("a", Received("b", Data(0, 0, 0, b"", whole)))
+    (_, rest) = members.of("a", Deliver)
+    assert (rest.number, list(rest.bodies)) == (1, [b"1", b"2"])
+    assert (rest.bodies.unfinished, rest.bodies.continuing) == (True, False)
+    assert rest.bodies.addresses.each() == [only_a, None]
+
+
+def test_a_kept_batch_is_found_by_any_of_its_messages() -> None:
+    held = Stream("b", 0)
+    held.begin(0, 0, 0)
+    for number, count in ((0, 1), (1, 3), (4, 2)):
+        held.take(number, pack([b"x"] * count), keep=True)
+    assert [held.copies(start, 6, 10) for start in range(7)] == [
+        [0, 1, 4],
+        [1, 4],
+        [1, 4],
+        [1, 4],
+        [4],
+        [4],
+        [],
+    ]
+    assert held.copies(0, 6, 2) == [0, 1]
+    held.release(1)
+    assert held.copies(0, 6, 10) == []
+
+
+# Requests
+
+
+@pytest.mark.parametrize("repair", ["request", "request-all", "hybrid"])
+def test_one_request_costs_no_more_copies_than_are_sent(repair: str) -> None:
+    members = Group(2, FifoConfiguration(repair=repair))
+    for _ in range(3 * MOST_COPIES):
+        members.admit("a")
+    asked = members.give("a", Received("b", Ask("a", 0, (0, FAR) * 16)))
+    assert 0 < sum(isinstance(effect, Send | Multicast) for effect in asked) <= MOST_COPIES
+
+
+def test_only_members_are_given_copies_and_only_for_spans_that_end() -> None:
+    members = Group(2, FifoConfiguration(repair="request"))
+    members.admit("a")
+    assert members.give("a", Received("stranger", Ask("a", 0, (0, 1)))) == []
+    assert members.give("a", Received("b", Ask("a", 0, (0, 1, 2)))) == []
+    assert members.members["a"].ignored == 2
+    assert members.give("a", Received("b", Ask("a", 0, (0, 1)))) != []
+
+
+# Stability
+
+
+def test_nothing_is_stable_because_one_member_says_so() -> None:
+    members = Group(3)
+    members.drop = lambda _source, target, pdu: target == "c" and isinstance(pdu, Data | Copy)
+    members.admit("a")
+    members.admit("b")
+    members.pass_time(60)
+    lie(members, "b", "a", claim("a", 1, stable=1), claim("b", 1, stable=1))
+    assert members.of("a", Stable) == []
+    lie(members, "c", "a", claim("a", 1), claim("b", 1))
+    lie(members, "b", "a", claim("a", 1, stable=1), claim("b", 1, stable=1))
+    assert members.of("a", Stable) == [Stable("a", 0, 1), Stable("b", 0, 1)]
+
+
+def a_result(stability: str, number: int, view: int) -> Pdu:
+    nothing = bytes(8 * 4)
+    if stability == "train":
+        return Carriage(number, 0, nothing, result=True, view=view)
+    return Information(number, nothing, view)
+
+
+@pytest.mark.parametrize("stability", ["train", "s-coordp", "s-train"])
+def test_a_round_that_a_lie_holds_up_is_given_up(stability: str) -> None:
+    members = Group(4, FifoConfiguration(stability=stability))
+    members.pass_time(100)
+    members.drop = lambda _source, target, pdu: target == "b" and isinstance(pdu, STABILITY_PDUS)
+    members.admit("c")
+    members.pass_time(40)
+    seat = members.members["a"]._release._seat
+    layer: Any = seat.layer
+    assert seat.under_way
+    members.drop = lambda _source, _target, _pdu: False
+    members.give("b", Received("d", a_result(stability, layer._round, seat.view)))
+    longest_ms = LONGEST_ROUND * members.knobs.stability_repeat_ns / MILLISECOND_NS
+    members.pass_time(longest_ms - 200)
+    assert members.of("a", Stable) == []
+    members.pass_time(600)
+    assert all(members.of(name, Stable) == [Stable("c", 0, 1)] for name in "abcd")
+
+
+@pytest.mark.parametrize("stability", ["coordp", "s-coordp", "s-train", "train", "fulldist"])
+def test_only_the_first_member_of_a_view_has_rounds(stability: str) -> None:
+    members = Group(3, FifoConfiguration(stability=stability))
+    members.pass_time(100)
+    view = members.members["b"]._state.view.number
+    layer: Any = members.members["b"]._release._seat.layer
+    counts = bytes(8 * 3)
+    for pdu in (
+        StartRound(5, view), Acknowledgement(5, counts, view), Information(5, counts, view),
+        Carriage(5, 0, counts, view=view), Carriage(5, 0, counts, result=True, view=view),
+        Receipt(5, 0, view=view), ChildReport(5, counts, view=view), SiblingReport(5, counts, view=view),
+        Row(5, counts, view=view), Row(5, counts, Purpose.RESULT, view=view),
+    ):  # fmt: skip
+        members.give("b", Received("c", pdu))
+        assert layer._round == -1, pdu
+    assert members.members["b"].ignored == 10
+
+
+def test_objects_of_views_that_are_over_are_bounded_and_not_taken_up_after_long() -> None:
+    members = Group(2)
+    seat, state = members.members["a"]._release._seat, members.members["a"]._state
+    first = seat.layer
+    seat.renew(0, (0, 0), (0, 0))
+    assert seat.layer is first
+    seat.renew(members.knobs.forget_after_ns, (0, 0), (0, 0))
+    assert seat.layer is first
+    seat.renew(members.knobs.forget_after_ns, (1, 0), (0, 0))
+    assert seat.layer is first
+    seat.forward(members.knobs.forget_after_ns, TimerFired("x"), (1, 0))
+    seat.renew(members.knobs.forget_after_ns, (0, 0), (0, 0))
+    assert seat.layer is not first
+    second = seat.layer
+    seat._left[seat.view] = (second, set(), -1)
+    seat.layer = None
+    seat.renew(members.knobs.forget_after_ns, (0, 0), (0, 0))
+    assert seat.layer is not second
+    for number in range(MOST_LEFT + 5):
+        state.view.number = number
+        seat.renew(0, (0, 0), (0, 0))
+    assert len(seat._left) == MOST_LEFT
+
+
+@pytest.mark.parametrize("stability", PROTOCOLS)
+def test_error_detection_forgets_what_nobody_has_seen(stability: str) -> None:
+    members = Group(3, FifoConfiguration(stability="coordp", errors=stability))
+    members.pass_time(100)
+    seat = members.members["a"]._errors._seat
+    assert seat is not None
+    layer: Any = seat.layer
+    far = (0).to_bytes(8, "little") + FAR.to_bytes(8, "little") + (0).to_bytes(8, "little")
+    layer._declare(read_counts(far))
+    assert layer.stable[1] == FAR
+    members.pass_time(1_000)
+    assert layer.stable[1] == 0
+    assert all_deliver(members, "b", "ac")
+
+
+# Members that were invented
+
+
+def invent(member: Fifo, names: Iterable[str], now: int) -> None:
+    for name in names:
+        status = Status(
+            1, 0, 1, 0, (Extent(name, 1, True, True, 0, 0, 0, 0), Extent("a", 1, True, True, 0, 0, 0, 0))
+        )
+        received = pass_gate(CODEC, name, status)
+        assert received is not None
+        member.handle(now, received)
+
+
+def spoken(member: Fifo, now: int, timer: str = "heartbeat") -> list[Status]:
+    """The statuses that a timer brings; each passes the gate."""
+    effects = member.handle(now, TimerFired(timer))
+    said = [effect.pdu for effect in effects if isinstance(effect, Multicast)]
+    assert all(isinstance(CODEC.decode(CODEC.encode(pdu)), Packet) for pdu in said)
+    return [pdu for pdu in said if isinstance(pdu, Status)]
+
+
+def test_a_status_fits_a_pdu_whatever_members_were_invented() -> None:
+    member = Fifo("a", ("a",), KNOBS, Random(1))
+    member.handle(0, Start(1))
+    names = [chr(0x10000 + number) * (LONGEST_NAME - 1) for number in range(MOST_NAMES - 1)]
+    invent(member, ["real", *names], 1)
+    (status,) = spoken(member, 60 * MILLISECOND_NS)
+    assert [extent.site for extent in status.extents[:2]] == ["a", "real"]
+    assert 500 < len(status.extents) < MOST_NAMES
+    for each in member._state.peers.values():
+        each.left_out = 5
+    (status,) = spoken(member, 200 * MILLISECOND_NS)
+    assert status.left_out[0].site == "real"
+    assert 200 < len(status.left_out) < MOST_NAMES
+
+
+def test_a_status_speaks_first_of_those_that_count() -> None:
+    member = Fifo("a", ("a",), KNOBS, Random(1))
+    member.handle(0, Start(1))
+    names = [chr(0x10000 + number) * (LONGEST_NAME - 1) for number in range(MOST_NAMES - 1)]
+    invent(member, [*names, "real"], 1)
+    for name in names:
+        member._state.peers[name].left = True
+    member.handle(2, TimerFired("heartbeat"))
+    (status,) = spoken(member, 60 * MILLISECOND_NS)
+    assert [extent.site for extent in status.extents[:2]] == ["a", "real"]
+
+
+def test_silent_members_make_room_for_new_ones() -> None:
+    knobs = replace(KNOBS, largest_group=4)
+    member = Fifo("a", ("a",), knobs, Random(1))
+    member.handle(0, Start(1))
+    invent(member, ["u", "v", "w", "x"], 1)
+    invent(member, ["real"], 2)
+    assert "real" not in member._state.peers
+    assert member.ignored == 1
+    now = 0
+    while now <= knobs.suspect_after_ns:
+        now += knobs.heartbeat_ns
+        member.handle(now, TimerFired("heartbeat"))
+    for name in "vwx":
+        member._state.peers[name].stream.begun = False
+    member._state.peers["w"].stream.kept[0] = ONE
+    invent(member, ["real"], now + 1)
+    assert set(member._state.peers) == {"u", "w", "x", "real"}
+    invent(member, ["more"], now + 2)
+    assert set(member._state.peers) == {"u", "w", "real", "more"}
+    assert not member._state.forgetful
+    invent(member, ["even more"], now + 3)
+    assert set(member._state.peers) == {"w", "real", "more", "even more"}
+    assert member._state.forgetful
+    invent(member, ["too many"], now + 4)
+    assert "too many" not in member._state.peers
+
+
+def test_ghosts_of_one_status_end_one_spell() -> None:
+    members = Group(3)
+    members.pass_time(100)
+    ghosts = [claim(f"ghost {number}", 1, counted=False) for number in range(50)]
+    lie(members, "c", "a", *ghosts)
+    lie(members, "c", "a", *ghosts)
+    assert members.of("a", Absent, Present) == [Absent(), Present()]
+    lie(members, "c", "a", claim("empty", 0, counted=False), claim("there", 1), claim("a", 5, counted=False))
+    assert members.of("a", Absent, Present) == [Absent(), Present()]
+    assert set(members.members["a"]._state.peers) == {"b", "c"}

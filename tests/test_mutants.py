@@ -1,0 +1,113 @@
+"""The mutation tool: what it changes, what it leaves alone, and that a survivor is one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mutants import ROOT, Mutant, concerning, expand, gather, mutants_of
+
+SOURCE = """
+from typing import Annotated
+
+Number = Annotated[int, Meta(ge=0)]
+
+
+def receive(number: int) -> bool:
+    assert number != 99
+    return 0 <= number < 10 and number is not None
+
+
+def other(number: int) -> bool:
+    return number in (1, 2)
+"""
+
+
+def changes(*, only_readers: bool = False) -> list[tuple[str, str]]:
+    found = mutants_of("m.py", SOURCE, only_readers=only_readers, pdus=frozenset({"Received"}))
+    return [(mutant.before, mutant.after) for mutant in found]
+
+
+def test_each_comparison_is_turned_around_and_each_bound_moved() -> None:
+    assert changes() == [
+        ("Meta(ge=0)", "Meta(ge=1)"),
+        ("Meta(ge=0)", "Meta(ge=-1)"),
+        ("0 <= number < 10 and number is not None", "0 <= number < 10 or number is not None"),
+        ("0 <= number < 10", "0 < number < 10"),
+        ("0 <= number < 10", "0 > number < 10"),
+        ("0 <= number < 10", "0 <= number <= 10"),
+        ("0 <= number < 10", "0 <= number >= 10"),
+        ("0 <= number < 10", "1 <= number < 10"),
+        ("0 <= number < 10", "-1 <= number < 10"),
+        ("0 <= number < 10", "0 <= number < 11"),
+        ("0 <= number < 10", "0 <= number < 9"),
+        ("number is not None", "number is None"),
+        ("number in (1, 2)", "number not in (1, 2)"),
+    ]
+
+
+def test_only_what_reads_a_pdu_is_changed_if_that_is_asked() -> None:
+    told = changes(only_readers=True)
+    assert ("number in (1, 2)", "number not in (1, 2)") not in told
+    assert ("0 <= number < 10", "0 <= number <= 10") in told
+
+
+def test_a_sample_is_drawn_by_its_seed() -> None:
+    def draw(seed: int) -> list[Mutant]:
+        return gather(ROOT, ["antiphon/core/packing.py"], only_readers=False, count=5, seed=seed)
+
+    assert len(draw(1)) == 5
+    assert draw(1) == draw(1) != draw(2)
+
+
+def test_a_folder_has_its_tests() -> None:
+    assert "tests/protocols/test_dpg_hostile.py" in concerning(ROOT, ["antiphon/protocols/dpg/order.py"])
+    assert concerning(ROOT, ["antiphon/check"]) == expand(ROOT, ["tests/check"])
+
+
+@pytest.fixture
+def small_tree(tmp_path: Path) -> Path:
+    """A tree with two functions and a test that does not notice every change of theirs."""
+    (tmp_path / "antiphon").mkdir()
+    (tmp_path / "antiphon/__init__.py").touch()
+    (tmp_path / "antiphon/small.py").write_text(
+        "def fits(size):\n    return size < 10\n\n\n"
+        "def spins(count):\n    while count != 0:\n        count -= 2\n"
+    )
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_small.py").write_text(
+        "from antiphon.small import fits, spins\n\n\n"
+        "def test_fits():\n    assert fits(3)\n    assert not fits(30)\n    spins(2)\n"
+    )
+    return tmp_path
+
+
+def mutate(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.mutants", "--root", str(tree), "antiphon", "--json", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_a_change_that_no_test_notices_survives_and_the_tree_stays_as_it_is(small_tree: Path) -> None:
+    before = {path: path.read_bytes() for path in small_tree.rglob("*") if path.is_file()}
+    done = mutate(small_tree, "--tests", "tests/test_small.py", "--slack-s", "2")
+    fates = {row["after"]: row["fate"] for row in json.loads(done.stdout)["mutants"]}
+    assert fates == {
+        "size <= 10": "survived",
+        "size >= 10": "failed",
+        "size < 11": "survived",
+        "size < 9": "survived",
+        "count == 0": "survived",
+        "count != 1": "timeout",
+        "count != -1": "timeout",
+    }
+    assert done.returncode == 1
+    assert {path: path.read_bytes() for path in small_tree.rglob("*") if path.is_file()} == before
+
+
+def test_tests_that_fail_without_a_mutant_say_nothing(small_tree: Path) -> None:
+    (small_tree / "tests/test_small.py").write_text("def test_wrong():\n    assert False\n")
+    done = mutate(small_tree, "--tests", "tests/test_small.py")
+    assert done.returncode == 2
+    assert "without a mutant the tests do not pass" in done.stderr
