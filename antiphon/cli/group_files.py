@@ -37,6 +37,8 @@ def _read_toml(path: Path, text: str) -> dict[Group, list[Site]]:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is no TOML: {error}.", hint=TOML_HINT) from None
+    except RecursionError:
+        raise InputError(f"{path} is no TOML that can be read: it nests too deep.", hint=TOML_HINT) from None
     groups = document.get("groups")
     if not isinstance(groups, dict):
         raise InputError(f"{path} has no table [groups].", hint=TOML_HINT)

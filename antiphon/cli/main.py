@@ -73,8 +73,16 @@ def run(tokens: Sequence[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`); there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()
         return OK
+    except OSError as error:
+        _write_no_more()  # what is left would fail in the same way when the interpreter ends
+        where = "" if error.filename is None else f" ({error.filename})"
+        print_error(
+            f"Something could not be read or written: {error.strerror or error}{where}.",
+            "Is there room on the disk, and may you use these files?",
+        )
+        return UNUSABLE
     except Exception as error:
         if os.environ.get("ANTIPHON_DEBUG"):
             raise
@@ -83,6 +91,21 @@ def run(tokens: Sequence[str]) -> int:
             "ANTIPHON_DEBUG=1 shows where it happened; please report it.",
         )
         return UNUSABLE
+
+
+def _write_no_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_streams() -> None:
+    """Whoever closed our streams (`<&-`) gets nothing from them, rather than the next file opened."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, mode))  # noqa: SIM115, PTH123 (for as long as we run)
 
 
 def require_known(tokens: Sequence[str]) -> None:
@@ -108,6 +131,7 @@ def _command(tokens: Sequence[str]) -> str:
 def main() -> None:
     # The bridge to Java logs a traceback when it is interrupted; we tell people in our own words.
     logging.basicConfig(handlers=[logging.NullHandler()])
+    _open_streams()
     sys.exit(run(sys.argv[1:]))
 
 

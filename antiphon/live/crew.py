@@ -7,6 +7,7 @@ vanish and return by turns: killed and started again, stopped and continued, or 
 import asyncio
 import contextlib
 import json
+import math
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ import msgspec
 from antiphon.core.errors import AntiphonError, UsageError
 from antiphon.core.ids import Site
 from antiphon.live.load import STAMP, Task
+from antiphon.live.pieces import LARGEST_MESSAGE_BYTES, LARGEST_RECORD_BYTES
 
 ChurnBy = Literal["kill", "stop", "leave"]
 Report = dict[str, Any]
@@ -70,6 +72,12 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
             raise UsageError(
                 f"A measured message has at least {STAMP.size} bytes, for its count and its time."
             )
+        largest = LARGEST_MESSAGE_BYTES if self.rate and not self.groups else LARGEST_RECORD_BYTES
+        if self.size > largest:
+            raise UsageError(
+                f"A message of {self.size:,} bytes is too long to be measured so.",
+                hint=f"Take up to {LARGEST_RECORD_BYTES:,}; with --rate, up to {LARGEST_MESSAGE_BYTES:,}.",
+            )
         if self.senders is not None and not 1 <= self.senders <= self.members:
             raise UsageError("At least one member sends, and at most all of them do.")
         if self.groups:
@@ -82,8 +90,9 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
             raise UsageError("A message goes to one other member at least, and at most to all of them.")
         if not 0 <= self.churn < self.members:
             raise UsageError("At least one member must stay.")
-        if self.seconds <= 0 or self.rate < 0 or self.away_s <= 0 or self.back_s <= 0:
-            raise UsageError("Times are positive, and a rate is not negative.")
+        times = (self.seconds, self.away_s, self.back_s)
+        if not (all(0 < time < math.inf for time in times) and 0 <= self.rate < math.inf):
+            raise UsageError("Times are positive, and a rate is not negative; neither goes on for ever.")
 
     @property
     def sites(self) -> list[Site]:

@@ -85,6 +85,10 @@ def join(
     site = require_name(f"{socket.gethostname()}-{os.getpid()}" if name is None else name)
     if not group:
         raise UsageError("A group needs a name.")
+    if not group.isprintable():
+        raise UsageError(f"{group!r} is no name for a group.", hint="Use printable characters.")
+    if sequencer is not None:
+        require_name(sequencer)
     if repair not in REPAIRS:
         raise UsageError(f"There is no repair '{repair}'.", hint=f"There are: {', '.join(REPAIRS)}.")
     place = parse_network(network) if isinstance(network, str) else network

@@ -49,6 +49,6 @@ def require_name(name: str) -> Site:
 
 def require_group_name(name: Group) -> None:
     """A group's name stands in every message where there are several."""
-    if not name or len(name.encode()) > LONGEST_NAME_BYTES:
-        hint = f"Use 1 to {LONGEST_NAME_BYTES} bytes."
+    if not name.isprintable() or not 0 < len(name.encode()) <= LONGEST_NAME_BYTES:
+        hint = f"Use 1 to {LONGEST_NAME_BYTES} bytes of printable characters."
         raise UsageError(f"{name!r} is no name for a group.", hint=hint)

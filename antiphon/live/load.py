@@ -15,6 +15,7 @@ each batch as soon as it is delivered.
 
 import asyncio
 import json
+import os
 import struct
 import sys
 import time
@@ -361,6 +362,12 @@ def main() -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        if os.environ.get("ANTIPHON_DEBUG"):
+            raise
+        told = f"This is a mistake of Antiphon's own: {type(error).__name__}: {error}"
+        say({"error": told, "hint": "ANTIPHON_DEBUG=1 shows where it happened; please report it."})
+        return 2
     return 0
 
 

@@ -191,7 +191,7 @@ def _by_batch(logs: list[list[Part]], senders: int) -> tuple[list[list[Part]], A
     about = np.concatenate([part.senders[named] for part, named in rows])
     begins = np.concatenate([part.numbers[named].astype(np.int64) for part, named in rows])
     sizes = np.concatenate([_counts_of(part)[named] for part, named in rows])
-    if (begins > LARGEST_NUMBER - sizes).any():
+    if not senders or (begins > LARGEST_NUMBER - sizes).any():
         return logs, identity.empty(), identity.empty()  # the end of such a batch does not fit 64 bits
     edges = [
         np.unique(np.concatenate([begins[mine], begins[mine] + sizes[mine]])) for mine in _of(about, senders)

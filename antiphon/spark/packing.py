@@ -114,9 +114,12 @@ class Rows(NamedTuple):
 def read_row_groups(path: Path, row_groups: Sequence[int]) -> pa.Table:
     """The columns that a verdict needs; InputError if the file is torn or its columns do not fit."""
     try:
-        file = pq.ParquetFile(path, read_dictionary=list(TEXT_COLUMNS))
-        present = [name for name in COLUMNS if name in file.schema_arrow.names]
+        found = pq.read_schema(path).names
+        texts = [name for name in TEXT_COLUMNS if name in found]
+        file = pq.ParquetFile(path, read_dictionary=texts)
+        present = [name for name in COLUMNS if name in found]
         table = file.read_row_groups(list(row_groups), columns=present, use_threads=False)
+        table.validate(full=True)  # a flipped bit may point beyond a dictionary
     except (pa.ArrowException, OSError) as error:
         raise InputError(
             f"{path} cannot be read as Parquet.",

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from antiphon.core.ids import MessageId, Site
 from antiphon.trace.files import conform, event_parts, events_of, open_trace
+from antiphon.trace.sanity import LARGEST_NUMBER
 from antiphon.trace.schema import EVENTS, Event
 
 CONTEXT_STEPS: Final = 8
@@ -36,7 +37,7 @@ def _mask(table: pa.Table, places: set[tuple[Site, int]], messages: set[MessageI
     end = pc.add(number, pc.fill_null(table.column("count"), 1))
     mask = pa.chunked_array([pa.repeat(False, table.num_rows)])
     for where, at in places:
-        low, high = at - CONTEXT_STEPS, at + CONTEXT_STEPS
+        low, high = at - CONTEXT_STEPS, min(at + CONTEXT_STEPS, LARGEST_NUMBER)
         near = pc.and_(pc.greater_equal(step, low), pc.less_equal(step, high))
         mask = pc.or_(mask, pc.and_(pc.equal(site, where), near))
     for message in messages:

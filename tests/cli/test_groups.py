@@ -187,6 +187,7 @@ BAD_FILES = {
     "other": ("groups.yaml", "A: [s1]", "neither TOML nor CSV by its name.", "Name it .toml or .csv."),
     "binary": ("groups.csv", b"A,\xff", "is no text in UTF-8", ""),
     "broken": ("groups.toml", "[groups]\nA = [", "is no TOML: ", "A = ["),
+    "deep": ("groups.toml", f"[groups]\nA = {'[' * 5000}{']' * 5000}", "nests too deep.", "A = ["),
     "no table": ("groups.toml", 'A = ["s1"]', "has no table [groups].", "A table [groups]"),
     "no list": (
         "groups.toml",

@@ -16,11 +16,13 @@ from pathlib import Path
 from queue import Queue
 from typing import IO, Any
 
+import msgspec
 import pytest
 
 from antiphon.cli import node as cli_node
 from antiphon.cli.console import Sparkline, print_error, say
 from antiphon.cli.main import run
+from antiphon.live import load
 from antiphon.live.boards import StabilityBoard
 from antiphon.live.crew import Plan, buckets, summarise
 from antiphon.live.joining import join
@@ -240,6 +242,32 @@ def test_a_node_escapes_bodies_on_a_terminal_only(terminal: bool, shown: bytes) 
     ("arguments", "complaint"),
     [
         (["node", "g", "--name", "two words"], "is no name"),
+        (["node", "g", "--name", "\udce9"], "is no name"),
+        (["node", "g\x1b"], "is no name for a group"),
+        (["node", "g", "--order", "sequencer", "--sequencer", "two words"], "is no name for a member"),
+        (["perf", "--seconds", "nan"], "Times are positive"),
+        (["perf", "--seconds", "inf"], "Times are positive"),
+        (["perf", "--rate", "nan"], "Times are positive"),
+        (["perf", "--size", "64893"], "with --rate, up to 16,777,216"),
+        (["perf", "--size", "99999999999", "--rate", "1"], "too long to be measured so"),
+        (["simulate", ":b"], "cannot be loaded"),
+        (["simulate", "..:x"], "cannot be loaded"),
+        (
+            [
+                "advise",
+                "--members",
+                "1" + "0" * 30,
+                "--senders",
+                "1",
+                "--bandwidth",
+                "1",
+                "--rate",
+                "1",
+                "--buffer",
+                "1",
+            ],
+            "Take a million at most",
+        ),
         (["node", "g", "--order", "chaos"], "There is no order 'chaos'"),
         (["node", "g", "--order", "sequencer"], "who orders"),
         (["node", "g", "--network", "multicast:nowhere0", "--insecure"], "no interface 'nowhere0'"),
@@ -333,6 +361,38 @@ def test_perf_lets_members_of_several_groups_vanish_and_return(
     assert (figures["lost"], figures["violations"]) == (0, 0)
     (told,) = read_trace(tmp_path / "trace").runs
     assert "causal" in told.promises
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "said"),
+    [
+        ("<&-", 0, ""),
+        ("</dev/null >&-", 0, ""),
+        ("</dev/null 2>&-", 0, ""),
+        (">/dev/full", 2, "error: Something could not be read or written: No space left on device."),
+    ],
+)
+def test_streams_that_are_closed_or_full_are_no_mistake_of_ours(
+    redirected: str, code: int, said: str
+) -> None:
+    command = f"echo hello | {sys.executable} -m antiphon.cli.main node {a_group()} --name a {redirected}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert (done.returncode, done.stderr.partition("\n")[0]) == (code, said)
+
+
+def test_a_member_that_fails_is_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def broken(_: object) -> None:
+        raise ValueError("nonsense")
+
+    task = Plan().task(0, "g", tmp_path, again=False, tells=False)
+    monkeypatch.setattr(load, "work", broken)
+    monkeypatch.setattr("sys.argv", ["load", msgspec.json.encode(task).decode()])
+    assert load.main() == 2
+    told = capfd.readouterr()
+    assert "ValueError: nonsense" in json.loads(told.out)["error"]
+    assert told.err == ""
 
 
 def a_report(sent: int, delivered: dict[str, int], per_bucket: list[int]) -> dict[str, Any]:

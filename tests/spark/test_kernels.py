@@ -1,19 +1,22 @@
 """The compiled judge beside the pure checkers, without Spark: the same violations in the same words."""
 
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import msgspec
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 
 from antiphon.check.checkers import check_trace
-from antiphon.check.verdict import Violation, count_by_property
+from antiphon.check.verdict import Verdict, Violation, count_by_property
 from antiphon.core.errors import InputError
 from antiphon.core.recording import PROPERTIES, Kind
 from antiphon.spark import judging
+from antiphon.spark.audit import audit_here
 from antiphon.spark.judging import Judgement, judge
 from antiphon.spark.kernels import order
 from antiphon.spark.log import build_log
@@ -208,6 +211,33 @@ def test_hostile_destinations_take_no_memory() -> None:
     events = [Event("run", "a", row, "send", "a", row, 1, None, (f"d{row}",)) for row in rows]
     with pytest.raises(InputError, match="a run of 60,000 rows is given 4,006 MB"):
         build_log(Run("run", groups={"g": tuple(f"e{row}" for row in rows)}), segments(events))
+
+
+def test_counts_without_messages_are_nothing_to_judge() -> None:
+    events = [Event("run", "a", 0, "present", count=3), Event("run", "a", 1, "absent", count=2)]
+    assert judge(build_log(Run("run"), segments(events), by_batch=True)).violations == []
+
+
+def test_files_without_optional_columns_and_with_flipped_bits(tmp_path: Path) -> None:
+    table = events_table(log_of("a", ("send", "a", 0), ("deliver", "a", 0)))
+    (tmp_path / "events").mkdir()
+    file = tmp_path / "events" / "x.parquet"
+    for missing in ("group", "count", "destinations", "size", "time_ns"):
+        pq.write_table(table.drop_columns([missing]), file)
+        assert audit_here([tmp_path], ["fifo"]).verdict is Verdict.PASS
+    # Codes of a dictionary of one name, as a damaged file has them: they point beyond it.
+    pq.write_table(table, file)
+    whole = bytearray(file.read_bytes())
+    refused = 0
+    for place in range(4, len(whole) - 8, 5):
+        whole[place] ^= 0x40
+        file.write_bytes(whole)
+        try:
+            audit_here([tmp_path], ["fifo"])
+        except InputError:
+            refused += 1
+        whole[place] ^= 0x40
+    assert refused > 10
 
 
 def test_a_run_without_events_has_no_violations() -> None:

@@ -30,6 +30,12 @@ def test_rows_around_a_place_and_about_a_message_are_found(tmp_path: Path) -> No
     assert all(event in events and event.run == "one" for event in found)
 
 
+def test_a_place_at_the_end_of_64_bits_is_found(tmp_path: Path) -> None:
+    last = 2**63 - 1
+    write_trace(tmp_path, [[Event("run", "a", last, "deliver", "a", last)]], [])
+    assert len(read_window([tmp_path], "run", [("a", last)], [MessageId("a", last)])) == 1
+
+
 def test_nothing_wanted_is_nothing_found(tmp_path: Path) -> None:
     trace(tmp_path / "t")
     assert read_window([tmp_path / "t"], "one", [], []) == []

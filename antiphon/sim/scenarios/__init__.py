@@ -53,7 +53,7 @@ def find_scenario(name: str) -> Scenario:
         module, attribute = MODULES[name], "SCENARIO"
     try:
         scenario = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise UsageError(f"The scenario '{name}' cannot be loaded: {error}.") from error
     if not isinstance(scenario, Scenario):
         raise UsageError(f"'{name}' is not a scenario.", hint="It must be an antiphon.sim.scenario.Scenario.")

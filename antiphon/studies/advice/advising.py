@@ -30,6 +30,8 @@ NEAR_BEST: Final = 1.05
 """Of the steps whose rounds take up to so many times the shortest, the longest is taken: it costs least."""
 SURE: Final = 0.99
 """Which share of rounds must finish for a protocol to survive a loss."""
+MOST_MEMBERS: Final = 1_000_000
+"""Predictions come from groups of hundreds; beyond this they say nothing at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,7 @@ class Setting:
     def _doubts(self) -> Iterator[tuple[bool, str, str]]:
         members, nodes = self.members, NETWORK_NODES
         yield members < 2, f"A group of {members} has nothing to detect.", "Take 2 members or more."
+        yield members > MOST_MEMBERS, f"Nothing is known of {members:,} members.", "Take a million at most."
         yield self.senders < 1, f"{self.senders} senders have nothing to be detected.", "Take 1 or more."
         yield not 0 < self.bandwidth < math.inf, "That is no bandwidth.", "Take more than 0 bit/s."
         yield not 0 <= self.rate < math.inf, "That is no rate.", "Take 0 or more messages a second."
