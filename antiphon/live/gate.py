@@ -336,16 +336,15 @@ class Gate:
         self, known: Known, head: Head, view: memoryview, address: Address
     ) -> tuple[Known, Pdu] | None:
         counter, seal = head.counter, known.seal
-        if (
-            seal is None
-            or head.checksum != seal.identifier
-            or counter >> GENERATION_BITS != seal.generation
-        ):  # fmt: skip
-            seal = self._other_seal(known, head)
-            if seal is None:
-                return self._refuse(UNKNOWN_KEY)
         if not known.window.is_new(counter):
             return self._refuse(REPLAYED)
+        generation = counter >> GENERATION_BITS
+        if seal is None or head.checksum != seal.identifier or generation != seal.generation:
+            # It has gone on to another key, or to another generation of its own.
+            assert self._seals is not None
+            seal = self._seals.find(head.boot, head.checksum, generation)
+            if seal is None:
+                return self._refuse(UNKNOWN_KEY)
         body = seal.open(counter, self._associated(head, view), view[HEADER.size :])
         if body is None:
             return self._lose(FORGED) if address == known.address else self._refuse(FORGED)
@@ -353,15 +352,6 @@ class Gate:
             known.seal = seal
         known.window.note(counter)
         return self._finish(known, head, body, address, len(view))
-
-    def _other_seal(self, known: Known, head: Head) -> Seal | None:
-        """The seal of a member that has gone on to another key, or to the next generation of its own."""
-        assert self._seals is not None
-        generation = head.counter >> GENERATION_BITS
-        usual = known.window.top >> GENERATION_BITS
-        if not usual - 1 <= generation <= usual + 1:
-            return None
-        return self._seals.find(head.boot, head.checksum, generation)
 
     def _associated(self, head: Head, view: memoryview) -> Bytes:
         prefix = view[: PREFIX.size]

@@ -69,6 +69,8 @@ from antiphon.live.sockets import Sockets
 BOOT_BITS: Final = 64
 REPAIR_BYTES_PER_TICK: Final = 4 << 20
 """Fragments sent again between two ticks, at most. Raising it costs bandwidth when many ask at once."""
+REPAIR_BYTES_PER_MEMBER: Final = 1 << 20
+"""The same for one member, so that one that asks without end leaves something to the others."""
 GREETINGS: Final = 3
 GREETING_PAUSE_NS: Final = 50 * MILLISECOND_NS
 LONGEST_GREETING_PAUSE_NS: Final = SECOND_NS
@@ -168,6 +170,8 @@ class Transport:
         self._greeted_ns: Nanoseconds = 0
         self._greeting_pause_ns = GREETING_PAUSE_NS
         self._repair_bytes_left = REPAIR_BYTES_PER_TICK
+        self._repaired: dict[Known, int] = {}
+        """Bytes of fragments that were sent again to each member since the last tick."""
         self._turn = 0
         self._sockets = Sockets(
             network, group, self.boot, counters, sealed=keys is not None, notice_losses=notice_losses
@@ -493,10 +497,12 @@ class Transport:
         size = len(wanted) * self.datagram_bytes
         if not wanted:
             return
-        if size > self._repair_bytes_left:
+        sent = self._repaired.get(known, 0) + size
+        if size > self._repair_bytes_left or sent > REPAIR_BYTES_PER_MEMBER:
             self._counters.drop(TOO_MUCH_REPAIR)
             return
         self._repair_bytes_left -= size
+        self._repaired[known] = sent
         self._counters.fragments_resent += len(wanted)
         self._sockets.send_fragments(wanted, known.address)
 
@@ -518,6 +524,7 @@ class Transport:
         self._now = now
         self._gate.tick(now)
         self._repair_bytes_left = REPAIR_BYTES_PER_TICK
+        self._repaired.clear()
         for partial in self._reassembly.tick(now, self._gate.knows):
             self._ask(partial)
         self._look_after_keys(now)

@@ -1,7 +1,8 @@
 """A hostile process on the same network, run by test_hostile: it listens, learns and floods at full speed.
 
-It has no key. It sends garbage, what it has recorded (as it was, cut short, with flipped bits), headers of
-its own making, and fragments of its own making, with groups and boots copied from honest traffic.
+It has no key. It sends garbage, what it has recorded (as it was, cut short, with flipped bits), headers and
+greetings of its own making, and fragments of its own making or with tokens that it has heard, with groups and
+boots copied from honest traffic.
 
     python -m tests.live.hostile GROUP SEED SECONDS PORT...
 """
@@ -12,11 +13,16 @@ import socket
 import sys
 import time
 
-from antiphon.core.wire import HEADER, MAGIC, PREFIX, VERSION, group_hash
-from antiphon.live.fragments import FRAGMENT
+from msgspec.structs import replace
+
+from antiphon.core.wire import HEADER, MAGIC, PREFIX, VERSION, Codec, group_hash
+from antiphon.live.fragments import FRAGMENT, OVERHEAD_BYTES
+from antiphon.live.handshake import Challenge, Hello, Here
 from antiphon.live.networks import Loopback
+from antiphon.live.sealing import TOKEN_BYTES
 from antiphon.live.sockets import derived_endpoint, enlarge_buffers, open_network
 
+GREETINGS = Codec([Hello, Here, Challenge])
 MOST_RECORDED = 500
 
 
@@ -41,7 +47,9 @@ class Hostile:
             self._truncation,
             self._flip,
             self._forged_header,
+            self._forged_greeting,
             self._forged_fragment,
+            self._altered_fragment,
         ]
 
     def _mouth(self) -> socket.socket:
@@ -113,13 +121,33 @@ class Hostile:
             MAGIC, version, code, len(body), self._group, self._boot(), counter, checksum
         ) + body  # fmt: skip
 
+    def _forged_greeting(self) -> bytes:
+        """Unsealed, and right but for that: what a member without a key would challenge."""
+        draw = self._random
+        kind = draw.choice([Hello(), Here(), Challenge(self._boot(), draw.randbytes(16))])
+        name = draw.choice(["a", "b", f"site{draw.randrange(1000)}"])
+        padded = replace(kind, padding=bytes(520))
+        return GREETINGS.encode(padded, self._group, self._boot(), draw.randrange(2000), name)
+
     def _forged_fragment(self) -> bytes:
         draw = self._random
         count = draw.randrange(2, 300)
         place = draw.randrange(count) << 16 | count
         counter = draw.randrange(2000)
         head = PREFIX.pack(MAGIC, VERSION, FRAGMENT, place, self._group, self._boot(), counter)
-        return head + draw.randbytes(draw.choice([1, 400, 30_000]))
+        token = draw.choice([bytes(TOKEN_BYTES), draw.randbytes(TOKEN_BYTES)])
+        return head + token + draw.randbytes(draw.choice([1, 400, 30_000]))
+
+    def _altered_fragment(self) -> bytes:
+        """With the token of one that was heard, in its own place or in another one of its PDU."""
+        heard = [one for one in self._recorded if one[3] == FRAGMENT and len(one) > OVERHEAD_BYTES]
+        if not heard:
+            return self._forged_fragment()
+        draw = self._random
+        fragment = bytearray(draw.choice(heard))
+        if draw.random() < 0.5:
+            fragment[4:6] = draw.randrange(2).to_bytes(2, "big")
+        return bytes(fragment[:OVERHEAD_BYTES]) + draw.randbytes(len(fragment) - OVERHEAD_BYTES)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.core.wire import MAGIC, PREFIX, VERSION, Reason
+from antiphon.core.wire import MAGIC, PREFIX, VERSION, Bytes, Reason
 from antiphon.live import fragments
 from antiphon.live.counters import Counters
 from antiphon.live.fragments import (
@@ -214,7 +214,7 @@ def check_bounds(here: Bench) -> None:
     assert here.held_bytes == sum(shelf.held_bytes for shelf in here._shelves.values()) <= MOST_BYTES
 
 
-def held_by(places: list[fragments.Bytes | None]) -> int:
+def held_by(places: list[Bytes | None]) -> int:
     return len(places) * PLACE_BYTES + sum(len(body) for body in places if body is not None)
 
 

@@ -98,12 +98,8 @@ def converse(a: Ear, b: Ear, goes_on: Callable[[], bool]) -> int:
 
 
 def check_bounds(transport: Transport) -> None:
-    known, newcomers, retired = transport._gate.sizes()
-    assert (known, retired) == (1, 0)
-    assert newcomers <= gate.MOST_NEWCOMERS
-    for cabinet in (transport._reassembly.members, transport._reassembly.strangers):
-        assert cabinet.held_bytes <= cabinet.quota.total_bytes
-        assert len(cabinet.shelves) <= cabinet.quota.addresses
+    assert transport._gate.sizes() == (1, 0, 0, 0)
+    assert transport._reassembly.held_bytes <= fragments.MOST_PARTIAL_BYTES
 
 
 def check_reasons(ear: Ear) -> None:
@@ -118,7 +114,8 @@ def check_reasons(ear: Ear) -> None:
         gate.UNSEALED,
         gate.OTHER_GROUP,
         fragments.NONSENSE,
-        fragments.CROWDED,
+        fragments.FORGED,
+        fragments.LATE,
     }
     assert expected <= ear.drops.keys(), expected - ear.drops.keys()
 
