@@ -575,6 +575,7 @@ def test_objects_of_views_that_are_over_are_bounded_and_not_taken_up_after_long(
     seat.renew(members.knobs.forget_after_ns, (0, 0), (0, 0))
     assert seat.layer is not first
     second = seat.layer
+    assert second is not None
     seat._left[seat.view] = (second, set(), -1)
     seat.layer = None
     seat.renew(members.knobs.forget_after_ns, (0, 0), (0, 0))

@@ -50,7 +50,7 @@ def build(name: str, objective: Objective = Objective.LEAST, site: str = "b") ->
 def words(name: str, number: int, told: bytes) -> list[tuple[str, Pdu]]:
     """What may be said of a round, and who may say it to b."""
     bit, all_bits = b"\x01", b"\x0f"
-    return {
+    said: dict[str, list[tuple[str, Pdu]]] = {
         "coordp": [("a", StartRound(number, 5)), ("a", Information(number, told, 5))],
         "fulldist": [
             ("a", Row(number, told, view=5)),
@@ -78,7 +78,8 @@ def words(name: str, number: int, told: bytes) -> list[tuple[str, Pdu]]:
             ("c", GroupRumour(number, bit, told, view=5)),
             ("c", Outcome(number, told, view=5)),
         ],
-    }[name]
+    }
+    return said[name]
 
 
 WORDS = [(name, which) for name in PROTOCOLS if "-a" not in name and "-h" not in name
