@@ -52,7 +52,7 @@ SUPERSEDED: Final = "It knows a later incarnation of this member, and takes noth
 
 
 class Dpg:
-    """Implements `antiphon.core.protocol.Protocol`, and is its service's `Channel`.
+    """Implements `antiphon.core.protocol.LiveProtocol`, and is its service's `Channel`.
 
     `now` is the host's time, `time_ns` the same moment in the member's own clock.
     """
@@ -393,6 +393,7 @@ class Dpg:
         self._order.kept.expire(time_ns)
         self._order.sweep(time_ns)
         for site in self._company.look(now):
+            self._flow.forget(time_ns, site)
             self._service.vanished(now, site)
         if presence.state is State.PRESENT:
             self._order.settle(self._company.everywhere(now, self._order.agreement.index))
