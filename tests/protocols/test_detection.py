@@ -21,7 +21,7 @@ from antiphon.protocols.detection import (
     PollingConfiguration,
 )
 from antiphon.protocols.detection.base import Farewell
-from antiphon.protocols.detection.gossip import MOST_AHEAD, Gossip, Life
+from antiphon.protocols.detection.gossip import LONG_SILENCE, MOST_AHEAD, Gossip, Life
 from antiphon.protocols.detection.heartbeat import Alive, missing_for
 from antiphon.protocols.detection.polling import Poll, PollAnswer, retries_for
 from tests.protocols.detection_group import K_FAIL, SILENCE_S, Group, build
@@ -431,3 +431,114 @@ def test_thresholds_follow_from_the_mistake_allowed() -> None:
 def test_what_makes_no_sense_is_said(make: Any) -> None:
     with pytest.raises(UsageError):
         make()
+
+
+# What a member says itself, and what others say of it
+
+
+def gossiper(*named: str, largest_group: int = 8) -> GossipDetection:
+    detector = build("gossip", "a", ("a", *named), largest_group=largest_group)
+    assert isinstance(detector, GossipDetection)
+    detector.handle(0, Start())
+    return detector
+
+
+def gossip(detector: GossipDetection, sender: str, counter: int, *others: Life, incarnation: int = 1) -> None:
+    detector.handle(0, Received(sender, Gossip((Life(sender, incarnation, counter), *others))))
+
+
+def test_others_cannot_say_that_one_who_speaks_began_anew() -> None:
+    detector = gossiper("b", "c")
+    gossip(detector, "b", 5)
+    step(detector, LONG_SILENCE - 1)
+    gossip(detector, "c", 5, Life("b", 9, 1))
+    assert detector._watches["b"].incarnation == 1
+    step(detector, 1)
+    gossip(detector, "c", 6, Life("b", 9, 1))
+    assert detector._watches["b"].incarnation == 9
+    gossip(detector, "b", 6)
+    assert detector._watches["b"].incarnation == 1
+    gossip(detector, "b", 1, incarnation=2)
+    gossip(detector, "b", 9, incarnation=1)
+    assert (detector._watches["b"].incarnation, detector._watches["b"].counter) == (2, 1)
+
+
+def test_a_word_of_ones_own_refutes_a_counter_that_others_have_raised() -> None:
+    detector = gossiper("b", "c")
+    gossip(detector, "b", 5)
+    gossip(detector, "c", 5, Life("b", 1, 5 + MOST_AHEAD))
+    assert detector._watches["b"].counter == 5 + MOST_AHEAD
+    step(detector, 2)
+    gossip(detector, "b", 6)
+    assert (detector._watches["b"].counter, detector._watches["b"].age) == (6, 0)
+    step(detector, 1)
+    gossip(detector, "b", 5)
+    assert (detector._watches["b"].counter, detector._watches["b"].age) == (6, 1)
+    gossip(detector, "c", 6, Life("b", 1, 7 + MOST_AHEAD))
+    assert detector._watches["b"].counter == 6
+
+
+def test_a_farewell_counts_although_others_have_raised_the_counter() -> None:
+    detector = gossiper("b", "c")
+    gossip(detector, "b", 5)
+    gossip(detector, "c", 5, Life("b", 1, 500))
+    detector.handle(0, Received("b", Farewell(1, 4)))
+    assert not detector.suspects("b")
+    detector.handle(0, Received("b", Farewell(2, 6)))
+    assert not detector.suspects("b")
+    detector.handle(0, Received("b", Farewell(1, 6)))
+    assert detector.suspects("b")
+
+
+def test_lies_about_our_own_counter_do_not_use_it_up() -> None:
+    detector = gossiper("b")
+    gossip(detector, "b", 1, Life("a", 0, detector._counter + MOST_AHEAD + 1))
+    assert detector._counter == 1
+    gossip(detector, "b", 2, Life("a", 0, detector._counter + MOST_AHEAD))
+    assert detector._counter == MOST_AHEAD + 2
+    gossip(detector, "b", 3, Life("a", 0, 7))
+    assert detector._counter == MOST_AHEAD + 2
+    detector._counter = NUMBER_LIMIT // 2 - 1
+    gossip(detector, "b", 4, Life("a", 0, NUMBER_LIMIT // 2 + 5))
+    assert detector._counter == NUMBER_LIMIT // 2 - 1
+    gossip(detector, "b", 5, Life("a", 0, NUMBER_LIMIT // 2))
+    assert detector._counter == NUMBER_LIMIT // 2 + 1
+    gossip(detector, "b", 6, Life("a", 1, detector._counter + 5))
+    assert detector._counter == NUMBER_LIMIT // 2 + 1
+
+
+def test_members_that_others_invent_make_room_for_those_that_speak() -> None:
+    detector = gossiper("b", largest_group=4)
+    gossip(detector, "b", 1, *(Life(f"x{number}", 1, 1) for number in range(3)))
+    assert set(detector._watches) == {"b", "x0", "x1", "x2"}
+    gossip(detector, "b", 2, Life("x3", 1, 1))
+    assert set(detector._watches) == {"b", "x0", "x1", "x2"}
+    for name in "cde":
+        gossip(detector, name, 1)
+    assert set(detector._watches) == {"b", "c", "d", "e"}
+    gossip(detector, "f", 1)
+    assert set(detector._watches) == {"b", "c", "d", "e"}
+    detector.handle(0, Received("c", Farewell(1, 2)))
+    gossip(detector, "b", 3, Life("x4", 1, 1))
+    assert set(detector._watches) == {"b", "c", "d", "e"}
+    gossip(detector, "f", 2)
+    assert set(detector._watches) == {"b", "d", "e", "f"}
+
+
+def test_named_members_do_not_make_room_before_they_have_spoken() -> None:
+    detector = gossiper("b", "c", largest_group=3)
+    gossip(detector, "d", 1)
+    gossip(detector, "e", 1)
+    assert set(detector._watches) == {"b", "c", "d"}
+
+
+def test_members_that_come_one_by_one_cost_few_computations() -> None:
+    detector = GossipDetection("a", ("a",), GossipConfiguration(), Random(0))
+    detector.handle(0, Start())
+    gossip(detector, "b", 1, *(Life(f"x{number}", 1, 1) for number in range(200)))
+    step(detector, 1)
+    assert detector.k_fail == GossipConfiguration().steps_to_fail(256)
+    detector = GossipDetection("a", ("a",), GossipConfiguration(), Random(0))
+    gossip(detector, "b", 1, *(Life(f"x{number}", 1, 1) for number in range(62)))
+    step(detector, 1)
+    assert detector.k_fail == GossipConfiguration().steps_to_fail(64)

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from antiphon.core.effects import Deliver, Recall, Send
+from antiphon.core.effects import Absent, Deliver, Recall, Send
 from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.inputs import Admit, HasRoom, Past, Recalled, Received, Start, TimerFired
 from antiphon.core.packing import pack
@@ -524,6 +524,32 @@ def test_history_that_makes_no_sense_is_counted_and_passed_over(record: Past) ->
     good = Past("c", 1, 0, batch(b"x"))
     assert delivered(fifo, "h", Chunk(1, asked.serial, 5, False, (), (record, good))) == [0]
     assert fifo.ignored == 1
+
+
+def test_history_that_was_never_sent_keeps_nothing_live_away() -> None:
+    fifo, asked = newcomer()
+    far = Past("c", 1 << 40, 1 << 40, batch(b"x"))
+    assert delivered(fifo, "h", Chunk(1, asked.serial, 5, True, (), (far,))) == [1 << 40]
+    fifo.handle(10**9, Received("h", Chunk(1, asked.serial + 1, 5, True, (), ())))
+    assert not fifo._catch_up._under_way
+    own = Extent("c", 1, True, True, 0, 0, 0, 0)
+    us = Extent("j", 1, True, True, 0, 0, 0, 0)
+    fifo.handle(10**9, Received("c", Status(1, 0, 1, 0, (own, us))))
+    effects = fifo.handle(10**9, Received("c", Data(1, 0, 0, b"", pack([b"live"]))))
+    assert [effect.number for effect in effects if isinstance(effect, Deliver)] == [0]
+    assert Absent() in effects
+    effects = fifo.handle(10**9, Received("c", Data(1, 1, 0, b"", pack([b"live"]))))
+    assert [effect.number for effect in effects if isinstance(effect, Deliver)] == [1]
+    assert Absent() not in effects
+
+
+def test_an_offer_of_one_who_does_not_count_is_none_and_a_later_one_takes_its_place() -> None:
+    fifo, _ = newcomer()
+    offers = fifo._catch_up._offers
+    assert offers == {"h": 10}
+    fifo.handle(10**9, Received("stranger", Offer(1, 99)))
+    fifo.handle(10**9, Received("h", Offer(1, 11)))
+    assert offers == {"h": 11}
 
 
 def test_an_answer_that_leads_nowhere_is_the_last_of_its_handler() -> None:

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.core.effects import Absent, Deliver, Multicast, Present, Send, Stable
-from antiphon.core.fields import LONGEST_NAME, MOST_NAMES, NUMBER_LIMIT
+from antiphon.core.effects import Absent, Deliver, Multicast, Present, Send, SetTimer, Stable
+from antiphon.core.fields import INCARNATION_LIMIT, LONGEST_NAME, MOST_NAMES, NUMBER_LIMIT
 from antiphon.core.inputs import Received, Start, TimerFired
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec, Packet, Pdu
 from antiphon.protocols.fifo import PDUS, REPAIRS, Fifo, FifoConfiguration
 from antiphon.protocols.fifo.membership import MOST_AHEAD
-from antiphon.protocols.fifo.pdus import BATCH_LIMIT, Ask, Copy, Data, Extent, Leaving, Mark, Status
+from antiphon.protocols.fifo.pdus import BATCH_LIMIT, Ask, Copy, Data, Extent, Leaving, Mark, Position, Status
 from antiphon.protocols.fifo.repair import MOST_COPIES
 from antiphon.protocols.fifo.seat import LONGEST_ROUND, MOST_LEFT
 from antiphon.protocols.fifo.state import MOST_GHOSTS, Peer
@@ -132,6 +132,10 @@ def test_the_incarnations_of_forgotten_members_are_bounded() -> None:
     assert len(state.forgotten) == MOST_GHOSTS
     assert state.forgotten["x100"] == 5
     assert "x9" not in state.forgotten
+    state.note_forgotten("x100", INCARNATION_LIMIT // 2)
+    assert state.forgotten["x100"] == 5
+    state.note_forgotten("x100", INCARNATION_LIMIT // 2 - 1)
+    assert state.forgotten["x100"] == INCARNATION_LIMIT // 2 - 1
 
 
 # Numbers
@@ -409,6 +413,110 @@ def test_nothing_is_stable_because_one_member_says_so() -> None:
     assert members.of("a", Stable) == [Stable("a", 0, 1), Stable("b", 0, 1)]
 
 
+def test_our_own_messages_are_stable_when_all_have_acknowledged_them() -> None:
+    members = Group(3)
+    members.drop = lambda _source, target, pdu: target == "c" and isinstance(pdu, Data | Copy)
+    members.admit("a")
+    members.admit("b")
+    members.pass_time(60)
+    members.give("a", Received("c", Position(0, 0, 1)))
+    lie(members, "b", "a", claim("a", 1, stable=1), claim("b", 1, stable=1))
+    assert members.of("a", Stable) == [Stable("a", 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("extents", "left_out"),
+    [
+        ((), 4),
+        ((claim("b", 2),), 4),
+        ((claim("b", 3),), -1),
+        ((claim("b", 9),), -1),
+        ((claim("b", 9, incarnation=1),), 4),
+        ((claim("a", 9),), 4),
+    ],
+)
+def test_who_is_away_must_hold_what_is_called_stable(extents: tuple[Extent, ...], left_out: int) -> None:
+    members = Group(3)
+    members.pass_time(10)
+    release, state = members.members["a"]._release, members.members["a"]._state
+    away = peer(members, "c", "a")
+    away.counted, away.spell = False, 4
+    away.extents = {extent.site: extent for extent in extents}
+    state.uncounted.append(away)
+    followed = stream(members, "b", "a")
+    followed.take(0, pack([b"x"] * 5), keep=True)
+    release.release(followed, 3)
+    assert away.left_out == left_out
+
+
+@pytest.mark.parametrize(
+    ("extent", "stable"),
+    [
+        (None, 5),
+        (claim("c", 2), 2),
+        (claim("c", 2, incarnation=1), 5),
+        (claim("c", 0), 0),
+        (claim("c", -1), 5),
+        (claim("c", 9), 5),
+    ],
+)
+def test_of_a_member_that_is_gone_that_is_stable_which_all_who_follow_it_hold(
+    extent: Extent | None, stable: int
+) -> None:
+    members = Group(3)
+    members.pass_time(60)
+    release = members.members["a"]._release
+    gone = peer(members, "c", "a")
+    gone.counted = False
+    members.members["a"]._state.uncounted.append(gone)
+    gone.stream.take(0, pack([b"x"] * 5), keep=True)
+    other = peer(members, "b", "a")
+    other.extents = {"b": claim("b")} if extent is None else {"c": extent}
+    release.settle_accounts()
+    assert gone.stream.stable == stable
+    gone.stream.stable, gone.successor = 0, Stream("c", 1)
+    release.settle_accounts()
+    assert gone.stream.stable == 0
+    gone.successor, other.extents = None, {}
+    release.settle_accounts()
+    assert gone.stream.stable == 0
+
+
+@pytest.mark.parametrize(
+    ("extent", "is_over"),
+    [
+        (None, True),
+        (claim("c", incarnation=1), False),
+        (claim("c", incarnation=0), False),
+        (claim("c", incarnation=2), True),
+    ],
+)
+def test_an_earlier_incarnation_is_kept_until_all_are_beyond_it(extent: Extent | None, is_over: bool) -> None:
+    members = Group(3)
+    members.pass_time(60)
+    reborn = peer(members, "c", "a")
+    reborn.past = Stream("c", 1)
+    reborn.past.begin(0, 0, 0)
+    reborn.extents["c"] = claim("c", incarnation=1)
+    other = peer(members, "b", "a")
+    other.extents = {"b": claim("b")} if extent is None else {"c": extent}
+    members.members["a"]._release.settle_accounts()
+    assert (reborn.past is None) == is_over
+
+
+@pytest.mark.parametrize("repair", ["request", "hybrid"])
+def test_what_comes_behind_a_gap_is_asked_for_and_what_fills_it_acknowledged(repair: str) -> None:
+    members = Group(2, FifoConfiguration(repair=repair))
+    timers = {effect.name for effect in members.give("a", Received("b", Data(0, 1, 0, b"", ONE)))
+              if isinstance(effect, SetTimer)}  # fmt: skip
+    assert timers == {"repair"}
+    members.timers.clear()
+    timers = {effect.name for effect in members.give("a", Received("b", Data(0, 0, 0, b"", ONE)))
+              if isinstance(effect, SetTimer)}  # fmt: skip
+    assert "acknowledge" in timers
+    assert "repair" not in timers
+
+
 def a_result(stability: str, number: int, view: int) -> Pdu:
     nothing = bytes(8 * 4)
     if stability == "train":
@@ -467,6 +575,7 @@ def test_objects_of_views_that_are_over_are_bounded_and_not_taken_up_after_long(
     seat.renew(members.knobs.forget_after_ns, (0, 0), (0, 0))
     assert seat.layer is not first
     second = seat.layer
+    assert second is not None
     seat._left[seat.view] = (second, set(), -1)
     seat.layer = None
     seat.renew(members.knobs.forget_after_ns, (0, 0), (0, 0))

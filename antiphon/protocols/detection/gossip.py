@@ -32,6 +32,7 @@ Deviations from the text, and why:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 from typing import Annotated, ClassVar, Final
 
@@ -50,6 +51,8 @@ HOLD: Final = 2
 """A member that was declared failed stays so for this many K_fail."""
 MOST_AHEAD: Final = 1 << 32
 """No honest counter is further ahead of what is known of it; so that lies cannot use the counters up."""
+EXACT_SIZES: Final = 64
+"""Up to this size K_fail is that of the group; raising it costs computing time as members come and go."""
 LONG_SILENCE: Final = 8
 """Steps for which a member must not have spoken itself before others are believed that it began anew."""
 MOST_BYTES: Final = 48 << 10
@@ -121,6 +124,18 @@ class GossipConfiguration:
         return k_fail(members, subset, self.mistake / self.horizon_steps, self.arrival)
 
 
+def _steps_to_fail(configuration: GossipConfiguration, members: int) -> int:
+    """K_fail, of large groups for the next power of two: each takes long to compute, and many sizes come."""
+    if members > EXACT_SIZES:
+        members = 1 << (members - 1).bit_length()
+    return _computed_steps(configuration, members)
+
+
+@lru_cache(maxsize=4 * EXACT_SIZES)
+def _computed_steps(configuration: GossipConfiguration, members: int) -> int:
+    return configuration.steps_to_fail(members)
+
+
 class GossipDetection(Detector):
     """One member's detector."""
 
@@ -161,7 +176,7 @@ class GossipDetection(Detector):
         trusted = self.trusted
         if len(trusted) + 1 != self._sized_for:
             self._sized_for = len(trusted) + 1
-            self._k_fail = self._configuration.steps_to_fail(self._sized_for)
+            self._k_fail = _steps_to_fail(self._configuration, self._sized_for)
         targets = self._choose(trusted)
         if not targets or self._counter % k_fail == 0:
             gone = (*self._gone, *(site for site in self._watches if self.suspects(site)))

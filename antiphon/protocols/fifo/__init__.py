@@ -44,6 +44,13 @@ completed first: all who count say how far they hold them, take no more of them 
 one another what the furthest holds. Members may keep a log of what they deliver, and bring a newcomer that
 wants it to the present (`antiphon.protocols.fifo.history`, `antiphon.protocols.fifo.catching_up`).
 
+What is believed of whom. A site's incarnation and how far its messages go are its own to say; what others say
+of them counts for a site that is silent, and its own word refutes it. Nobody but a sender gives what it has
+not said to have sent, and nothing is stable because one member's status says so. What a liar can do while it
+is there: not acknowledge, so that the group waits for it as for any slow member; let others end their spells;
+forge a message that another misses and asks it for; and, where its protocol trusts one member or whoever has
+heard of all with a round's result, call something stable too early. Once it is silent all of that is over.
+
 Deviations from the text: it multicasts to a fixed group and leaves open when the sender stops repeating.
 Requests name all gaps of a stream at once, and are repeated with growing pauses. With `any`, who is asked
 waits a random time for another's answer, as in SRM, which the text cites. The text has the sender release

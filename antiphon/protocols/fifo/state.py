@@ -7,6 +7,7 @@ from random import Random
 from typing import Final
 
 from antiphon.core.effects import Arrived, Deliver, Discard, Effect, SetTimer, Stable
+from antiphon.core.fields import INCARNATION_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.time import NEVER_NS, Nanoseconds
 from antiphon.protocols.fifo.pdus import Extent, FifoConfiguration
@@ -160,7 +161,12 @@ class State:
         return True
 
     def note_forgotten(self, site: Site, incarnation: int) -> None:
-        """Remember the incarnation of a member of which nothing else is remembered."""
+        """Remember the incarnation of a member of which nothing else is remembered.
+
+        Not one that leaves no room for later ones: whoever had the name then may have lied.
+        """
+        if incarnation >= INCARNATION_LIMIT // 2:
+            return
         if len(self.forgotten) >= MOST_GHOSTS and site not in self.forgotten:
             del self.forgotten[next(iter(self.forgotten))]
         self.forgotten[site] = max(incarnation, self.forgotten.get(site, 0))
