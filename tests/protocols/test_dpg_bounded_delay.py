@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from antiphon.core.effects import Multicast
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
-from antiphon.protocols.dpg.pdus import LARGEST, Farewell
+from antiphon.protocols.dpg.pdus import LARGEST, Farewell, Report
 from antiphon.protocols.dpg.services import bounded_delay, clocks
 from antiphon.protocols.dpg.services.bounded_delay import (
     FUTURE,
@@ -860,3 +861,131 @@ def test_an_earlier_incarnation_says_nothing_and_a_later_one_begins_anew() -> No
     assert streams.reached() == 200
     streams.take(1, "b", 3, 77, 1, 300, 0)
     assert streams.is_whole(0, 1000)
+
+
+# One member's word
+
+
+def test_what_comes_remulticast_does_not_tell_how_far_its_sender_has_come() -> None:
+    service, channel = started("evidence")
+    vouch(service, "b", 0, -MS)
+    lie = remulticast("b", message(20, stamp=at(MS), number=1 << 40, incarnation=1))
+    service.receive_other(START + 2 * MS, "c", lie, after_loss=False)
+    hear(service, 30, 0, 2 * MS)
+    hear(service, 40, 1, 3 * MS, previous=30)
+    vouch(service, "b", 2, 4 * MS)
+    release(service, 4 * MS)
+    assert (30, 40, True) in channel.arcs()
+
+
+def test_what_came_remulticast_fills_the_gap_that_its_sender_tells_of_later() -> None:
+    streams = Streams(MS)
+    streams.take(0, "b", 1, 4, 1, 100, 0)
+    streams.take_again("b", 1, 5, 2)
+    streams.take_again("b", 2, 9, 1)
+    streams.take(0, "b", 1, 7, 1, 200, 3)
+    assert streams.opened == 1
+    assert streams.is_whole(100, 200)
+    streams.take(0, "b", 1, 9, 1, 300, 3)
+    assert not streams.is_whole(200, 300)
+    streams.take_again("b", 2, 8, 1)
+    assert not streams.is_whole(200, 300), "another incarnation's"
+    streams.take_again("nobody", 1, 8, 1)
+    streams.take_again("b", 1, 8, 1)
+    assert streams.is_whole(200, 300)
+
+
+def test_a_remulticast_that_the_member_does_not_lack_gets_no_place() -> None:
+    service, channel = started()
+    hear(service, 10, 0, 0)
+    release(service, 0)
+    again = remulticast("b", message(20, stamp=at(MS), number=1, incarnation=1))
+    channel.is_ahead = lambda tag: tag != 20  # type: ignore[method-assign]
+    service.receive_other(START + 2 * MS, "c", again, after_loss=False)
+    assert service.figures()["waiting_messages"] == 0
+    channel.is_ahead = lambda _tag: True  # type: ignore[method-assign]
+    service.receive_other(START + 2 * MS, "c", again, after_loss=False)
+    assert service.figures()["waiting_messages"] == 1
+
+
+def test_the_gap_of_one_that_has_vanished_ends_where_time_stands() -> None:
+    streams = Streams(MS)
+    streams.tell(0, "b", 1, 5, 100)
+    streams.tell(0, "b", 1, 9, 10_000)
+    streams.tell(0, "c", 1, 0, 50)
+    assert streams.reached() == 50
+    streams.close("b", 2_000)
+    streams.close("c", 2_000)
+    streams.close("nobody", 2_000)
+    assert not streams.is_whole(1_000, 1_500)
+    assert streams.is_whole(2_000, 2_500)
+    assert streams.reached() > 10_000, "and nobody waits for them"
+
+
+def test_clock_and_delays_of_one_that_has_vanished_do_not_count() -> None:
+    group = Group(3, 4)
+    group.take_part()
+    group.report_every(20 * MS)
+    group.run(SECOND_NS)
+    service = group.services[0]
+    for _ in range(100):
+        service._bound.observe(group.names[3], 500 * MS)
+    assert group.names[3] in service._clock._peers
+    service.vanished(group.clock(0), group.names[3])
+    assert group.names[3] not in service._clock._peers
+    assert max(service._bound._delays)[0] < 50 * MS
+    service.vanished(group.clock(0), "nobody")
+
+
+def test_who_only_listens_has_no_say_in_the_bound() -> None:
+    service, _ = started()
+    service._bound = clocks.DelayBound(10 * MS, MS, SECOND_NS, adaptive=True)  # type: ignore[misc]
+    note = Note(START, 0, 80 * MS, -1, START, True, b"").pack()
+    service.receive_report(START, "b", listening_report(note), after_loss=False)
+    assert service.figures()["bound_ns"] == 10 * MS
+    service.receive_report(START, "b", report(note, incarnation=1), after_loss=False)
+    assert service.figures()["bound_ns"] == clocks.MOST_TIMES * 10 * MS
+
+
+def listening_report(note: bytes) -> Report:
+    told = report(note, incarnation=1)
+    fields = {name: getattr(told, name) for name in Report.__struct_fields__}
+    return Report(**(fields | {"listening": True}))
+
+
+def observed(bound: clocks.DelayBound, **delays_ms: int) -> int:
+    for _ in range(20):
+        for sender, delay_ms in delays_ms.items():
+            bound.observe(sender, delay_ms * MS)
+    bound.choose(())
+    return round(bound.demand_ns / MS)
+
+
+def test_one_sender_alone_cannot_make_the_bound_much_longer() -> None:
+    bound = clocks.DelayBound(10 * MS, MS, SECOND_NS, adaptive=True)
+    assert observed(bound, b=2, c=2, x=2) == 3
+    assert observed(bound, b=2, c=2, x=600) == 3
+    assert observed(bound, b=2, c=2, x=-600) == 3
+    bound.forget("x")
+    assert observed(bound, b=4, c=4, d=4) == 5, "what all see counts"
+    for _ in range(10):
+        observed(bound, b=400, c=400, d=400)
+    assert bound.demand_ns > 400 * MS
+
+
+def test_a_clock_that_leaves_no_room_to_go_on_makes_no_sense() -> None:
+    latest = clocks.LATEST_NS
+    for clock_ns, is_read in ((latest - 1, True), (latest, False), (-1, False), (0, True)):
+        assert (clocks.read_note(Note(clock_ns, 0, 0, 0, 0, True, b"").pack()) is not None) == is_read
+    for bound_ns, is_read in ((0, True), (LARGEST - 1, True), (LARGEST, False), (-1, False)):
+        assert (clocks.read_note(Note(0, 0, bound_ns, 0, 0, True, b"").pack()) is not None) == is_read
+    for number, is_read in ((-1, True), (NUMBER_LIMIT - 1, True), (NUMBER_LIMIT, False), (-2, False)):
+        assert (clocks.read_note(Note(0, 0, 0, number, 0, True, b"").pack()) is not None) == is_read
+
+
+def test_a_listener_follows_two_honest_clocks_of_three() -> None:
+    clock = clocks.GroupClock(SECOND_NS)
+    clock.begin(START, "a", 1)
+    for site, lead_ns in (("b", 0), ("c", 0), ("x", 300 * MS), ("b", 0)):
+        clock.hear(START, site, 1, Note(START, lead_ns, MS, -1, START, True, b""))
+    assert clock.adjustment_ns == 0

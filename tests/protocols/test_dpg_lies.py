@@ -13,7 +13,7 @@ from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS
 from antiphon.core.wire import MAXIMUM_BODY_BYTES, Codec, Garbage, Packet, Pdu
 from antiphon.protocols.dpg import Dpg, DpgConfiguration
-from antiphon.protocols.dpg.company import LONGEST_LEAP, MOST_SITES, Incarnations
+from antiphon.protocols.dpg.company import LONGEST_LEAP, MOST_SITES, Company, Incarnations
 from antiphon.protocols.dpg.learning import MEMORY_NS, PATIENCE_NS, Touch
 from antiphon.protocols.dpg.learning import MOST_SITES as MOST_REPORTERS
 from antiphon.protocols.dpg.member import BEGINS_AGAIN, SUPERSEDED
@@ -578,3 +578,29 @@ def test_a_body_is_waited_for_since_it_was_first_lacking() -> None:
     order.add(100, 8)
     order.incorporate(250, 8)
     assert [(queued.tag, queued.since_ns) for queued in order.queue] == [(7, 100), (8, 250)]
+
+
+# Pace
+
+
+def test_who_is_heard_but_does_not_get_on_is_waited_for_only_so_long() -> None:
+    company = Company(50 * MS, SECOND_NS, busy=5, emit=lambda _: None)
+    company.note(0, "x", 3, 3)
+    company.note(0, "b", 400, 400)
+    for now in (SECOND_NS, SECOND_NS + 1):
+        company.note(now, "x", 2, 400)
+        company.note(now, "x", 3, 400)
+        company.note(now, "b", 400, 400)
+        assert company.has_one_behind(now, 400, 256) == (now == SECOND_NS)
+    company.note(SECOND_NS + 2, "x", 4, 400)
+    assert company.has_one_behind(SECOND_NS + 2, 400, 256), "it gets on again"
+
+
+def test_who_has_vanished_demands_nothing() -> None:
+    lan = Lan("abc")
+    lan.give("a", Received("x", changed(EMPTY, demand_ns=SECOND_NS)))
+    flow = lan.members["a"]._flow
+    assert flow.cycle_ns(lan.now) == SECOND_NS
+    lan.wait_for(lambda: "x" not in lan.members["a"]._company.sites())
+    assert flow.cycle_ns(lan.now) == 0
+    flow.forget(lan.now, "x")

@@ -976,7 +976,8 @@ class TestHostile:
         for _ in range(60):
             leader._numbers.add(leader._numbers.newest + 2, 16 * leader._numbers.newest)
         told: list[tuple[int, int]] = []
-        leader._leading.announcer.tell = lambda to, first, last: told.append((first, last))  # type: ignore[method-assign]
+        announcer: Any = leader._leading.announcer
+        announcer.tell = lambda _to, first, last: told.append((first, last))
         leader._leading.take_all("x", (), 3, NUMBER_LIMIT - 1)
         leader._leading.take_all("x", (), 3, 9)
         assert told == [(3, 2 + MOST_ASKED), (3, 9)]

@@ -67,11 +67,11 @@ class Incarnations(dict[Site, int]):
 class Companion:
     """Another member."""
 
-    __slots__ = ("heard_ns", "index", "silence_ns")
+    __slots__ = ("advanced_ns", "furthest", "heard_ns", "index", "silence_ns")
 
     def __init__(self, index: int, now: Nanoseconds) -> None:
-        self.index = index
-        self.heard_ns = now
+        self.index = self.furthest = index
+        self.heard_ns = self.advanced_ns = now
         self.silence_ns: Nanoseconds = 0
 
 
@@ -101,6 +101,9 @@ class Company:
             companion.silence_ns = max(companion.silence_ns, now - companion.heard_ns)
         companion.index = index
         companion.heard_ns = now
+        if index > companion.furthest:
+            companion.furthest = index
+            companion.advanced_ns = now
 
     def leave(self, site: Site, reason: str = "It left.") -> None:
         """Someone says that it goes."""
@@ -140,12 +143,15 @@ class Company:
         return least
 
     def has_one_behind(self, now: Nanoseconds, index: int, lag: int) -> bool:
-        """Whether whoever has come this far has to wait for one who is behind by that much."""
-        least = index - lag
+        """Whether whoever has come this far has to wait for one who is behind by that much.
+
+        One that does not get on is not waited for: it will have to begin again, or lies.
+        """
+        least, since_ns = index - lag, now - self._gone_ns
         return any(
             index - one.index >= lag + self._leash(now, one, lag)
             for one in self._sites.values()
-            if one.index <= least
+            if one.index <= least and one.advanced_ns >= since_ns
         )
 
     def _leash(self, now: Nanoseconds, one: Companion, lag: int) -> float:

@@ -71,6 +71,11 @@ class Flow:
             return
         self._find_greatest(now)
 
+    def forget(self, now: Nanoseconds, site: Site) -> None:
+        """One that is gone demands nothing."""
+        if self._demands.pop(site, None) is not None:
+            self._find_greatest(now)
+
     def _find_greatest(self, now: Nanoseconds) -> None:
         for site in [site for site, (_, until_ns) in self._demands.items() if until_ns <= now]:
             del self._demands[site]

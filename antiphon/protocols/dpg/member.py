@@ -393,6 +393,7 @@ class Dpg:
         self._order.kept.expire(time_ns)
         self._order.sweep(time_ns)
         for site in self._company.look(now):
+            self._flow.forget(time_ns, site)
             self._service.vanished(now, site)
         if presence.state is State.PRESENT:
             self._order.settle(self._company.everywhere(now, self._order.agreement.index))
