@@ -17,7 +17,7 @@ from antiphon.core.wire import Codec, Packet, Pdu
 from antiphon.protocols.fifo import PDUS, REPAIRS, Fifo, FifoConfiguration
 from antiphon.protocols.fifo.membership import MOST_AHEAD
 from antiphon.protocols.fifo.pdus import BATCH_LIMIT, Ask, Copy, Data, Extent, Leaving, Mark, Position, Status
-from antiphon.protocols.fifo.repair import MOST_COPIES
+from antiphon.protocols.fifo.repair import MOST_COPIES, holds
 from antiphon.protocols.fifo.seat import LONGEST_ROUND, MOST_LEFT
 from antiphon.protocols.fifo.state import MOST_GHOSTS, Peer
 from antiphon.protocols.fifo.streams import Stream
@@ -502,6 +502,44 @@ def test_an_earlier_incarnation_is_kept_until_all_are_beyond_it(extent: Extent |
     other.extents = {"b": claim("b")} if extent is None else {"c": extent}
     members.members["a"]._release.settle_accounts()
     assert (reborn.past is None) == is_over
+
+
+@pytest.mark.parametrize("repair", ["any", "hybrid"])
+def test_what_is_not_kept_of_an_earlier_incarnation_is_not_waited_for(repair: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
+    members.pass_time(100)
+    ended = peer(members, "b", "a")
+    ended.stream.take(0, ONE, keep=True)
+    own = claim("b", 6, incarnation=1, first=6, kept_from=6)
+    members.cut.add("b")
+    members.give("a", Received("b", Status(1, 1, 1, 0, (own, claim("a")))))
+    kept = claim("b", 6, incarnation=1, first=6, previous=0, previous_end=6, previous_from=1)
+    lie(members, "c", "a", kept)
+    assert ended.stream.incarnation == 0
+    lie(members, "c", "a", msgspec.structs.replace(kept, previous_from=2))
+    assert (ended.stream.incarnation, ended.stream.expected) == (1, 6)
+    assert members.of("a", Absent) == [Absent()]
+
+
+@pytest.mark.parametrize(
+    ("extent", "is_held"),
+    [
+        (None, False),
+        (claim("b", 4, kept_from=3), True),
+        (claim("b", 4, kept_from=4), False),
+        (claim("b", 3, kept_from=3), False),
+        (claim("b", 9, kept_from=0, incarnation=1), False),
+        (claim("b", 9, incarnation=1, previous=0, previous_from=3, previous_end=4), True),
+        (claim("b", 9, incarnation=1, previous=0, previous_from=4, previous_end=5), False),
+        (claim("b", 9, incarnation=1, previous=0, previous_from=3, previous_end=3), False),
+        (claim("b", 9, incarnation=2, previous=1, previous_from=3, previous_end=4), False),
+    ],
+)
+def test_who_holds_what_comes_next(extent: Extent | None, is_held: bool) -> None:
+    other, followed = Peer("c", 0, 0), Stream("b", 0)
+    followed.begin(0, 3, 3)
+    other.extents = {} if extent is None else {"b": extent}
+    assert holds(other, followed) == is_held
 
 
 @pytest.mark.parametrize("repair", ["request", "hybrid"])

@@ -107,7 +107,8 @@ class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     It holds everything below `held`, keeps for others what lies from `kept_from` on, and knows that everyone
     holds what lies below `stable`. `next_incarnation` tells that a later incarnation of the site is known, so
-    that this stream grows no more; `previous` that an earlier one, up to `previous_end`, is kept for others.
+    that this stream grows no more; `previous` that an earlier one is kept for others, from `previous_from` up
+    to `previous_end`.
     The latest incarnation known was `heard` of lately or not, and is `counted` or not.
     """
 
@@ -123,6 +124,7 @@ class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     next_first: Number = 0
     previous: IncarnationOrNone = -1
     previous_end: Number = 0
+    previous_from: Number = 0
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):

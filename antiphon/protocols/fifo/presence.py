@@ -103,6 +103,7 @@ def _extent(peer: Peer, *, heard: bool) -> Extent:
         0 if successor is None else successor.first,
         -1 if past is None else past.incarnation,
         0 if past is None else past.expected,
+        0 if past is None else past.kept_from,
     )
 
 

@@ -202,10 +202,9 @@ class Repair:
 def holds(peer: Peer, stream: Stream) -> bool:
     """Whether a member said that it keeps what comes next in a stream."""
     extent = peer.extents.get(stream.site)
-    return (
-        extent is not None
-        and extent.incarnation == stream.incarnation
-        and extent.kept_from <= stream.expected < extent.held
-    ) or (
-        extent is not None and extent.previous == stream.incarnation and stream.expected < extent.previous_end
-    )
+    if extent is None:
+        return False
+    if extent.incarnation == stream.incarnation:
+        return extent.kept_from <= stream.expected < extent.held
+    kept = extent.previous_from <= stream.expected < extent.previous_end
+    return kept and extent.previous == stream.incarnation
