@@ -224,8 +224,8 @@ class Coordinator:
         attempt = self._attempt
         if attempt is None or attempt.version != pdu.version or sender not in attempt.invited:
             return
-        if attempt.ballot[0] <= pdu.round <= self._rounds + LONGEST_LEAP:
-            self._rounds = max(self._rounds, pdu.round)
+        if attempt.ballot[0] <= pdu.round:
+            self._rounds = max(self._rounds, min(pdu.round, self._rounds + LONGEST_LEAP))
             self._attempt = None
             self._alarm.clear()
             self._alarm.set(self._random.randint(self._knobs.gather_ns, 4 * self._knobs.gather_ns))

@@ -24,8 +24,8 @@ from antiphon.protocols.metagroups.pdus import (
 
 NO_BALLOT: Final[Ballot] = (0, "")
 LONGEST_LEAP: Final = 1 << 20
-"""Rounds by which an attempt may lie beyond the last one known: rounds count attempts, and must not run out.
-"""
+"""Rounds by which one PDU brings a site further at most: rounds count attempts, and must not run out. An
+attempt that lies further ahead is asked for again, and taken part in when it is reached."""
 
 
 class Voter:
@@ -53,7 +53,9 @@ class Voter:
         if wanted < self._promised:
             self._effects.append(Send(sender, Refuse(version, self._promised[1][0])))
             return False
-        if round_ > self._promised[1][0] + LONGEST_LEAP:
+        furthest = self._promised[1][0] + LONGEST_LEAP
+        if round_ > furthest:
+            self._promised = (version, (furthest, ""))
             return False
         self._promised = wanted
         if self._pending is not None and (self._pending[1].round, self._pending[0]) < wanted[1]:
