@@ -52,7 +52,7 @@ SUPERSEDED: Final = "It knows a later incarnation of this member, and takes noth
 
 
 class Dpg:
-    """Implements `antiphon.core.protocol.Protocol`, and is its service's `Channel`.
+    """Implements `antiphon.core.protocol.LiveProtocol`, and is its service's `Channel`.
 
     `now` is the host's time, `time_ns` the same moment in the member's own clock.
     """
