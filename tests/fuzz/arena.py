@@ -15,10 +15,11 @@ from antiphon.core import effects as fx
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Input, Received, Start
 from antiphon.core.packing import pack
-from antiphon.core.protocol import Protocol
+from antiphon.core.protocol import LiveProtocol, Protocol
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import Codec, Packet, Pdu
+from antiphon.live.gate import LARGEST_REPORTED
 from antiphon.live.orders import ORDERS, Settings
 from antiphon.sim.history import Archivist, MemoryLog
 from antiphon.sim.medium import Medium
@@ -113,7 +114,7 @@ class Arena(World):
         self._turns = 0
         self._last: tuple[Pdu | None, Pdu | None] = (None, None)
         self._logs: dict[Site, tuple[MemoryLog, dict[Site, int]]] = {}
-        self.protocols: dict[Site, Protocol] = {}
+        self.protocols: dict[Site, LiveProtocol] = {}
         sites = (*plan.sites, LIAR)
         self.trace = MemoryRecorder(RUN)
         self.watch = Watch(sites, self.trace)
@@ -136,7 +137,7 @@ class Arena(World):
     def _make(self, site: Site) -> Protocol:
         """A member as `antiphon.live.group` makes it."""
         plan = self.plan
-        protocol: Protocol = self._order.build(
+        live = self._order.build(
             Settings(
                 site=site, sequencer=plan.sites[0], repair=plan.repair,
                 receive_buffer_bytes=RECEIVE_BUFFER_BYTES, random=self._seeds.stream(f"member/{site}"),
@@ -144,7 +145,8 @@ class Arena(World):
                 secret=b"fuzz",
             )
         )  # fmt: skip
-        self.protocols[site] = protocol
+        self.protocols[site] = live
+        protocol: Protocol = live
         if plan.history.keeps:
             log, delivered = self._logs.setdefault(site, (MemoryLog(LOGGED_MESSAGES), {}))
             protocol = Archivist(protocol, log, delivered)
@@ -165,16 +167,19 @@ class Arena(World):
         self.crash(site)
         host = self.host(site)
         clock = FIRST_INCARNATION + 1000 + self.now // MILLISECOND_NS
-        host.incarnation = max(clock, self.latest_incarnation(site), host.incarnation)
+        reported = 0 if self.is_spoiled(site) else self.latest_incarnation(site)
+        host.incarnation = max(clock, reported, host.incarnation)
         self.restart(site)
 
     def latest_incarnation(self, site: Site) -> int:
         """Of those that the other members report for a name."""
         return max(
-            getattr(protocol, "incarnation_of", lambda _: 0)(site)
-            for other, protocol in self.protocols.items()
-            if other != site
+            protocol.incarnation_of(site) for other, protocol in self.protocols.items() if other != site
         )
+
+    def is_spoiled(self, site: Site) -> bool:
+        """Whether a name's incarnation is one that no process would follow, until it is forgotten."""
+        return self.latest_incarnation(site) > LARGEST_REPORTED
 
     def silence(self) -> None:
         """The liar says nothing from here on."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from antiphon.core import effects as fx
-from antiphon.core.fields import INCARNATION_LIMIT
 from antiphon.core.ids import MessageId, Site
 from antiphon.core.inputs import JoinGroup
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
@@ -44,7 +43,6 @@ LARGEST_CONTAINER: Final = 6000
 LARGER_CONTAINERS: Final = {"tombstones": 1 << 16}
 """Ends of paths to containers that have another bound, which their configuration tells."""
 LARGEST_MEMBER_BYTES: Final = 64 << 20
-SPARE_INCARNATIONS: Final = 1 << 20
 GROUPS: Final = ("all", "some")
 """The groups of total-across: every member is in the first, every second one in the second."""
 
@@ -199,7 +197,7 @@ class Performance:
         A liar may spoil its own name by an incarnation that leaves no later one, until it is forgotten.
         """
         arena = self._arena
-        if arena.latest_incarnation(LIAR) >= INCARNATION_LIMIT - SPARE_INCARNATIONS:
+        if arena.is_spoiled(LIAR):
             return
         arena.reformed = True
         self._sites = (*self._sites, LIAR)
