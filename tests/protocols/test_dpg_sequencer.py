@@ -935,7 +935,9 @@ class TestHostile:
         group.send(leader.site)
         group.run(500)
         assert not leader.pending
-        assert {member.service._epoch for member in group.members.values()} == {Epoch(counter + 1, leader.site)}
+        assert {member.service._epoch for member in group.members.values()} == {
+            Epoch(counter + 1, leader.site)
+        }
 
     def test_one_liar_cannot_have_a_claim_given_up(self) -> None:
         claim = Claiming(frozenset("bc"), 5, 10, is_first=False)
