@@ -97,7 +97,8 @@ class Hostile:
         return self._random.randbytes(self._random.randrange(200))
 
     def _dressed_garbage(self) -> bytes:
-        return MAGIC + bytes([VERSION]) + self._random.randbytes(self._random.randrange(200))
+        version = self._random.choice([VERSION, VERSION - 1, VERSION + 1])
+        return MAGIC + bytes([version]) + self._random.randbytes(self._random.randrange(200))
 
     def _replay(self) -> bytes:
         return self._sample()

@@ -589,12 +589,13 @@ def test_a_refusal_that_is_not_final_is_a_reason_to_wait(keys: KeyRing | None) -
 
 
 @KEYS
-def test_strangers_refuse_nobody(keys: KeyRing | None) -> None:
+def test_strangers_refuse_nobody_and_can_only_make_a_newcomer_wait(keys: KeyRing | None) -> None:
     here = Guarded(keys)
     refuse(here, 0)
-    refuse(here, 0, final=False)
-    assert here.news.namesakes == []
     assert here.gate.pending_ns is None
+    refuse(here, 0, final=False)
+    assert here.gate.pending_ns == here.gate.now
+    assert here.news.namesakes == []
 
 
 def test_addresses_in_refusals_are_shown_only_if_they_can_be() -> None:
