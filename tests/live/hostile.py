@@ -112,6 +112,11 @@ class Hostile:
         sample[self._random.randrange(min(len(sample), 300))] ^= 1 << self._random.randrange(8)
         return bytes(sample)
 
+    def _other_group(self) -> bytes:
+        """As in a group of another name; the header is sound otherwise."""
+        body = self._random.randbytes(30)
+        return HEADER.pack(MAGIC, VERSION, 100, len(body), self._group ^ 1, self._boot(), 1, 0) + body
+
     def _forged_header(self) -> bytes:
         sample, draw = self._sample(), self._random
         body = draw.randbytes(draw.randrange(16, 100))
