@@ -7,16 +7,17 @@ from msgspec import structs
 
 from antiphon.core.effects import Send
 from antiphon.core.fields import INCARNATION_LIMIT, LONGEST_NAME, NUMBER_LIMIT
-from antiphon.core.inputs import Received
+from antiphon.core.inputs import Received, Start
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec, Garbage, Packet, Pdu
 from antiphon.protocols.metagroups import PDUS, MetaGroupsConfiguration
+from antiphon.protocols.metagroups.attempt import Attempt, Outcome, is_vote_for
 from antiphon.protocols.metagroups.channels import Batch
 from antiphon.protocols.metagroups.checks import makes_sense
 from antiphon.protocols.metagroups.company import LATEST_INCARNATION, LONGEST_LEAP, MOST_HEARD
 from antiphon.protocols.metagroups.council import LATEST_VERSION, STUCK_AFTER
-from antiphon.protocols.metagroups.credible import can_follow, is_heard_of
+from antiphon.protocols.metagroups.credible import MOST_WISHES, can_follow, is_heard_of
 from antiphon.protocols.metagroups.ending import end_tree
 from antiphon.protocols.metagroups.parts import name_of, put_together
 from antiphon.protocols.metagroups.pdus import (
@@ -642,6 +643,81 @@ def test_a_vote_that_can_be_meant_is_adopted() -> None:
     cluster.lost = tell
     cluster.pass_time(1500)
     assert vote.decision in [pdu.decision for pdu in pdus(cluster.effects["a"], Accept)]
+
+
+def test_a_decision_is_known_by_all_that_it_says() -> None:
+    """Another by the same name is another."""
+    decision = following(layout_at(cluster_of(), "a"), without="e")
+    vote = Vote((1, "a"), False, True, decision)
+    assert is_vote_for(vote, decision)
+    assert not is_vote_for(vote, structs.replace(decision, endings=()))
+    assert not is_vote_for(structs.replace(vote, whole=False), decision)
+    assert not is_vote_for(None, decision)
+
+
+def test_of_two_decisions_by_one_name_the_one_that_most_have_accepted_counts() -> None:
+    layout = layout_at(cluster_of(), "a")
+    fair = following(layout, without="e")
+    forgery = structs.replace(fair, endings=())
+    attempt = Attempt(layout, (2, "a"), "abcd", frozenset(), 0)
+    for site in "abcd":
+        vote = Vote((1, "a"), True, True, forgery if site == "a" else fair)
+        attempt.reports[site] = Report(2, 2, (0, 0), vote, ())
+    assert attempt.conclude({}, (), (), KNOBS.shape) is Outcome.DECIDED
+    assert attempt.decision == fair
+
+
+# Seats and spells
+
+
+@pytest.mark.parametrize(
+    ("serial", "groups", "later"), [(1, ("B",), 1), (1, ("A",), 2), (2, ("B",), 3), (0, (), 1)]
+)
+def test_a_site_wishes_anew_if_the_table_says_what_it_did_not(
+    serial: int, groups: tuple[str, ...], later: int
+) -> None:
+    """What was adopted may be in force, so that it is accepted whatever it says."""
+    cluster = cluster_of()
+    layout = layout_at(cluster, "d")
+    seats = [
+        structs.replace(seat, serial=serial, groups=groups) if seat.site == "d" else seat
+        for seat in layout.decision.seats
+        if seat.site != "e"
+    ]
+    plan = plan_trees(layout, seats, (), KNOBS.shape)
+    endings = [end_tree(tree, layout.members_on(tree), {}) for tree in sorted(plan.ended)]
+    decision = decide(NO_FOUNDER, 2, (1, "a"), seats, plan, retire(layout, plan, ()), endings)
+    propose(cluster, decision, "d", adopted=True)
+    assert layout_at(cluster, "d").version == 2
+    assert cluster.members["d"]._member.word().serial == later
+
+
+@pytest.mark.parametrize(("site", "before"), [("d", 1), ("z", 0)])
+def test_wishes_do_not_leap(site: str, before: int) -> None:
+    layout = layout_at(cluster_of(), "a")
+    fair = following(layout, without="e")
+    others = [seat for seat in fair.seats if seat.site != site]
+    for serial, fits in ((before + MOST_WISHES, True), (before + MOST_WISHES + 1, False)):
+        life, groups = (layout.lives[site], ("B",)) if site == "d" else ((7, 0), ())
+        seats = (*others, Seat(site, life, serial, groups))
+        assert can_follow(structs.replace(fair, seats=seats), layout, KNOBS) == fits
+
+
+@pytest.mark.parametrize("returning", [False, True])
+def test_a_new_site_that_begins_anew_has_missed_something(returning: bool) -> None:
+    """It may have a seat in a table that it never got to know, and messages may be for it."""
+    cluster = cluster_of()
+    cluster.crash("e")
+    cluster.incarnations["e"] += 1
+    cluster.members["e"] = cluster.build("e")
+    cluster.cut.discard("e")
+    cluster.effects["e"].clear()
+    cluster.give("e", Start(cluster.incarnations["e"], 0, returning=returning))
+    cluster.give("e", Received("a", Prepare(RULES, (1, 0, "z"), 5, 1, ())))
+    cluster.give("e", Received("b", Prepare(RULES, (0, 0, "z"), 5, 1, ())))
+    assert cluster.spells("e") == ("" if returning else "-")
+    cluster.pass_time(1500)
+    assert cluster.spells("e") == ("+" if returning else "-+")
 
 
 # Numbers that leap

@@ -87,7 +87,12 @@ class Attempt:
 
     def _vote_to_adopt(self) -> Vote | None:
         votes = [report.vote for report in self.reports.values() if report.vote is not None]
-        last = max(votes, key=lambda vote: vote.ballot, default=None)
+        # Should somebody tell of another decision by the same name, the one that most have accepted counts.
+        last = max(
+            votes,
+            key=lambda vote: (vote.ballot, sum(vote.decision == other.decision for other in votes)),
+            default=None,
+        )
         if last is None or last.adopted:
             return last
         lives = {seat.site: seat.life for seat in last.decision.seats}
@@ -142,6 +147,4 @@ class Attempt:
 
 def is_vote_for(vote: Vote | None, decision: Decision) -> bool:
     """Whether somebody accepted this decision, and holds all that it must deliver by it."""
-    if vote is None or not vote.whole:
-        return False
-    return (vote.decision.version, vote.decision.ballot) == (decision.version, decision.ballot)
+    return vote is not None and vote.whole and vote.decision == decision

@@ -250,8 +250,9 @@ class Branch:
         """Deliver the last of it."""
         have = self._copies | self._reader.kept()
         for item in order_at(ending, self._reader.names()):
-            if self._is_due(item):
-                self._ledger.deliver(have[item.sender, item.number])
+            batch = have.get((item.sender, item.number))
+            if batch is not None and self._is_due(item):
+                self._ledger.deliver(batch)
 
     def kept(self) -> int:
         """Batches in memory."""

@@ -362,15 +362,16 @@ class Council:
         """Whether a decision can follow what is known here, and gives this site no seat that it did not want.
 
         A site without a cluster knows no more than by which version it is being let in. What was adopted may
-        be in force, whoever of its sites is gone since.
+        be in force, whatever it says of this site, and whoever of its sites is gone since.
         """
         layout, decision = self._grove.layout, pdu.decision
-        if not self._is_wanted(decision):
-            return False
         if layout is None:
-            return self._bound is not None and self._bound[:2] == (decision.origin, decision.version)
-        is_heard_of_here = pdu.adopted or is_heard_of(decision, layout, self.company.has_heard)
-        return is_heard_of_here and can_follow(decision, layout, self._knobs)
+            is_called = self._bound is not None and self._bound[:2] == (decision.origin, decision.version)
+            return is_called and (pdu.adopted or self._is_wanted(decision))
+        if not can_follow(decision, layout, self._knobs):
+            return False
+        is_fair = self._is_wanted(decision) and is_heard_of(decision, layout, self.company.has_heard)
+        return pdu.adopted or is_fair
 
     def _is_wanted(self, decision: Decision) -> bool:
         """Whether this site's seat is by its latest wish, or by an earlier one."""

@@ -6,12 +6,15 @@ seen to. Whatever an honest coordinator makes passes, but for newcomers that mus
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from antiphon.core.ids import Site
-from antiphon.protocols.metagroups.pdus import Decision, Life, MetaGroupsConfiguration
+from antiphon.protocols.metagroups.pdus import Decision, Life, MetaGroupsConfiguration, Seat
 from antiphon.protocols.metagroups.table import Layout, layout_of
 
-UNHEARD: int = 4
+MOST_WISHES: Final = 1 << 32
+"""Wishes that a site may have between two versions of the table."""
+UNHEARD: Final = 4
 """Of this many sites that stay or were heard, the first apart, one more may be new and unheard: even if none
 of those exists, and the coordinator goes, the others are enough to decide."""
 
@@ -21,10 +24,16 @@ def can_follow(decision: Decision, layout: Layout, configuration: MetaGroupsConf
     if (decision.origin, decision.version) != (layout.decision.origin, layout.version + 1):
         return False
     staying = [seat.site for seat in decision.seats if layout.lives.get(seat.site) == seat.life]
-    if not layout.is_quorum(staying):
+    if not layout.is_quorum(staying) or any(_leaps(seat, layout) for seat in decision.seats):
         return False
     made = layout_of(decision, configuration.shape, bypass=configuration.bypass)
     return made.is_complete and _is_every_tree_seen_to(made, layout)
+
+
+def _leaps(seat: Seat, layout: Layout) -> bool:
+    """Whether a site cannot have had so many wishes: they must not run out."""
+    before = layout.seats.get(seat.site)
+    return seat.serial > (0 if before is None else before.serial) + MOST_WISHES
 
 
 def is_heard_of(decision: Decision, layout: Layout, has_heard: Callable[[Site, Life], bool]) -> bool:

@@ -78,6 +78,8 @@ class Member:
         self._serial = 1
         self._next_number = 0
         self._present = False
+        self._is_new = False
+        """Whether it has not said yet that it is present, and nobody else that it is absent."""
         self._parts = Parts()
         self._grove = Grove(site, configuration, self._effects)
         self._council = Council(site, self, self._grove, configuration, random, self._effects)
@@ -118,6 +120,7 @@ class Member:
     def start(self, now: Nanoseconds, event: Start) -> None:
         self._grove.begin((event.incarnation, 0))
         self._next_number = event.next_number
+        self._is_new = not event.returning
         self._effects.append(SetTimer("word", self._knobs.heartbeat_ns))
         self._council.forget(now)
         if event.incarnation:
@@ -224,6 +227,7 @@ class Member:
             self._effects.append(Absent())
 
     def _be_present(self) -> None:
+        self._is_new = False
         if not self._present:
             self._present = True
             self._effects.append(Present())
@@ -242,7 +246,13 @@ class Member:
         self._adopt(now, decision)
 
     def begin_anew(self, now: Nanoseconds) -> None:
-        """The others have gone on without this site: forget everything, and ask to be let in."""
+        """The others have gone on without this site: forget everything, and ask to be let in.
+
+        One that is new may have a seat already in what others know: it has missed what comes to that.
+        """
+        if self._is_new:
+            self._is_new = False
+            self._effects.append(Absent())
         self._be_absent()
         self._spells += 1
         self._lost += self._grove.waiting()
@@ -272,9 +282,16 @@ class Member:
         self._changes += before is not None
         self._grove.adopt(layout)
         self._be_present()
+        self._keep_wish(layout)
         self._tell_company(before, layout)
         self._council.settle(now, layout)
         self._grove.take_turns(now)
+
+    def _keep_wish(self, layout: Layout) -> None:
+        """Should the table have another wish for this site's latest, it has a later one."""
+        seat = layout.seats[self._site]
+        if seat.serial > self._serial or (seat.serial == self._serial and set(seat.groups) != self._wanted):
+            self._serial = seat.serial + 1
 
     def _tell_company(self, before: Layout | None, layout: Layout) -> None:
         known = {} if before is None else before.lives
