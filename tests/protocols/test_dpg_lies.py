@@ -431,6 +431,8 @@ def test_who_has_fallen_silent_is_no_witness() -> None:
         late.heard(MEMORY_NS, "b", behind=True)
     assert not late.is_lost(MEMORY_NS)
     gone = touched((0, "b", True), (0, "b", True))
+    assert gone.is_lost(MEMORY_NS)
+    assert not gone.is_lost(3 * MEMORY_NS)
     gone.heard(MEMORY_NS + 1, "c", behind=False)
     assert not gone.is_lost(3 * MEMORY_NS)
 
@@ -506,6 +508,22 @@ def test_reporters_are_remembered_up_to_a_limit_while_listening() -> None:
     for index in range(MOST_WINDOWS + 5):
         hear(f"x{index}", [1])
     assert len(listening._windows) == MOST_WINDOWS
+
+
+@pytest.mark.parametrize("messages", [0, 1])
+def test_who_takes_up_an_order_has_missed_what_is_in_it(messages: int) -> None:
+    lan = Lan("abc")
+    lan.crash("c")
+    for _ in range(messages):
+        lan.admit("a")
+    lan.pass_time(100)
+    lan.incarnations["c"] = 1
+    lan.away.discard("c")
+    lan._build("c")
+    before = len(lan.of("c", Absent))
+    lan.give("c", Start(1))
+    lan.wait_for(lambda: lan.members["c"]._presence.state is State.PRESENT)
+    assert len(lan.of("c", Absent)) == before + messages
 
 
 def test_nobody_waits_for_one_that_begins_again() -> None:
@@ -604,3 +622,11 @@ def test_who_has_vanished_demands_nothing() -> None:
     lan.wait_for(lambda: "x" not in lan.members["a"]._company.sites())
     assert flow.cycle_ns(lan.now) == 0
     flow.forget(lan.now, "x")
+
+
+def test_arcs_into_agreed_messages_are_remembered_as_long_as_reports_tell_of_them() -> None:
+    order = Lan("ab", history=3).members["a"]._order
+    for tag in range(1, 6):
+        order._place(0, tag, 1, [(100 + tag, False)])
+        assert len(order.past) == min(tag, 3)
+    assert list(order.past) == [3, 4, 5]

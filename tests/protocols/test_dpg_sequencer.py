@@ -141,6 +141,18 @@ class TestNumbers:
             assert not any(number in numbers.tags for number in range(hole[0], hole[1] + 1))
             assert hole[1] + 1 in numbers.tags
 
+    def test_what_is_given_anew_leaves_the_rest_as_it_was_known(self) -> None:
+        numbers = Numbers(MOST_TAGS)
+        for number in (1, 2, 3, 5, 6, 7):
+            numbers.add(number, 16 * number)
+        assert (numbers.start, numbers.through, numbers.newest) == (1, 3, 7)
+        assert numbers.drop_from(7) == [(7, 112)]
+        assert (numbers.start, numbers.through, numbers.newest) == (1, 3, 6)
+        assert numbers.drop_from(3) == [(3, 48), (5, 80), (6, 96)]
+        assert (numbers.start, numbers.through, numbers.newest) == (1, 2, 2)
+        assert numbers.drop_from(3) == []
+        assert (numbers.start, numbers.through, numbers.newest) == (1, 2, 2)
+
     def test_a_tag_that_is_numbered_twice_keeps_its_first_place(self) -> None:
         numbers = Numbers(MOST_TAGS)
         numbers.add(1, 77)
@@ -938,6 +950,27 @@ class TestHostile:
         assert {member.service._epoch for member in group.members.values()} == {
             Epoch(counter + 1, leader.site)
         }
+
+    def test_who_is_told_to_be_the_sequencer_claims_a_later_epoch_if_ever(self) -> None:
+        group = begun(NAMES[:3])
+        service = group.members[others(group)[0]].service
+        counter = service.figures()["epoch"]
+        for told, known in ((counter + 5, counter + 5), (counter + 3, counter + 5)):
+            group.hand_in(
+                group.members[service._channel.site], "x", Answer(told, service._channel.site, 0, 1, b"")
+            )
+            assert service._counter == known
+        assert service.figures()["epoch"] == counter
+
+    def test_a_farewell_with_a_senseless_note_is_a_farewell_all_the_same(self) -> None:
+        for note, senseless in ((b"not a note", 1), (None, 0)):
+            group = begun(NAMES[:3])
+            member = group.members[others(group)[0]]
+            sequencer, ignored = group.sequencer(), member.service.figures()["ignored"]
+            told = pack_note(member.service._epoch, 1) if note is None else note
+            group.hand_in(member, sequencer, Farewell(0, told))
+            assert member.service.figures()["ignored"] == ignored + senseless
+            assert member.service._has_left or member.service._claim is not None
 
     def test_one_liar_cannot_have_a_claim_given_up(self) -> None:
         claim = Claiming(frozenset("bc"), 5, 10, is_first=False)

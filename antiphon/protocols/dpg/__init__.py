@@ -13,11 +13,11 @@ order). Nobody waits for anybody: there are no views, and a member that is gone 
 messages. Members exchange digests of what they have agreed on, and say so (`Disagreed`) when orders have gone
 apart; a message that is passed over is told too (`Unavailable`).
 
-Of members that lie, under their own names: every field is bounded as it is decoded; a member that says it has
-come far beyond what the others say is followed by nobody, and what others say of a sender counts no longer than
-until the sender is heard itself. What nobody has is waited for up to Dummy_Cycle, and what a liar said counts
-until it has been silent for a second. While it lies it can slow the others down or have them begin a new spell,
-and who remulticasts another's message is believed what stands in it: that takes signatures, not this protocol.
+Members that lie under their own names: every field is bounded as it is decoded. An order far from what the
+others tell is not taken up, and what is told of a sender counts only until the sender is heard itself. What
+nobody has is waited for up to Dummy_Cycle, and what a liar said counts until it has been silent for a second.
+While it lies it can slow the others down or end their spells. A remulticast message is believed as it comes:
+to tell a forged one takes signatures.
 
 What is where: `graph` the precedence graph; `order` the graph's root, the agreed sequence, bodies, delivery;
 `delivering` when it goes on; `hearing` what the channel brings; `suspended` Suspended Delivery; `intake`
