@@ -5,7 +5,7 @@ INSTALLED := $(VENV)/.installed
 OUT ?= out
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint swarm fuzz mutants campaign reproduce bench-sim bench-audit bench-live bench-services bench-gossip bench-large bench-trees soak pins clean
+.PHONY: help install demo test lint swarm fuzz mutants campaign reproduce bench-sim bench-audit bench-live bench-services bench-hostile bench-gossip bench-large bench-trees soak pins clean
 
 help: ## list every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ bench-live: $(INSTALLED) ## live throughput and latency beside raw UDP and Coros
 
 bench-services: $(INSTALLED) ## the total order's three services, on a quiet machine and on a busy one
 	@$(BIN)/python bench/services.py
+
+bench-hostile: $(INSTALLED) ## what floods of garbage, replays and nonsense cost a live group (a quarter of an hour)
+	@$(BIN)/python bench/hostile.py
 
 bench-gossip: $(INSTALLED) ## a hundredth of the 12,000 gossip runs on Spark, beside the C++ reference's time for all
 	@$(BIN)/python bench/gossip.py

@@ -43,6 +43,8 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     senders: int | None = None
     rate: float = 0.0
     """Messages a second of the whole group; 0 means as many as it takes."""
+    by_batch: bool = False
+    """Whether messages are handed in by the batch at a rate, too."""
     destinations: int = 0
     """Members that each message goes to, drawn from the others; 0 means all."""
     groups: dict[str, tuple[Site, ...]] = {}
@@ -66,6 +68,8 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     away_s: float = 2.0
     back_s: float = 3.0
     uvloop: bool = False
+    strangers: bool = False
+    """Whether processes that are not of the crew may be in the group; what they say does not count."""
 
     def __post_init__(self) -> None:
         if self.size < STAMP.size:
@@ -116,13 +120,14 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
         return Task(
             group=group, name=self.name(index), members=1 if again else self.members, size=self.size,
             sends=index < senders, rate=self.rate / senders, turn=index / senders,
+            by_batch=self.by_batch,
             destinations=self.destinations, groups=self.groups, order=self.order,
             sequencer=self.name(0) if self.order == "sequencer" else None, service=self.service,
             repair=self.repair,
             stability=self.stability, errors=self.errors, trigger=self.trigger, piggyback=self.piggyback,
             detector=self.detector, causal=self.causal, bodies=self.bodies, bypass=self.bypass,
             network=self.network, key=self.key, insecure=self.insecure, trace=str(trace), tells=tells,
-            uvloop=self.uvloop,
+            uvloop=self.uvloop, heeds=tuple(map(self.name, range(self.members))) if self.strangers else (),
         )  # fmt: skip
 
 
@@ -179,7 +184,7 @@ class Crew:
         self._plan = plan
         self._folder = folder
         self._tell = tell
-        self._group = f"perf-{os.getpid()}-{time.monotonic_ns()}"
+        self.group: Final = f"perf-{os.getpid()}-{time.monotonic_ns()}"
         self._hands: dict[int, Hand] = {}
         self._begin_s = 0.0
 
@@ -208,7 +213,7 @@ class Crew:
 
     async def _hire(self, index: int, *, again: bool = False) -> Hand:
         task = self._plan.task(
-            index, self._group, self._folder, again=again, tells=index == 0 and self._tell is not None
+            index, self.group, self._folder, again=again, tells=index == 0 and self._tell is not None
         )
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "antiphon.live.load", msgspec.json.encode(task).decode(),

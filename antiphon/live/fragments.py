@@ -148,12 +148,17 @@ def no_tokens(_counter: int, count: int) -> bytes:
     return bytes(TOKEN_BYTES * count)
 
 
+def count_of(size: int, datagram_bytes: int) -> int:
+    """How many fragments a PDU of so many bytes makes."""
+    return -(-size // (datagram_bytes - OVERHEAD_BYTES))
+
+
 def cut(
     pdu: bytes, datagram_bytes: int, group: int, boot: int, counter: int, tokens: Tokens = no_tokens
 ) -> list[tuple[bytes, memoryview]]:
     """The fragments of a PDU, each a head and a slice."""
     slice_bytes = datagram_bytes - OVERHEAD_BYTES
-    count = -(-len(pdu) // slice_bytes)
+    count = count_of(len(pdu), datagram_bytes)
     assert 2 <= count <= MOST_FRAGMENTS
     view = memoryview(pdu)
     head = PREFIX.pack(MAGIC, VERSION, FRAGMENT, count, group, boot, counter)

@@ -73,6 +73,9 @@ once, and a newcomer may have its place."""
 NAME_SILENCE_NS: Final = 250 * MILLISECOND_NS
 """An owner that was asked, and said nothing for so long, loses its name. Raising it costs time to restart a
 member, lowering it costs names of members that a busy machine holds up."""
+UNANSWERED: Final = 5
+"""Challenges that a member must leave unanswered before it counts as silent: time alone may have passed while
+this process stood still, and its answers wait to be read."""
 PRESS_NS: Final = 50 * MILLISECOND_NS
 """Pause between challenges to a member since another process claims its name, or since it may have moved."""
 MOVE_NS: Final = SECOND_NS
@@ -140,6 +143,7 @@ class Known:
         "pressed_ns",
         "seal",
         "site",
+        "unanswered",
         "window",
     )
 
@@ -167,6 +171,8 @@ class Known:
         """When it was last challenged since it spoke from elsewhere."""
         self.pressed_ns = now - PRESS_NS
         """When it was last challenged at its address."""
+        self.unanswered = 0
+        """Challenges at its address since it was last heard from there."""
 
 
 class Move(NamedTuple):
@@ -338,11 +344,10 @@ class Gate:
         counter, seal = head.counter, known.seal
         if not known.window.is_new(counter):
             return self._refuse(REPLAYED)
-        generation = counter >> GENERATION_BITS
-        if seal is None or head.checksum != seal.identifier or generation != seal.generation:
+        if seal is None or head.checksum != seal.identifier:
             # It has gone on to another key, or to another generation of its own.
             assert self._seals is not None
-            seal = self._seals.find(head.boot, head.checksum, generation)
+            seal = self._seals.find(head.boot, head.checksum, counter >> GENERATION_BITS)
             if seal is None:
                 return self._refuse(UNKNOWN_KEY)
         body = seal.open(counter, self._associated(head, view), view[HEADER.size :])
@@ -376,6 +381,8 @@ class Gate:
         if self._codec.has_later_fields(head.code, body):
             self._counters.drop(LATER_FIELDS)
         known.heard_ns = self.now
+        if address == known.address:
+            known.unanswered = 0
         self._known.move_to_end(known.identity)
         if head.code in GREETINGS:
             self._greeted(known, pdu, address, size)
@@ -407,7 +414,7 @@ class Gate:
         if not self._cookies.is_right(answer.number, known.boot, address, self.now):
             self._counters.drop(UNPROVEN)
         elif address == known.address:
-            known.answered_ns = known.heard_ns = self.now
+            known.answered_ns = self.now
             self._stay(known)
             for claim in [claim for claim in self._claims.values() if claim.stranger.site == known.site]:
                 self._settle_claim(claim)
@@ -434,17 +441,19 @@ class Gate:
         if self.now - known.pressed_ns < PRESS_NS or not self._challenge(known.boot, known.address, None):
             return False
         known.pressed_ns = self.now
+        known.unanswered += 1
         return True
 
     def _settle_move(self, known: Known) -> None:
         assert known.move is not None
         address, since = known.move
-        if self.now - since < MOVE_NS:
+        if self.now - since < MOVE_NS or known.unanswered < UNANSWERED:
             self._press(known)
             return
         self._stay(known)
         self._unlist(known)
         known.answered_ns = self.now
+        known.unanswered = 0
         known.address = address
         known.identity = self._identity(known.boot, address)
         self._enlist(known)
@@ -658,7 +667,7 @@ class Gate:
         """Let a process have its name if the owner is gone, refuse it if the owner has answered since."""
         stranger = claim.stranger
         owner = self._sites.get(stranger.site)
-        if owner is None or self.now - max(owner.heard_ns, claim.since_ns) >= NAME_SILENCE_NS:
+        if owner is None or self._is_silent(owner, claim.since_ns):
             del self._claims[stranger.identity]
             self._accept(stranger, claim.answer)
         elif owner.answered_ns > claim.since_ns:
@@ -675,6 +684,10 @@ class Gate:
             if self.now - claim.told_ns >= PRESS_NS:
                 claim.told_ns = self.now
                 self._tell(stranger, owner, final=False)
+
+    def _is_silent(self, owner: Known, since: Nanoseconds) -> bool:
+        silence = self.now - max(owner.heard_ns, since)
+        return silence >= NAME_SILENCE_NS and owner.unanswered >= UNANSWERED
 
     def _tell(self, stranger: Stranger, owner: Known, *, final: bool) -> None:
         refused = Refused(stranger.boot, shown(owner.address), final)

@@ -62,6 +62,8 @@ class Task(msgspec.Struct, kw_only=True, frozen=True):
     sends: bool
     rate: float = 0.0
     """Messages a second of this member; 0 means as many as the group takes."""
+    by_batch: bool = False
+    """Whether messages are handed in by the batch at a rate, too; then the rate is kept batch by batch."""
     turn: float = 0.0
     """Where in the pause between its messages this member sends, so that all together send evenly."""
     destinations: int = 0
@@ -84,6 +86,8 @@ class Task(msgspec.Struct, kw_only=True, frozen=True):
     key: str | None = None
     insecure: bool = False
     trace: str | None = None
+    heeds: tuple[Site, ...] = ()
+    """Whose messages count; all if empty. Others may say anything."""
     quiet_s: float = QUIET_S
     tells: bool = False
     uvloop: bool = False
@@ -148,7 +152,7 @@ class Load:
             await self._send_to_groups()
         elif self._task.destinations:
             await self._send_to_some()
-        elif self._task.rate:
+        elif self._task.rate and not self._task.by_batch:
             await self._send_at_rate(self._task.rate)
         else:
             await self._send_to_all()
@@ -164,6 +168,8 @@ class Load:
         burst = records_per_batch(self._task.size, self._group.batch_bytes)
         records, counts, stamps = self._records(burst)
         while not self._halted.is_set():
+            if self._task.rate:
+                await self._until_due(self._task.rate)
             counts[:] = np.arange(self._sent, self._sent + burst)
             stamps[:] = time.monotonic_ns()
             self._sent += burst
@@ -225,6 +231,8 @@ class Load:
 
     def _read(self, batch: Batch) -> None:
         """Every message's count is read, in place, and checked: as the raw benchmark does."""
+        if self._task.heeds and batch.sender not in self._task.heeds:
+            return
         bodies = batch.bodies
         if self._task.destinations or not isinstance(bodies, Packed):
             self._read_some(batch)

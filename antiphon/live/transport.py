@@ -50,6 +50,7 @@ from antiphon.live.fragments import (
     Partial,
     Piece,
     Reassembly,
+    count_of,
     cut,
     join,
     missing_indices,
@@ -492,8 +493,8 @@ class Transport:
         if kept is None:
             return
         pdu, tokens = kept
-        fragments = cut(pdu, self.datagram_bytes, self._group, self.boot, missing.counter, tokens)
-        wanted = [fragments[index] for index in missing_indices(missing.bitmap) if index < len(fragments)]
+        count = count_of(len(pdu), self.datagram_bytes)
+        wanted = [index for index in missing_indices(missing.bitmap) if index < count]
         size = len(wanted) * self.datagram_bytes
         if not wanted:
             return
@@ -504,7 +505,8 @@ class Transport:
         self._repair_bytes_left -= size
         self._repaired[known] = sent
         self._counters.fragments_resent += len(wanted)
-        self._sockets.send_fragments(wanted, known.address)
+        fragments = cut(pdu, self.datagram_bytes, self._group, self.boot, missing.counter, tokens)
+        self._sockets.send_fragments([fragments[index] for index in wanted], known.address)
 
     # As time passes
 

@@ -24,7 +24,7 @@ from antiphon.cli.console import Sparkline, print_error, say
 from antiphon.cli.main import run
 from antiphon.live import load
 from antiphon.live.boards import StabilityBoard
-from antiphon.live.crew import Plan, buckets, summarise
+from antiphon.live.crew import Crew, Plan, buckets, summarise
 from antiphon.live.joining import join
 from antiphon.live.limits import Limits
 from antiphon.live.messages import Message, Presence
@@ -324,6 +324,34 @@ def test_perf_tells_its_members_how_to_find_what_all_hold(tmp_path: Path) -> Non
     }
     task = Plan(**told).task(0, "g", tmp_path, again=False, tells=False)
     assert {name: getattr(task, name) for name in told} == told
+
+
+def test_a_crew_keeps_a_rate_by_the_batch_and_heeds_no_strangers(tmp_path: Path) -> None:
+    plan = Plan(members=2, size=5000, seconds=1.5, rate=2000, by_batch=True, strangers=True)
+    crew = Crew(plan, tmp_path / "trace")
+
+    async def body() -> dict[str, Any]:
+        async with join(crew.group, name="stranger") as stranger:
+
+            async def chatter() -> None:
+                while True:
+                    await stranger.send(b"too short")
+                    await asyncio.sleep(0.02)
+
+            reading = asyncio.create_task(stranger.for_each_batch(lambda _: None))
+            sending = asyncio.create_task(chatter())
+            try:
+                return await crew.run()
+            finally:
+                reading.cancel()
+                sending.cancel()
+
+    reports = asyncio.run(body())
+    assert {name: set(report["delivered"]) for name, report in reports.items()} == {
+        "m0": {"m0", "m1"}, "m1": {"m0", "m1"}
+    }  # fmt: skip
+    assert summarise(plan, reports)["lost"] == 0
+    assert 0 < reports["m0"]["sent"] <= 2000
 
 
 def test_perf_runs_on_uvloop_too(capfd: pytest.CaptureFixture[str]) -> None:

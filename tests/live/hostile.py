@@ -97,7 +97,8 @@ class Hostile:
         return self._random.randbytes(self._random.randrange(200))
 
     def _dressed_garbage(self) -> bytes:
-        return MAGIC + bytes([VERSION]) + self._random.randbytes(self._random.randrange(200))
+        version = self._random.choice([VERSION, VERSION - 1, VERSION + 1])
+        return MAGIC + bytes([version]) + self._random.randbytes(self._random.randrange(200))
 
     def _replay(self) -> bytes:
         return self._sample()
@@ -110,6 +111,11 @@ class Hostile:
         sample = bytearray(self._sample())
         sample[self._random.randrange(min(len(sample), 300))] ^= 1 << self._random.randrange(8)
         return bytes(sample)
+
+    def _other_group(self) -> bytes:
+        """As in a group of another name; the header is sound otherwise."""
+        body = self._random.randbytes(30)
+        return HEADER.pack(MAGIC, VERSION, 100, len(body), self._group ^ 1, self._boot(), 1, 0) + body
 
     def _forged_header(self) -> bytes:
         sample, draw = self._sample(), self._random

@@ -24,6 +24,7 @@ from antiphon.live.gate import (
     NAME_SILENCE_NS,
     PRESS_NS,
     SILENCE_NS,
+    UNANSWERED,
 )
 from antiphon.live.handshake import GREETING_BYTES, Answer, Challenge, Hello, Here, Refused
 from antiphon.live.keys import KeyRing
@@ -152,9 +153,9 @@ def test_the_account_would_tell(account: Account) -> None:
 
 
 @KEYS
-@pytest.mark.parametrize("name", ["a", "m" * 64])
+@pytest.mark.parametrize("name", ["a", "m" * 64], ids=["short", "long"])
 def test_greetings_are_of_one_size_whatever_the_name(keys: KeyRing | None, name: str) -> None:
-    group, listen = group_name(), Endpoint("127.0.0.1", free_port())
+    group = group_name()
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as witness,
         contextlib.ExitStack() as stack,
@@ -162,6 +163,7 @@ def test_greetings_are_of_one_size_whatever_the_name(keys: KeyRing | None, name:
         witness.bind(("127.0.0.1", 0))
         witness.settimeout(20)
         place = Endpoint(*witness.getsockname())
+        listen = Endpoint("127.0.0.1", free_port())
         (a,) = stack.enter_context(ears(Ear(name, group, keys, Peers((place,), listen))))
         for pdu in (Hello(), Here(), Challenge(1, b"n" * 16)):
             a.transport._send_to(pdu, place)
@@ -286,7 +288,8 @@ def test_a_member_has_moved_once_it_answers_there_and_no_longer_here(keys: KeyRi
     elsewhere(here)
     here.tick(2 * SECOND_NS - 2)
     answer_there(here)
-    here.tick(SECOND_NS + MOVE_NS - 1)
+    here.gate.now = SECOND_NS
+    here.pass_time(SECOND_NS + MOVE_NS - 1)
     assert here.gate.is_busy()
     assert not moved(here)
     here.tick(SECOND_NS + MOVE_NS)
@@ -299,6 +302,23 @@ def test_a_member_has_moved_once_it_answers_there_and_no_longer_here(keys: KeyRi
     assert here.gate.knows(known)
     if keys is None:
         assert here.gate.known(7, HERE) is None
+
+
+@KEYS
+def test_a_member_does_not_move_while_we_stand_still(keys: KeyRing | None) -> None:
+    """Its answer from its old address waits to be read: the next tick comes before that."""
+    here = Guarded(keys)
+    here.acquaint(7)
+    here.tick(SECOND_NS)
+    elsewhere(here)
+    answer_there(here)
+    for step in range(UNANSWERED - 1):
+        here.tick(SECOND_NS + 2 * MOVE_NS + step * PRESS_NS)
+        if keys is not None:
+            here.hear(note(1), 7, address=THERE)
+        assert not moved(here)
+    here.tick(SECOND_NS + 3 * MOVE_NS)
+    assert moved(here)
 
 
 @KEYS
@@ -461,7 +481,7 @@ def test_a_process_that_moves_to_where_it_told_another_name_is_known_by_one() ->
     answer_there(here)
     here.prove(7, "y", THERE)
     assert set(here.gate.sites) == {"x", "y"}
-    here.tick(SECOND_NS + MOVE_NS)
+    here.pass_time(SECOND_NS + MOVE_NS)
     assert set(here.gate.sites) == {"x"}
     assert moved(here)
 
@@ -473,10 +493,10 @@ def test_a_member_that_is_forgotten_moves_no_more(keys: KeyRing | None) -> None:
     here.tick(SILENCE_NS)
     elsewhere(here)
     answer_there(here)
-    here.tick(SILENCE_NS + 1)
     here.prove(8, address=("10.0.0.9", 1))
-    here.tick(SILENCE_NS + NAME_SILENCE_NS + 1)
-    here.tick(2 * SILENCE_NS)
+    here.pass_time(SILENCE_NS + NAME_SILENCE_NS + PRESS_NS)
+    assert here.gate.sites["x"].boot == 8
+    here.pass_time(2 * SILENCE_NS)
     assert here.gate.sites["x"].boot == 8
     assert here.gate.sites["x"].address == ("10.0.0.9", 1)
 
@@ -490,7 +510,7 @@ def test_an_address_that_another_member_has_by_now_stays_its_own(keys: KeyRing |
     here.tick(SECOND_NS)
     elsewhere(here)
     answer_there(here)
-    here.tick(SECOND_NS + MOVE_NS)
+    here.pass_time(SECOND_NS + MOVE_NS)
     assert here.gate.sites["x"].address == THERE
     assert here.gate.at(HERE) is here.gate.sites["y"]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from antiphon.core.fields import INCARNATION_LIMIT
-from antiphon.core.time import MILLISECOND_NS, SECOND_NS
+from antiphon.core.time import SECOND_NS
 from antiphon.core.wire import OLDEST, PREFIX, VERSION, Reason, group_hash
 from antiphon.live import gate
 from antiphon.live.gate import (
@@ -21,6 +21,7 @@ from antiphon.live.gate import (
     NAME_SILENCE_NS,
     PRESS_NS,
     SILENCE_NS,
+    UNANSWERED,
 )
 from antiphon.live.handshake import SLOT_NS, Answer, Challenge, Cookies, Hello, Here, Refused, Terms, shown
 from antiphon.live.keys import KeyRing
@@ -90,6 +91,12 @@ def test_an_answer_counts_in_the_slot_of_its_challenge_and_in_the_next(
     here.tick((10 + slots) * SLOT_NS)
     here.hear(answer_to(here.challenges()[0]), 7)
     assert bool(here.gate.sites) == counts
+
+
+def test_an_address_is_shown_as_people_write_it() -> None:
+    assert shown(("10.0.0.1", 7400)) == "10.0.0.1:7400"
+    assert shown(("fe80::1", 7400, 0, 2)) == "[fe80::1]:7400"
+    assert len(shown(("x" * 200, 1))) == 80
 
 
 def test_cookies_are_of_one_process_at_one_place_by_one_secret() -> None:
@@ -367,7 +374,7 @@ def test_a_name_goes_on_to_the_next_once_its_owner_does_not_answer(keys: KeyRing
     here = Guarded(keys)
     here.acquaint(7)
     here.prove(8, address=THERE)
-    here.tick(NAME_SILENCE_NS - 1)
+    here.pass_time(NAME_SILENCE_NS - 1)
     assert here.gate.sites["x"].boot == 7
     here.tick(NAME_SILENCE_NS)
     assert here.gate.sites["x"].boot == 8
@@ -376,6 +383,22 @@ def test_a_name_goes_on_to_the_next_once_its_owner_does_not_answer(keys: KeyRing
     assert here.hear(note(2), 8, address=THERE) == note(2)
     assert here.gate.at(HERE) is None
     assert here.gate.at(THERE) is here.gate.find("x")
+
+
+@KEYS
+def test_an_owner_does_not_lose_its_name_while_we_stand_still(keys: KeyRing | None) -> None:
+    """Its answer waits to be read: the next tick comes before that."""
+    here = Guarded(keys)
+    here.acquaint(7)
+    here.prove(8, address=THERE)
+    here.tick(SECOND_NS)
+    assert here.gate.sites["x"].boot == 7
+    for step in range(1, UNANSWERED - 1):
+        here.tick(SECOND_NS + step * PRESS_NS)
+        assert here.gate.sites["x"].boot == 7
+    here.stay(7)
+    here.pass_time(2 * SECOND_NS)
+    assert here.gate.sites["x"].boot == 7
 
 
 @KEYS
@@ -440,8 +463,9 @@ def test_of_two_claims_the_first_one_has_the_name_and_the_other_one_is_refused(k
     here.acquaint(7)
     here.prove(8, address=THERE)
     here.prove(9, address=place(9))
-    here.tick(NAME_SILENCE_NS)
+    here.pass_time(NAME_SILENCE_NS)
     assert here.gate.sites["x"].boot == 8
+    here.tick(NAME_SILENCE_NS + 1)
     assert here.refusals(place(9))[-1] == Refused(9, shown(THERE), True)
 
 
@@ -545,7 +569,7 @@ def test_members_that_are_forgotten_refuse_no_more(keys: KeyRing | None) -> None
     refuse(here, 0)
     refuse(here, 1)
     here.prove(77, "site0", THERE)
-    here.tick(NAME_SILENCE_NS)
+    here.pass_time(NAME_SILENCE_NS)
     assert here.gate.sites["site0"].boot == 77
     refuse(here, 2)
     assert here.news.namesakes == [], "two of four"
@@ -565,12 +589,13 @@ def test_a_refusal_that_is_not_final_is_a_reason_to_wait(keys: KeyRing | None) -
 
 
 @KEYS
-def test_strangers_refuse_nobody(keys: KeyRing | None) -> None:
+def test_strangers_refuse_nobody_and_can_only_make_a_newcomer_wait(keys: KeyRing | None) -> None:
     here = Guarded(keys)
     refuse(here, 0)
-    refuse(here, 0, final=False)
-    assert here.news.namesakes == []
     assert here.gate.pending_ns is None
+    refuse(here, 0, final=False)
+    assert here.gate.pending_ns == here.gate.now
+    assert here.news.namesakes == []
 
 
 def test_addresses_in_refusals_are_shown_only_if_they_can_be() -> None:
@@ -780,7 +805,7 @@ def test_a_member_that_is_restarted_has_its_place_in_a_full_table(
     here = Guarded(keys)
     members(here, 2)
     here.prove(50, "site0", THERE)
-    here.tick(NAME_SILENCE_NS)
+    here.pass_time(NAME_SILENCE_NS)
     assert here.gate.sites["site0"].boot == 50
     assert gate.FULL not in here.drops
 
@@ -812,10 +837,10 @@ def test_a_process_that_tells_two_names_is_known_by_one(keys: KeyRing | None) ->
     here.acquaint(7)
     here.prove(8, "x", THERE)
     here.hear(answer_to(here.challenges(THERE)[-1]), 8, "y", THERE)
-    here.tick(NAME_SILENCE_NS)
+    here.pass_time(NAME_SILENCE_NS)
     assert {site: known.boot for site, known in here.gate.sites.items()} == {"x": 8}
     assert here.gate.sizes()[0] == 1
     here.tick(2 * NAME_SILENCE_NS)
     here.prove(9, "x", place(9))
-    here.tick(3 * NAME_SILENCE_NS + 100 * MILLISECOND_NS)
+    here.pass_time(3 * NAME_SILENCE_NS)
     assert here.gate.sites["x"].boot == 9

@@ -339,6 +339,19 @@ def test_another_ring_s_key_counts_anew_and_no_counter_repeats() -> None:
     assert key.seal.generation == 1
 
 
+def test_what_is_too_late_to_tell_counts_as_seen() -> None:
+    window = ReplayWindow(0)
+    window.note(2 * WINDOW)
+    assert window.is_new(WINDOW + 1)
+    assert not window.is_new(WINDOW)
+    window.note(3 * WINDOW - 1)
+    assert not window.is_new(2 * WINDOW), "seen, and still within the window"
+    assert window.is_new(2 * WINDOW + 1)
+    window.note(4 * WINDOW - 1)
+    assert not window.is_new(3 * WINDOW - 1)
+    assert window.is_new(3 * WINDOW)
+
+
 COUNTERS = st.integers(0, 3 * WINDOW) | st.integers(0, 2**64 - 1) | st.integers(WINDOW - 3, WINDOW + 3)
 
 

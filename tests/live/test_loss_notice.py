@@ -19,7 +19,7 @@ from antiphon.live.keys import KeyRing
 from antiphon.live.member import Member
 from antiphon.live.networks import Loopback, Network
 from antiphon.live.poison import PoisonRing
-from antiphon.live.transport import Arrival
+from antiphon.live.transport import GREETINGS, Arrival
 from tests.live.pairs import RING, Ear, acquaint, drive, ears, group_name, note, settle
 from tests.live.test_networks import peers_on
 
@@ -70,7 +70,8 @@ def test_the_first_pdu_after_a_flood_tells_of_the_loss_and_no_other_does(keys: K
         hear_all(b, 1004)
         assert b.numbers("a")[flood_ends:] == list(range(1000, 1005))
         assert b.after_loss == [1000]
-        assert b.counters.datagrams_lost == lost
+        # Greetings may be among what was lost.
+        assert lost <= b.counters.datagrams_lost <= lost + 2 * GREETINGS
 
 
 def drained(listener: Ear) -> int:

@@ -220,6 +220,7 @@ def test_fragments_go_by_one_call_where_the_kernel_can(keys: KeyRing | None, off
     places = peers_on("127.0.0.1", 2, datagram_bytes=1472, offload=offload)
     with ears(*(Ear("ab"[n], group, keys, places[n]) for n in range(2))) as (a, b):
         converse(a, b)
+        settle(a, b)
         reads = count_reads(b)
         before = b.counters.datagrams_received
         a.transport.multicast(note(9, 60_000))

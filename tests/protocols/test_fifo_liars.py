@@ -714,6 +714,35 @@ def test_silent_members_make_room_for_new_ones() -> None:
     assert "too many" not in member._state.peers
 
 
+def test_a_member_that_began_anew_and_went_is_forgotten_although_others_never_heard_of_it() -> None:
+    members = Group(3)
+    members.pass_time(100)
+    for name in "bc":
+        peer(members, name, "a").stream.take(0, ONE, keep=True)
+    peer(members, "c", "a").extents["b"] = claim("b", 1)
+    own = claim("b", 1, incarnation=1)
+    members.give("a", Received("b", Status(1, 1, 1, 0, (own, claim("a")))))
+    assert peer(members, "b", "a").successor is not None
+    state, census = members.members["a"]._state, members.members["a"]._membership._census
+    state.uncounted = list(state.peers.values())
+    last_ns = peer(members, "b", "a").heard_ns
+    census.forget(last_ns + members.knobs.forget_after_ns)
+    assert set(state.peers) == {"b", "c"}
+    census.forget(last_ns + members.knobs.forget_after_ns + 1)
+    assert set(state.peers) == {"c"}
+
+
+def test_a_member_whose_earlier_incarnation_is_not_complete_makes_room_last() -> None:
+    members = Group(3, replace(KNOBS, largest_group=2))
+    state, census = members.members["a"]._state, members.members["a"]._membership._census
+    state.uncounted = list(state.peers.values())
+    state.peers["b"].successor = Stream("b", 1)
+    assert census.make_room()
+    assert set(state.peers) == {"b"}
+    assert census.make_room()
+    assert set(state.peers) == {"b"}
+
+
 def test_ghosts_of_one_status_end_one_spell() -> None:
     members = Group(3)
     members.pass_time(100)

@@ -8,7 +8,7 @@ from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received, Suspected, TimerFired
 from antiphon.protocols.sco import ScoConfiguration
 from antiphon.protocols.sco.pdus import Ask, Control, Copy, Data, Holding, Holds, Name
-from antiphon.protocols.sco.roster import digest_of
+from antiphon.protocols.sco.state import digest_of
 from tests.protocols.sco_group import Group
 from tests.protocols.staging import pdus
 

@@ -84,8 +84,9 @@ class Census:
     def forget(self, now: Nanoseconds) -> None:
         """Of those who are long gone nothing is remembered but that we do not remember."""
         since_ns = now - self._state.configuration.forget_after_ns
-        for peer in self._forgettable():
-            if peer.heard_ns < since_ns:
+        for peer in list(self._state.uncounted):
+            # What is kept of an earlier incarnation is for others to complete it, who have had the time.
+            if peer.heard_ns < since_ns and (not peer.stream.kept or peer.successor is not None):
                 self._drop(peer)
 
     def make_room(self) -> bool:
@@ -96,15 +97,15 @@ class Census:
         state = self._state
         if len(state.peers) < state.configuration.largest_group:
             return True
-        gone = min(self._forgettable(), key=lambda peer: (peer.stream.begun, peer.heard_ns), default=None)
+        gone = min(
+            (peer for peer in state.uncounted if not peer.stream.kept),
+            key=lambda peer: (peer.successor is not None, peer.stream.begun, peer.heard_ns),
+            default=None,
+        )
         if gone is None:
             return False
         self._drop(gone)
         return True
-
-    def _forgettable(self) -> list[Peer]:
-        """Who does not count, and of whom nothing is kept for others."""
-        return [peer for peer in self._state.uncounted if not peer.stream.kept and peer.successor is None]
 
     def _drop(self, peer: Peer) -> None:
         state = self._state

@@ -7,7 +7,7 @@ ordered is a batch: consecutive messages of one sender to one set of destination
 
 - Every batch carries its number, its place in what was sent to each destination, the sender's causal past
   (csn) and its confirmations (ack). Batches of one sender are accepted in the order of their places; what is
-  missing is asked for, of the sender or of another destination.
+  missing is asked for, of the sender or, once that is gone, of another destination.
 - Accepting a batch is confirmed. It moves to the causality queue when nothing that precedes it can come any
   more, and is delivered when every destination has confirmed it (`delivery="full"`), or at once (`"causal"`).
 - Confirmations travel on messages. Whoever gets none within `confirm_ns` gets a control message, and everyone
@@ -29,6 +29,10 @@ Guarantees with full delivery, each proved by the checker of that name: *integri
   networks that do not split.
 - It can fail when everyone who holds a member to be gone crashes before it could be told, and when members
   are cut off from one another within the moment in which they hear of a newcomer.
+- A member that lies, or errs, may hold the others up and end their spells while it is there. Once it has been
+  silent for `silence_ns`, or has left, they go on within two seconds, with every promise kept among
+  themselves. It can forge messages of members that are gone, to those who lack them: only signatures would
+  prevent that.
 - With causal delivery atomicity, and causal order across restarts, are lost when members go: one may
   have delivered what dies with it (`CAUSAL_PROMISES`). As long as nobody goes all hold.
 
@@ -46,6 +50,7 @@ fails, `tests/protocols/test_sco_paper.py`).
 - Messages to oneself pass through the same queues, and count as confirmed by oneself at once.
 - Vectors travel as differences (`antiphon.protocols.sco.coding`), unless the paper's form is asked for.
 - Members may come, go and crash (`antiphon.protocols.sco.parting`), which the paper leaves out.
+- Nobody is believed what another who is there has sent. The paper lets any destination answer for a sender.
 
 Measured: random runs under all faults at once found seven faults of ours, which the swarms keep. With 100
 members and five destinations, everyone sending once in a quarter of `confirm_ns`, a message costs 19 control

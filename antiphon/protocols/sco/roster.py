@@ -10,7 +10,6 @@ below one that others named, and that never spoke itself, is there, and the othe
 heard, or have counted, and are over stay over.
 """
 
-import hashlib
 from collections.abc import Iterable
 
 from antiphon.core.effects import Appeared, Vanished
@@ -23,7 +22,8 @@ from antiphon.protocols.sco.vectors import MalformedError
 KEPT_TABLES = 4
 """Versions of a peer's table that are kept, for PDUs that were overtaken."""
 MOST_LIVES = 8
-"""Lives of one site that are over and not forgotten, of which nothing is held. Raising it costs memory."""
+"""Lives of one site that are over and not forgotten: so many of which something is held, and so many others.
+Raising it costs memory."""
 FAR = 1 << 12
 """A version or serial that lies so far below the latest one was not overtaken: the latest was a mistake.
 Raising it costs time to recover from that."""
@@ -70,12 +70,14 @@ class Roster:
     def is_full(self, name: Name, *, heard: bool) -> bool:
         """Whether another life would be more than a PDU can name; half of the room is for those who speak."""
         state = self._state
+        if sum(ghost.site == name.site and any(ghost.holds()) for ghost in state.ghosts) >= MOST_LIVES:
+            return True
         if heard:
             known = [*state.peers.values(), *state.ghosts]
         else:
             known = [peer for peer in (*state.peers.values(), *state.ghosts) if not peer.heard]
         share = 1 if heard else 2
-        taken = sum(peer.name.wire_bytes() for peer in (state.me, *known))
+        taken = sum([peer.wire_bytes for peer in (state.me, *known)])
         return len(known) >= MOST_NAMES // share or taken + name.wire_bytes() > TABLE_BYTES // share
 
     def meet(self, now: Nanoseconds, site: Site, life: int, *, heard: bool = False) -> Peer | None:
@@ -116,8 +118,6 @@ class Roster:
         found = self.find(name.site, name.life)
         if found is not None or name.site == state.site:
             return found
-        if name.gone and not self.is_over(name.site, name.life):
-            self.adopt(now, (name,))
         if not self.is_over(name.site, name.life):
             return self.meet(now, name.site, name.life)
         buried = name.life <= state.buried.get(name.site, -1)
@@ -174,13 +174,15 @@ class Roster:
 
     # Lives that are over
 
-    def adopt(self, now: Nanoseconds, names: Iterable[Name]) -> bool:
-        """Hold these lives to be over; whether that is new. Our own life is not for us to judge here."""
+    def adopt(self, now: Nanoseconds, names: Iterable[Name]) -> None:
+        """Hold these lives to be over. Our own life is not for us to judge here."""
         state = self._state
+        before = dict(state.over)
         grown = lost = False
-        for name in names:
-            known = state.over.get(name.site)
-            if (known is not None and name.life <= known.life) or self.is_false(name):
+        for claim in names:
+            name = self._heard_of(claim)
+            known, peer = state.over.get(name.site), state.peers.get(name.site)
+            if (known is not None and name.life <= known.life) or self.is_false(claim):
                 continue
             if name.site == state.site and name.life >= state.life:
                 continue
@@ -188,20 +190,25 @@ class Roster:
             state.over[name.site] = Name(name.site, name.life, True, name.left)
             if name.life <= state.voices.get(name.site, -1):
                 self._end(name.site, name.life)
-            peer = state.peers.get(name.site)
             if peer is not None and peer.life <= name.life:
                 lost = True
                 del state.peers[name.site]
                 self._end(peer.site, peer.life)
+                self._disprove(claim.site, claim.life)
                 self._mourn(peer, name)
                 reason = "It has left." if name.left else "It is held to be gone."
                 state.effects.append(Vanished(name.site, reason))
         if grown:
             self._trim()
-            grown = lost or state.digest != digest_of(state.over.values())
-        if grown:
-            self._note_change(now)
-        return grown
+            if lost or state.over != before:
+                self._note_change(now)
+
+    def _heard_of(self, claim: Name) -> Name:
+        """What is said to be over of a member that is there, as far as it has come by its own voice."""
+        peer = self._state.peers.get(claim.site)
+        if peer is None or not peer.heard or claim.life <= peer.life:
+            return claim
+        return Name(claim.site, peer.life, True, claim.left)
 
     def _end(self, site: Site, life: int) -> None:
         """A life is over, whatever is said of later ones."""
@@ -212,7 +219,7 @@ class Roster:
     def _note_change(self, now: Nanoseconds) -> None:
         """Other lives are over than were before: all have to agree on them anew."""
         state = self._state
-        state.digest = digest_of(state.over.values())
+        state.digest_is_stale = True
         state.final = False
         state.bereaved = True
         state.table_is_stale = True
@@ -295,13 +302,5 @@ class Roster:
         """Those whom a table names; raises `MalformedError` if it makes no sense."""
         if len({(name.site, name.life) for name in names}) != len(names):
             raise MalformedError("a table that names somebody twice")
+        self.adopt(now, [name for name in names if name.gone and self.find(name.site, name.life) is None])
         return tuple(Entry(name.site, self.know(now, name)) for name in names)
-
-
-def digest_of(names: Iterable[Name]) -> int:
-    """What stands for a map of lives that are over; 0 for the empty one."""
-    lives = sorted((name.site, name.life) for name in names)
-    if not lives:
-        return 0
-    digest = hashlib.blake2b(repr(lives).encode(), digest_size=7).digest()
-    return int.from_bytes(digest, "big")

@@ -6,8 +6,9 @@ The glossary from the paper's names: SQN is `next_number`, LSN_j a peer's `sent`
 come any more, is its `frontier`.
 """
 
+import hashlib
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from antiphon.core.effects import Effect, SetTimer
@@ -139,11 +140,13 @@ class Peer:
         "tables",
         "told",
         "whole_ns",
+        "wire_bytes",
     )
 
     def __init__(self, site: Site, life: int, now: Nanoseconds, buffers: int) -> None:
         self.site = site
         self.life = life
+        self.wire_bytes = Name(site, life).wire_bytes()
         # What comes from it
         self.received = 0
         self.needed = 0
@@ -271,7 +274,8 @@ class State:
         """The latest life of each site that has counted here or has been heard, and is over."""
         self.disproved: dict[Site, int] = {}
         """The latest life that others told of a site whose own voice says that it has come less far."""
-        self.digest = 0
+        self._digest = 0
+        self.digest_is_stale = False
         self.final = True
         self.bereaved = False
         """Whether lives were found to be over that have not been attended to."""
@@ -344,6 +348,14 @@ class State:
 
     # Those who are gone
 
+    @property
+    def digest(self) -> int:
+        """What stands for the lives that are over."""
+        if self.digest_is_stale:
+            self.digest_is_stale = False
+            self._digest = digest_of(self.over.values())
+        return self._digest
+
     def is_final(self) -> bool:
         """Whether we have, and have moved, all that we shall ever have of the lives that are over."""
         return self.final and not any(ghost.queue for ghost in self.ghosts)
@@ -397,3 +409,12 @@ def trim(table: "dict[Site, Any]", most: int) -> None:
     """Forget the oldest entry of a table that has become too long."""
     if len(table) > most:
         del table[next(iter(table))]
+
+
+def digest_of(names: Iterable[Name]) -> int:
+    """What stands for a map of lives that are over; 0 for the empty one."""
+    lives = sorted((name.site, name.life) for name in names)
+    if not lives:
+        return 0
+    digest = hashlib.blake2b(repr(lives).encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "big")
