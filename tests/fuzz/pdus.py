@@ -74,6 +74,8 @@ class Forge:
         self._observed: dict[type[Pdu], deque[Pdu]] = {}
         self._values: dict[str, deque[Any]] = {}
         self._seen: list[type[Pdu]] = []
+        self._sound = False
+        """Whether what is being drawn keeps to its bounds."""
         self._depth = 0
         """Lists within lists that are being drawn."""
         self._draws: Final[dict[type, Callable[[Any, str], Any]]] = {
@@ -137,9 +139,13 @@ class Forge:
     # Whole bodies
 
     def made(self) -> tuple[int, bytes]:
-        """A PDU of any kind, its fields drawn from their types."""
+        """A PDU of any kind, its fields drawn from their types; half of them within all bounds."""
         kind = self.random.choice(self.kinds)
-        return kind.code, self._body([self._field(field) for field in fields_of(kind)])
+        self._sound = self.random.random() < 0.5
+        values = [self._field(field) for field in fields_of(kind)]
+        body = self._encoded(values) if self._sound else self._body(values)
+        self._sound = False
+        return kind.code, body
 
     def altered(self, pdu: Pdu) -> tuple[int, bytes]:
         """A real PDU with one field changed, seldom more."""
@@ -301,7 +307,7 @@ class Forge:
         return tuple(values)
 
     def _draw(self, kind: inspect.Type, name: str) -> Any:
-        if self.random.random() < 0.02:
+        if self.random.random() < 0.02 and not self._sound:
             return self._wrong()
         draw = self._draws.get(type(kind))
         return self._wrong() if draw is None else draw(kind, name)
@@ -318,6 +324,10 @@ class Forge:
         least = kind.ge if kind.ge is not None else LEAST_INT if kind.gt is None else kind.gt + 1
         most = kind.le if kind.le is not None else GREATEST_INT if kind.lt is None else kind.lt - 1
         chance = random.random()
+        if self._sound:
+            known = self._values.get(name)
+            near = random.choice((0, 1, 7, least, most, *known) if known else (0, 1, 7, least, most))
+            return min(max(near, least), most) if type(near) is int else least
         if chance < 0.25:
             return random.randrange(8)
         if chance < 0.4:
@@ -333,7 +343,7 @@ class Forge:
     def _str(self, kind: inspect.StrType, name: str) -> str:
         random = self.random
         chance = random.random()
-        if chance < 0.6:
+        if chance < 0.6 or self._sound:
             return random.choice(self._names)
         if chance < 0.8:
             return random.choice(ODD_NAMES)
@@ -343,6 +353,9 @@ class Forge:
         random = self.random
         known = self._values.get(name)
         chance = random.random()
+        if self._sound:
+            chosen: bytes = random.choice((b"", bytes(8), bytes(16), *(known or ())))
+            return chosen
         if known and chance < 0.5:
             value = random.choice(known)
             return self._near_bytes(value) if type(value) is bytes else b""
@@ -357,6 +370,8 @@ class Forge:
         """Seldom long, and never within another list: that would not fit a datagram, nor memory."""
         random = self.random
         chance = random.random()
+        if self._sound:
+            return min(random.choice((0, 1, 2, 3)), 3 if longest is None else longest)
         if chance < 0.95 or self._depth > 1:
             return random.choice((0, 1, 1, 2, 3, 5, 9))
         if longest is not None and chance < 0.98:
@@ -401,7 +416,7 @@ class Forge:
         """Packed bodies: mostly sound ones, and every way in which they can be unsound."""
         random = self.random
         chance = random.random()
-        if chance < 0.6:
+        if chance < 0.6 or self._sound:
             bodies = [b"liar.%d" % random.randrange(100)] * random.choice((1, 1, 1, 2, 5))
             whole = random.random() < 0.8
             return pack(bodies, unfinished=not whole, continuing=not whole and random.random() < 0.5)
