@@ -67,6 +67,10 @@ LEARNING_S: Final = 1.0
 """Time to record datagrams, or to hear PDUs that lies can be made of, after the group has begun."""
 
 Figures = dict[str, Any]
+Sent = tuple[int, int]
+"""How many datagrams or PDUs, and their bytes."""
+NOTHING: Final[Sent] = (0, 0)
+BURN: Final = "while True: pass"
 
 
 # The flooder, in a process of its own
@@ -97,15 +101,17 @@ class Mouth:
                     if len(self.recorded) < RECORDED:
                         self.recorded.append(datagram)
 
-    def flood(self, datagrams: list[bytes], seconds: float) -> int:
+    def flood(self, datagrams: list[bytes], seconds: float) -> Sent:
         end, sent, places = time.monotonic() + seconds, 0, cycle(self._places)
+        size = 0
         for datagram in cycle(datagrams):
             if sent % AT_ONCE == 0 and time.monotonic() >= end:
                 break
             with contextlib.suppress(OSError):
                 self._speaking.sendto(datagram, next(places))
             sent += 1
-        return sent
+            size += len(datagram)
+        return sent, size
 
 
 def begin() -> None:
@@ -114,16 +120,13 @@ def begin() -> None:
     sys.stdin.readline()
 
 
-def flood_from_outside(kind: str, group: str, seconds: float) -> int:
+def flood_from_outside(kind: str, group: str, seconds: float) -> Sent:
     random = Random(1)
-    if kind == "idle":
+    if kind in ("idle", "burn"):
         begin()
-        time.sleep(seconds)
-        return 0
-    if kind == "burn":
-        begin()
-        burn(seconds)
-        return 0
+        with burning(is_on=kind == "burn"):
+            time.sleep(seconds)
+        return NOTHING
     mouth = Mouth(group)
     begin()
     mouth.learn(LEARNING_S)
@@ -131,10 +134,16 @@ def flood_from_outside(kind: str, group: str, seconds: float) -> int:
     return mouth.flood(garbage if kind == "garbage" else mouth.recorded or garbage, seconds - LEARNING_S)
 
 
-def burn(seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        pass
+@contextlib.contextmanager
+def burning(*, is_on: bool) -> Iterator[None]:
+    """A process that only burns processor time, and leaves a member beside it alone."""
+    process = subprocess.Popen([sys.executable, "-c", BURN]) if is_on else None
+    try:
+        yield
+    finally:
+        if process is not None:
+            process.kill()
+            process.wait()
 
 
 class Liar:
@@ -159,7 +168,7 @@ class Liar:
         return [Raw(code, body) for code, body in made if fits(body)]
 
 
-async def lie(transport: Any, liar: Liar, seconds: float, look: Callable[[], None]) -> int:
+async def lie(transport: Any, liar: Liar, seconds: float, look: Callable[[], None]) -> Sent:
     """Tell lies at full speed, and go on receiving between them, as a member does."""
     from tests.fuzz.liar import speak_raw
 
@@ -169,18 +178,20 @@ async def lie(transport: Any, liar: Liar, seconds: float, look: Callable[[], Non
         look()
         await asyncio.sleep(0.001)
     speak_raw(transport)
-    sent = 0
+    sent = size = 0
     lies: Iterator[Any] = cycle(liar.lies())
     while loop.time() < end:
         for _ in range(AT_ONCE):
-            transport.multicast(next(lies))
+            raw = next(lies)
+            transport.multicast(raw)
+            size += len(raw.body)
         sent += AT_ONCE
         look()
         await asyncio.sleep(0)
-    return sent
+    return sent, size
 
 
-async def flood_as_stranger(order: str, group: str, keys: KeyRing | None, seconds: float) -> int:
+async def flood_as_stranger(order: str, group: str, keys: KeyRing | None, seconds: float) -> Sent:
     from antiphon.core.wire import Codec
     from antiphon.live.counters import Counters
     from antiphon.live.handshake import Terms
@@ -205,7 +216,7 @@ async def flood_as_stranger(order: str, group: str, keys: KeyRing | None, second
     return await lie(transport, liar, seconds, look)
 
 
-async def flood_as_member(kind: str, order: str, group: str, keys: KeyRing | None, seconds: float) -> int:
+async def flood_as_member(kind: str, order: str, group: str, keys: KeyRing | None, seconds: float) -> None:
     from antiphon.core.inputs import Received
     from antiphon.live.joining import join
 
@@ -220,30 +231,31 @@ async def flood_as_member(kind: str, order: str, group: str, keys: KeyRing | Non
             return handle(now, event)
 
         reading = asyncio.create_task(member.for_each_batch(lambda _: None))
-        print("ready", flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
-        sent, end = 0, time.monotonic() + seconds
+        await asyncio.to_thread(begin)
+        sent = NOTHING
         if kind == "member":
             driver._handle = listen
             sent = await lie(driver._transport, liar, seconds, lambda: None)
-        while time.monotonic() < end:
-            burn(0.002 if kind == "member-burn" else 0)
-            await asyncio.sleep(0 if kind == "member-burn" else 0.01)
-        print(sent, flush=True)
+        else:
+            with burning(is_on=kind == "member-burn"):
+                await asyncio.sleep(seconds)
         reading.cancel()
+        say(sent)
         os._exit(0)  # a liar that ends does not say goodbye
-    return sent
 
 
 def flood(kind: str, order: str, group: str, key: str, *, seconds: float) -> None:
     keys = read_keys(Path(key)) if key else None
     if kind in INSIDE:
-        sent = asyncio.run(flood_as_member(kind, order, group, keys, seconds))
+        asyncio.run(flood_as_member(kind, order, group, keys, seconds))
     elif kind == "stranger":
-        sent = asyncio.run(flood_as_stranger(order, group, keys, seconds))
+        say(asyncio.run(flood_as_stranger(order, group, keys, seconds)))
     else:
-        sent = flood_from_outside(kind, group, seconds)
-    print(sent, flush=True)
+        say(flood_from_outside(kind, group, seconds))
+
+
+def say(sent: Sent) -> None:
+    print(*sent, flush=True)
 
 
 # The group, and what it keeps
@@ -272,17 +284,17 @@ class Flooder:
             self._process.stdin.write("go\n")
             self._process.stdin.flush()
 
-    def end(self) -> int:
-        """How many datagrams or PDUs it sent."""
+    def end(self) -> Sent:
+        """What it sent; nothing if it failed, which it says itself."""
         assert self._process is not None
         try:
             said, _ = self._process.communicate(timeout=30)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
-            return -1
-        numbers = [line for line in said.split("\n") if line.isdigit()]
-        return int(numbers[0]) if numbers else -1
+            return NOTHING
+        words = said.split()  # "ready", then two numbers
+        return (int(words[1]), int(words[2])) if len(words) == 3 else NOTHING
 
 
 def measure(plan: Plan, kind: str | None = None) -> Figures:
@@ -296,12 +308,13 @@ def measure(plan: Plan, kind: str | None = None) -> Figures:
         try:
             reports = asyncio.run(crew.run())
         finally:
-            sent = flooder.end() if kind is not None else 0
+            sent, size = flooder.end() if kind is not None else NOTHING
         found = summarise(plan, reports)
         return {
             "per_s": found["group_throughput"], "p50_ms": found["latency_ms"]["p50"],
             "halted": found["halted_share"], "lost": found["lost"], "violations": violations(folder),
             "flooded_per_s": round(sent / plan.seconds, 1),
+            "flooded_mb_per_s": round(size / plan.seconds / 1e6, 1),
         }  # fmt: skip
 
 
@@ -347,7 +360,16 @@ def median_rows(repeats: list[list[Figures]]) -> list[Figures]:
     merged = []
     for rows in zip(*repeats, strict=True):
         row = dict(rows[0])
-        for name in ("full_per_s", "per_s", "p50_ms", "halted", "flooded_per_s", "to_idle", "to_burn"):
+        for name in (
+            "full_per_s",
+            "per_s",
+            "p50_ms",
+            "halted",
+            "flooded_per_s",
+            "flooded_mb_per_s",
+            "to_idle",
+            "to_burn",
+        ):
             values = [each[name] for each in rows if each[name] is not None]
             row[name] = statistics.median(values) if values else None
         for name in ("lost", "violations"):
@@ -361,13 +383,13 @@ def tell(rows: list[Figures]) -> None:
     secured = "with a key" if first["keyed"] else "without a key"
     print(f"\n{first['order']}, {secured}: half of {first['full_per_s']:,.0f} messages a second")
     print(f"  {'flooder':<12} {'messages/s':>11} {'to idle':>8} {'to burn':>8} {'p50 ms':>8} {'halted':>7}"
-          f" {'lost':>6} {'broken':>7} {'flood/s':>9}")  # fmt: skip
+          f" {'lost':>6} {'broken':>7} {'flood/s':>9} {'MB/s':>6}")  # fmt: skip
     for row in rows:
         p50 = "" if row["p50_ms"] is None else f"{row['p50_ms']:.2f}"
         print(
             f"  {row['flooder']:<12} {row['per_s']:>11,.0f} {row['to_idle']:>8.1%} {row['to_burn']:>8.1%}"
             f" {p50:>8} {row['halted']:>7.1%} {row['lost']:>6} {row['violations']:>7}"
-            f" {row['flooded_per_s']:>9,.0f}"
+            f" {row['flooded_per_s']:>9,.0f} {row['flooded_mb_per_s']:>6.1f}"
         )
 
 
