@@ -143,6 +143,7 @@ class Known:
         "pressed_ns",
         "seal",
         "site",
+        "told",
         "unanswered",
         "window",
     )
@@ -173,6 +174,8 @@ class Known:
         """When it was last challenged at its address."""
         self.unanswered = 0
         """Challenges at its address since it was last heard from there."""
+        self.told = 0
+        """The incarnation of our name that it knew when it was let in; 0 if there was none."""
 
 
 class Move(NamedTuple):
@@ -711,7 +714,21 @@ class Gate:
         self._enlist(known)
         self._sites[known.site] = known
         if 0 < answer.yours < LARGEST_REPORTED:
-            self._host.reported(answer.yours)
+            known.told = answer.yours
+            self._report(known)
+
+    def _report(self, known: Known) -> None:
+        """A process knows an incarnation of our name.
+
+        One that has joined begins anew above that, so it believes only what most members tell: one may lie.
+        """
+        told = known.told
+        if self.joined:
+            recent = self.now - SILENCE_NS
+            heard = [each.told for each in self._known.values() if each.heard_ns > recent]
+            told = sorted(heard, reverse=True)[len(heard) // 2]
+        if told:
+            self._host.reported(told)
 
     def _forget(self, known: Known) -> None:
         self._unlist(known)

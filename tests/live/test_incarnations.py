@@ -96,5 +96,20 @@ def test_a_member_that_learns_late_of_a_later_incarnation_begins_anew(order: str
     within(body())
 
 
+def test_an_incarnation_of_another_century_is_not_believed() -> None:
+    """It would leave no room for the next one, and a member that is restarted would not be heard."""
+
+    async def body() -> None:
+        async with joined("a") as (a,):
+            before, now = incarnation(a), time.time_ns() // MILLISECOND_NS
+            a.reported(now + 2 * live_group.LARGEST_LEAP)
+            await asyncio.sleep(0)
+            assert (a._reported, incarnation(a)) == (0, before)
+            a.reported(now + live_group.LARGEST_LEAP)
+            assert a._reported == now + live_group.LARGEST_LEAP
+
+    within(body())
+
+
 def test_no_incarnation_is_above_what_can_be_told() -> None:
     assert time.time_ns() // MILLISECOND_NS < 1 << 45
