@@ -262,6 +262,12 @@ def test_a_member_s_bytes_are_bounded() -> None:
     here.hear(a_piece(most, 0, 3, size))
     assert here.counters.drops == {fragments.CROWDED: 1}
     assert here.find(SENDER, 0) is None
+    here = Bench()
+    here.hear(a_piece(0, 0, 3, MOST_PARTIAL_BYTES - 3 * PLACE_BYTES))
+    assert here.counters.drops == {}
+    here.hear(a_piece(0, 1, 3, 1))
+    assert here.counters.drops == {fragments.CROWDED: 1}
+    assert here.held_bytes == 0
 
 
 def test_all_members_bytes_are_bounded_and_the_one_that_has_most_gives_way() -> None:
@@ -270,9 +276,20 @@ def test_all_members_bytes_are_bounded_and_the_one_that_has_most_gives_way() -> 
     for port, counter in itertools.product(range(6), range(500)):
         here.hear(a_piece(counter, 0, 2, size), sender=str(port))
     check_bounds(here)
+    assert MOST_BYTES % MOST_PARTIAL_BYTES == 0
     assert here.held_bytes > MOST_BYTES - size
     assert here.find("small", 0) is not None
     assert len(here._shelves) == 7
+
+
+def test_all_of_the_room_can_be_used() -> None:
+    here, whole = Bench(), a_piece(0, 0, 3, MOST_PARTIAL_BYTES - 3 * PLACE_BYTES)
+    for sender in range(MOST_BYTES // MOST_PARTIAL_BYTES):
+        here.hear(whole, sender=str(sender))
+    assert here.held_bytes == MOST_BYTES
+    assert here.counters.drops == {}
+    here.hear(a_piece(0, 0, 3, 1), sender="one more")
+    assert here.counters.drops == {fragments.CROWDED: 1}
 
 
 def test_unfinished_pdus_of_those_that_are_members_no_more_are_forgotten() -> None:
@@ -362,3 +379,8 @@ def test_own_pdus_are_kept_up_to_a_limit() -> None:
     assert kept.get(999) == (bytes(60_000), no_tokens)
     assert kept.get(1000 - most) is not None
     assert kept.get(999 - most) is None
+    kept = Kept()
+    kept.add(1, bytes(KEPT_BYTES))
+    assert kept.get(1) is not None
+    kept.add(2, b"x")
+    assert (kept.get(1), kept.held_bytes) == (None, 1)

@@ -343,6 +343,42 @@ def test_incarnations_that_leave_no_room_are_not_believed(told: int, heard: list
     assert here.news.reports == heard
 
 
+@pytest.mark.parametrize(
+    ("told", "believed"),
+    [
+        ([5], [5]),
+        ([5, 7], [5, 5]),
+        ([0, 7], []),
+        ([0, 0, 7], []),
+        ([0, 7, 7], [7]),
+        ([7, 0, 0, 9, 9], [7, 7]),
+    ],
+    ids=str,
+)
+def test_a_process_that_has_joined_believes_what_most_members_tell_of_its_incarnation(
+    told: list[int], believed: list[int]
+) -> None:
+    here = Guarded(None)
+    here.gate.joined = True
+    for number, yours in enumerate(told):
+        here.prove(number + 1, f"site{number}", place(number), yours=yours)
+    assert len(here.gate.sites) == len(told)
+    assert here.news.reports == believed
+
+
+def test_members_that_have_been_silent_tell_nothing_of_incarnations() -> None:
+    here = Guarded(None)
+    here.gate.joined = True
+    for number in range(2):
+        here.prove(number + 1, f"site{number}", place(number))
+    here.tick(SILENCE_NS - 1)
+    here.prove(50, "x", yours=7)
+    assert here.news.reports == []
+    here.tick(SILENCE_NS)
+    here.prove(51, "y", THERE, yours=7)
+    assert here.news.reports == [7]
+
+
 # Names
 
 
@@ -499,6 +535,10 @@ def test_those_that_have_spoken_and_proved_nothing_are_waited_for(keys: KeyRing 
     assert here.gate.is_meeting(100)
     here.acquaint(7)
     assert not here.gate.is_meeting(100)
+    here.prove(8, "a b", THERE)
+    here.hear(Challenge(OURS, b"n" * 16, bytes(520)), 8, "a b", THERE)
+    here.hear(note(1), 8, "a b", THERE)
+    assert not here.gate.is_meeting(100), "it was refused for good"
     for boot, site, address in strangers(2 * MOST_UNMET):
         here.tick(here.gate.now + 1)
         here.hear(HELLO, boot, site, address)
