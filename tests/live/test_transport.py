@@ -16,7 +16,7 @@ from antiphon.live.keys import KeyRing
 from antiphon.live.networks import Endpoint, Loopback, Multicast, Peers
 from antiphon.live.poison import POISON
 from antiphon.live.sockets import derived_endpoint
-from antiphon.live.transport import GREETINGS, UNKNOWN_SITE, Transport
+from antiphon.live.transport import FAN_OUT_SILENCE_NS, GREETINGS, UNKNOWN_SITE, Transport
 from tests.live.pairs import (
     CODEC,
     OTHER_RING,
@@ -355,6 +355,47 @@ def test_a_process_that_stood_still_learns_that_another_one_has_its_name(keys: K
             assert set(a.news.namesakes) == {f"127.0.0.1:{new.port()}"}
             assert new.news.namesakes == []
             assert b.numbers("a") == c.numbers("a") == []
+
+
+def test_a_newcomer_knows_whether_it_was_told_to_wait_just_now() -> None:
+    with ears(Ear("a", group_name())) as (a,):
+        assert not a.transport.is_pending(100)
+        a.transport._gate.pending_ns = 1000
+        for now, pending in ((1000, True), (1099, True), (1100, False)):
+            a.transport._gate.now = now
+            assert a.transport.is_pending(100) == pending
+
+
+@KEYS
+def test_a_member_that_nobody_has_listed_gets_multicasts_while_it_speaks(keys: KeyRing | None) -> None:
+    group, (first, second) = group_name(), [Endpoint("127.0.0.1", free_port()) for _ in range(2)]
+    with ears(
+        Ear("a", group, keys, Peers((first,), first)), Ear("b", group, keys, Peers((first,), second))
+    ) as (a, b):
+        acquaint(a, b)
+        a.transport.multicast(note(1))
+        drive([b], lambda: b.numbers("a") == [1])
+        heard = a.transport._gate.sites["b"].heard_ns
+        a.transport.tick(heard + FAN_OUT_SILENCE_NS - 1)
+        assert a.transport._sockets.destinations == (second,)
+        a.transport.tick(heard + FAN_OUT_SILENCE_NS)
+        assert a.transport._sockets.destinations == ()
+
+
+@KEYS
+def test_what_just_fits_a_datagram_goes_as_one(keys: KeyRing | None) -> None:
+    group = group_name()
+    with ears(Ear("a", group, keys), Ear("b", group, keys)) as (a, b):
+        settle(a, b)
+        sizes = {}
+        for size in range(65_300, 65_507, 4):
+            before = a.counters.datagrams_sent, a.counters.bytes_sent
+            a.transport.multicast(note(size, size))
+            drive([b], lambda size=size: size in b.numbers("a"))  # type: ignore[misc]
+            sizes[a.counters.bytes_sent - before[1]] = a.counters.datagrams_sent - before[0]
+        assert set(sizes.values()) == {1, 2}
+        largest = max(size for size, datagrams in sizes.items() if datagrams == 1)
+        assert a.transport.datagram_bytes - 4 < largest <= a.transport.datagram_bytes
 
 
 def test_network_errors_are_counted_and_not_raised() -> None:
