@@ -257,6 +257,7 @@ class Performance:
         left_ns = max(self._silent_ns + RECOVERY_NS - closing_ns, CLOSING_NS)
         if not self._until(is_closed, left_ns):
             raise Failed(f"after the recovery, {self._unclosed(closing_ns)}")
+        self._pass_ns(AGAIN_NS)  # what is under way arrives
 
     def _unclosed(self, closing_ns: Nanoseconds) -> str:
         closing = self._sent_since(closing_ns)
