@@ -341,6 +341,18 @@ def test_a_member_that_still_answers_at_its_address_has_not_moved(keys: KeyRing 
 
 
 @KEYS
+def test_an_answer_at_the_old_address_in_the_same_moment_counts(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    elsewhere(here)
+    here.stay(7)
+    answer_there(here)
+    assert not here.gate._moving
+    here.pass_time(2 * MOVE_NS)
+    assert not moved(here)
+
+
+@KEYS
 def test_an_old_address_is_asked_again_and_again_before_it_is_given_up(keys: KeyRing | None) -> None:
     here = Guarded(keys)
     here.acquaint(7)
@@ -432,6 +444,11 @@ def test_small_pdus_from_elsewhere_are_called(keys: KeyRing | None) -> None:
     elsewhere(here, note(1))
     assert [(type(pdu), address) for pdu, address, *_ in here.replies] == [(Hello, THERE)]
     assert here.gate.should_greet
+    padding = LEAST_BYTES - len(here.datagram(Here(bytes(300)), 7)) + 300
+    elsewhere(here, Here(bytes(padding - 1)))
+    assert here.challenges(THERE) == []
+    elsewhere(here, Here(bytes(padding)))
+    assert len(here.challenges(THERE)) == 1
 
 
 @KEYS

@@ -130,6 +130,12 @@ def test_what_the_kernel_joined_is_put_together_at_once_or_not_at_all(
     assert answer is None
 
 
+def test_what_the_kernel_joined_ends_with_a_fragment_that_says_something() -> None:
+    first, last = head(0, 2, b"x" * 100), head(1, 2, b"")
+    assert join(memoryview(first + last + b"y"), len(first), GROUP) == (BOOT, 1, bytes(16), b"x" * 100 + b"y")
+    assert join(memoryview(first + last), len(first), GROUP) is None
+
+
 @given(st.binary(max_size=300), st.integers(1, 300), st.booleans())
 @settings(max_examples=300)
 def test_nonsense_never_raises(data: bytes, each: int, dressed: bool) -> None:
@@ -182,6 +188,10 @@ def test_what_a_fragment_takes_is_known() -> None:
     ((begin, first), (_, last)) = cut(bytes(1000), 600, GROUP, BOOT, 1)
     assert len(begin) == OVERHEAD_BYTES == PREFIX.size + TOKEN_BYTES
     assert (len(first), len(last)) == (600 - OVERHEAD_BYTES, 1000 - (600 - OVERHEAD_BYTES))
+    most = MOST_FRAGMENTS * (100 - OVERHEAD_BYTES)
+    assert len(cut(bytes(most), 100, GROUP, BOOT, 1)) == MOST_FRAGMENTS
+    with pytest.raises(AssertionError):
+        cut(bytes(most + 1), 100, GROUP, BOOT, 1)
 
 
 def test_fragments_that_disagree_do_not_mix() -> None:

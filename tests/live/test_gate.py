@@ -18,6 +18,7 @@ from antiphon.live.gate import (
     MOST_MEMBERS,
     MOST_REFUSED,
     MOST_RETIRED,
+    MOST_UNMET,
     NAME_SILENCE_NS,
     PRESS_NS,
     SILENCE_NS,
@@ -467,6 +468,41 @@ def test_of_two_claims_the_first_one_has_the_name_and_the_other_one_is_refused(k
     assert here.gate.sites["x"].boot == 8
     here.tick(NAME_SILENCE_NS + 1)
     assert here.refusals(place(9))[-1] == Refused(9, shown(THERE), True)
+
+
+@KEYS
+def test_the_name_of_a_member_that_has_gone_is_free_at_once(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    gone = here.gate.sites["x"]
+    here.prove(8, address=THERE)
+    assert here.gate.sites["x"].boot == 7
+    here.gate.part_with(gone)
+    assert here.gate.sites["x"].boot == 8
+    here.gate.part_with(gone)
+    assert here.gate.sites["x"].boot == 8, "it has gone already"
+    assert here.hear(note(1), 7) is None
+
+
+@KEYS
+def test_those_that_have_spoken_and_proved_nothing_are_waited_for(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    assert not here.gate.is_meeting(100)
+    here.tick(1000)
+    here.hear(Challenge(OURS, b"n" * 16, bytes(520)), 7)
+    assert here.gate.is_meeting(100)
+    here.tick(1099)
+    assert here.gate.is_meeting(100)
+    here.tick(1100)
+    assert not here.gate.is_meeting(100)
+    here.hear(note(1), 7)
+    assert here.gate.is_meeting(100)
+    here.acquaint(7)
+    assert not here.gate.is_meeting(100)
+    for boot, site, address in strangers(2 * MOST_UNMET):
+        here.tick(here.gate.now + 1)
+        here.hear(HELLO, boot, site, address)
+    assert len(here.gate._unmet) == MOST_UNMET
 
 
 @KEYS
