@@ -569,7 +569,7 @@ def test_bodies_without_a_place_leave_their_buffers() -> None:
     assert 2 in order.buffers
     order.sweep(2 * dummy_ns + deliv_ns)
     assert set(order.buffers) == {3, 10, 11, 12}, "buffers are scarce: it looks sooner"
-    order.sweep(2 * dummy_ns + 2 * deliv_ns - 1)
+    order.sweep(2 * dummy_ns + 2 * deliv_ns)
     assert len(order.buffers) == 4, "they are not any more"
 
 

@@ -535,6 +535,25 @@ def test_a_place_far_ahead_is_not_asked_for() -> None:
     assert SMALL.reach - 1 in group.members["b"]._state.peers["a"].ahead
 
 
+def test_what_there_is_no_room_for_is_asked_for_later() -> None:
+    group = Group(3, ScoConfiguration(window=2, buffers=1))
+    both = {"destinations": pack_bitmap({1, 2}, 3), "places": pack_numbers([0, 0])}
+    group.give("b", Received("a", data(**both)))
+    group.give("b", Received("a", data(number=5, places=pack_numbers([2]))))
+    assert group.figure("b", "overruns") == 1
+    assert group.members["b"]._state.peers["a"].needed == 3
+
+
+def test_a_batch_for_an_earlier_life_of_ours_is_passed_over() -> None:
+    group = Group(3)
+    names = (Name("a", 0), Name("b", 5))
+    vector = pack_whole([0, 0])
+    group.give("b", Received("a", control(table=2, names=names, targets=b"\0", ack=vector)))
+    group.give("b", Received("a", data(table=2, destinations=b"\2", csn=vector, ack=vector)))
+    peer = group.members["b"]._state.peers["a"]
+    assert (group.figure("b", "ignored"), peer.received, peer.needed) == (0, 0, 0)
+
+
 # What a liar has left behind
 
 

@@ -10,6 +10,7 @@ from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec, Garbage, Packet, Pdu
 from antiphon.protocols.sequencer import PDUS, Sequencer
+from antiphon.protocols.sequencer.log import Entry, Log
 from antiphon.protocols.sequencer.members import LONGEST_LEAP
 from antiphon.protocols.sequencer.pdus import (
     LARGEST_BATCH_BYTES,
@@ -502,6 +503,15 @@ def test_what_others_report_of_a_members_numbers_does_not_mute_it(claimed: int, 
     assert bool(group.kinds("b", Absent)) == (position > 4)
     assert all_get_on(group, "abc")
     assert group.delivered("b") == group.delivered("c")
+
+
+def test_a_members_next_number_is_what_it_says_and_what_has_a_place_since() -> None:
+    log = Log()
+    for sender, number in (("b", 5), ("c", 9), ("b", 6)):
+        log.append(Entry(sender, number, BATCH))
+    assert [log.next_of("b", position, 5) for position in (0, 1, 3)] == [7, 7, 5]
+    assert [log.next_of("c", position, 3) for position in (0, 2)] == [10, 3]
+    assert log.next_of("b", 0, 8) == 8
 
 
 def test_an_answer_counts_only_from_one_that_holds_what_it_tells() -> None:

@@ -34,6 +34,8 @@ Guarantees with safe delivery, each proved by the checker of that name: *integri
 - Sites that turn one of `SHARED_KNOBS` differently never mix; each is told of the other (`Disagreed`).
 - A site can be in 1024 groups, and a table has four million letters at most; one that fits no PDU travels in
   `parts`.
+- A site that lies is held to what a coordinator could decide (`credible`) and to numbers that do not leap.
+  The coordinator, and the primary sites of a tree for what travels on it, are believed.
 - With agreed delivery *atomicity*, *total* and *stability* hold as long as no tree is stopped
   (`AGREED_PROMISES`): one that ends so cannot keep the order of what not all hold.
 

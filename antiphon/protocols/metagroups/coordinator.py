@@ -225,7 +225,8 @@ class Coordinator:
         if attempt is None or attempt.version != pdu.version or sender not in attempt.invited:
             return
         if attempt.ballot[0] <= pdu.round:
-            self._rounds = max(self._rounds, min(pdu.round, self._rounds + LONGEST_LEAP))
+            # The next round must be one that this site's own voter, too, takes part in at once.
+            self._rounds = max(self._rounds, min(pdu.round, self._rounds + LONGEST_LEAP - 1))
             self._attempt = None
             self._alarm.clear()
             self._alarm.set(self._random.randint(self._knobs.gather_ns, 4 * self._knobs.gather_ns))

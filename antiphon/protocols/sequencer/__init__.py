@@ -11,7 +11,9 @@ first member named. It stays it: order stops while it is away. Members need not 
 named to the sequencer begin together with it (incarnation 0) or are waited for after its crash; all others
 are met when they ask to join, up to `MOST_MEMBERS`, and forgotten when they have long been silent. Of two
 incarnations of a member the greater is the later one; should the sequencer's clock have gone back, it finds
-that out from the others and takes an epoch beyond all that they know, so that no two orders share one.
+that out from the others and takes an epoch beyond all that they know, so that no two orders share one. It
+believes that of its members, and only as far as a clock can have gone back; a member that it does not believe
+begins anew.
 
 Guarantees, each proved by the checker of that name: *integrity*, *duplicate*, *atomicity*, *fifo*,
 *causal*, *total* and *stability*.
