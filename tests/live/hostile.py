@@ -46,6 +46,7 @@ class Hostile:
             self._replay,
             self._truncation,
             self._flip,
+            self._other_group,
             self._forged_header,
             self._forged_greeting,
             self._forged_fragment,
