@@ -90,6 +90,7 @@ class Ear:
         network: Network | None = None,
         *,
         notice_losses: bool = False,
+        echoed: tuple[type[Pdu], ...] = (),
         options: Mapping[str, str] | None = None,
         codec: Codec | None = None,
     ) -> None:
@@ -108,6 +109,7 @@ class Ear:
             host=self.news,
             terms=Terms(options or {}),
             notice_losses=notice_losses,
+            echoed=echoed,
         )
 
     @property

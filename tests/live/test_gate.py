@@ -208,6 +208,12 @@ def test_a_greeting_is_large_enough_though_a_byte_is_missing(keys: KeyRing | Non
     assert here.challenges() == []
     here.hear(Hello(padding=bytes(padding)), 7)
     assert len(here.challenges()) == 1
+    asking = Challenge(OURS, b"n" * 16, bytes(300))
+    padding = LEAST_BYTES - len(here.datagram(asking, 7)) + 300
+    here.hear(Challenge(OURS, b"n" * 16, bytes(padding - 1)), 7)
+    assert here.counters.proofs_given == 0
+    here.hear(Challenge(OURS, b"n" * 16, bytes(padding)), 7)
+    assert here.counters.proofs_given == 1
 
 
 # What is not for us

@@ -15,12 +15,13 @@ from antiphon.core.wire import HEADER, Reason
 from antiphon.live import gate, sockets
 from antiphon.live.counters import Counters
 from antiphon.live.fragments import FORGED, MISSING, cut, no_tokens
+from antiphon.live.handshake import Hello
 from antiphon.live.keys import KeyRing
 from antiphon.live.member import Member
 from antiphon.live.networks import Loopback, Network
 from antiphon.live.poison import PoisonRing
-from antiphon.live.transport import GREETINGS, Arrival
-from tests.live.pairs import RING, Ear, acquaint, drive, ears, group_name, note, settle
+from antiphon.live.transport import GREETINGS, MOST_ECHOES, Arrival
+from tests.live.pairs import RING, Ear, Note, acquaint, drive, ears, group_name, note, settle
 from tests.live.test_networks import peers_on
 
 KEYS = pytest.mark.parametrize("keys", [None, RING], ids=["open", "sealed"])
@@ -124,6 +125,28 @@ def test_own_multicasts_are_neither_heard_nor_lost() -> None:
         assert b.counters.datagrams_received == before + 1
         assert (b.after_loss, b.counters.datagrams_lost, b.drops) == ([], 0, dropped)
         assert b.numbers("b") == []
+
+
+def test_own_multicasts_of_some_kinds_are_heard_where_they_passed() -> None:
+    group = group_name()
+    with ears(
+        Ear("a", group),
+        Ear("b", group, notice_losses=True, echoed=(Note,)),
+        Ear("c", group, notice_losses=True),
+    ) as (a, b, c):
+        settle(a, b, c)
+        a.transport.multicast(note(1))
+        b.transport.multicast(note(2))
+        b.transport.multicast(Hello())
+        c.transport.multicast(note(3))
+        a.transport.multicast(note(4))
+        drive([b, c], lambda: len(b.heard) == 4 and len(c.heard) == 3)
+        assert b.heard == [("a", note(1)), ("b", note(2)), ("c", note(3)), ("a", note(4))]
+        assert c.numbers("c") == []
+        assert b.transport._echoes == {}
+        for number in range(MOST_ECHOES + 5):
+            b.transport.multicast(note(number))
+        assert len(b.transport._echoes) == MOST_ECHOES
 
 
 def test_an_empty_datagram_of_a_stranger_is_garbage_all_the_same() -> None:
