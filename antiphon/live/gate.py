@@ -572,8 +572,8 @@ class Gate:
     def _call(self, boot: int, pdu: Pdu, address: Address, size: int) -> None:
         """Make a process greet that said too little to be challenged: say something as small to it."""
         self.should_greet = True
-        # Two that do not know each other would otherwise call for ever.
-        if not isinstance(pdu, Hello) and self._may_answer(address):
+        # Two that do not know each other would otherwise call for ever. One call between two ticks will do.
+        if not isinstance(pdu, Hello) and address not in self._answered and self._may_answer(address):
             self._reply(Hello(), address, boot, size)
 
     def _challenge(self, boot: int, address: Address, size: int | None) -> bool:
