@@ -193,6 +193,12 @@ def test_a_stranger_that_says_too_little_is_called_with_as_little(keys: KeyRing 
     assert [(type(pdu), address, most) for pdu, address, _, most in here.replies] == [
         (Hello, HERE, len(small))
     ]
+    here.hear(note(0), 7)
+    assert len(here.replies) == 1, "one call between two ticks will do"
+    here.tick(1)
+    here.hear(note(0), 7)
+    assert len(here.replies) == 2
+    here.tick(2)
     here.replies.clear()
     here.gate.should_greet = False
     here.hear(Hello(), 7)
