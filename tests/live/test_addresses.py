@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS
-from antiphon.core.wire import Pdu, group_hash
+from antiphon.core.wire import Pdu, Reason, group_hash
 from antiphon.live import fragments, gate, transport
 from antiphon.live.fragments import cut, no_tokens
 from antiphon.live.gate import (
@@ -759,3 +759,23 @@ def test_datagrams_that_the_kernel_joined_have_all_their_tokens_looked_at() -> N
         own = cut(bytes(5000), 1472, here._group, b.transport.boot, 5)
         b.transport._take(memoryview(b"".join(h + bytes(d) for h, d in own)), 1472, address, [])
         assert b.drops == before, "its own"
+
+
+@KEYS
+def test_datagrams_that_the_kernel_joined_may_be_of_any_kind(keys: KeyRing | None) -> None:
+    group, places = group_name(), peers_on("127.0.0.1", 2, datagram_bytes=1472, offload=False)
+    with ears(*(Ear("ab"[n], group, keys, places[n]) for n in range(2))) as (a, b):
+        settle(a, b)
+        with overheard(a, lose=lambda _: True) as heard:
+            for number in (1, 2, 3):
+                a.transport.multicast(note(number))
+            a.transport.multicast(note(4, 6000))
+        whole, pieces = heard[:3], heard[3:]
+        address = b.transport.addresses["a"]
+        short = b.drops.get(Reason.SHORT.value, 0)
+        arrived: list[transport.Arrival] = []
+        for several in ([*whole, b"short"], [*reversed(pieces[:-1]), b"short"], [pieces[-1]]):
+            each = len(several[0]) if len(several) > 1 else 0
+            b.transport._take(memoryview(b"".join(several)), each, address, arrived)
+        assert [pdu for _, pdu, _ in arrived] == [note(1), note(2), note(3), note(4, 6000)]
+        assert b.drops[Reason.SHORT.value] == short + 2
