@@ -581,14 +581,63 @@ def test_a_batch_that_makes_no_sense_to_another_is_not_waited_for_once_its_sende
     assert "d0" in group.delivered("b")
 
 
-def test_messages_that_wait_for_one_another_end_a_spell_and_not_the_group() -> None:
-    """b repeats that a has sent two messages before it has; these follow b's."""
+def mislead(group: Group, to: str, csn: dict[str, int]) -> None:
+    """d tells one member what is not so, and tells everyone that it has sent a message."""
+    lie(group, batch_of(group, "d", to, csn), to)
+    state = group.members["d"]._state
+    state.next_number += 1
+    state.me.frontier = state.next_number
+
+
+@pytest.mark.parametrize("claimed", [1, 2, 3])
+def test_what_was_sent_after_a_batch_had_come_does_not_precede_it(claimed: int) -> None:
+    """b repeats that a has sent what it has not; what a sends then follows b's message, and says so."""
     group = join(*"abcd")
-    lie(group, batch_of(group, "d", "b", {"a": 2}), "b")
+    mislead(group, "b", {"a": claimed})
     group.send("b", "ac")
     group.settle()
     group.send("a", "bc")
     group.send("a", "bc")
+    group.pass_time(40)
+    assert group.delivered("c") == ["b0", "a0", "a1"]
+    assert [group.spells(name) for name in "abc"] == ["+"] * 3
+
+
+def test_a_batch_waits_for_nothing_that_its_destination_has_yet_to_send() -> None:
+    """b repeats a lie about a, which says by its confirmation that it has sent nothing before b's message."""
+    group = join(*"abcd")
+    mislead(group, "b", {"a": 1})
+    group.send("b", "ac")
+    group.pass_time(20)
+    assert group.delivered("a") == group.delivered("c") == ["b0"]
+
+
+def test_a_confirmation_does_not_stand_for_what_was_lost_before_it() -> None:
+    """c has b's message, and a's word that it came; what a sent before is under way."""
+    group = Group(3)
+    group.lost = lambda source, target, pdu: (source, target) == ("a", "c") and isinstance(pdu, Data | Copy)
+    group.send("a", "bc")
+    group.settle()
+    group.send("b", "ac")
+    group.pass_time(60)
+    assert group.delivered("c") == []
+    group.lost = lambda _source, _target, _pdu: False
+    group.pass_time(60)
+    assert group.delivered("c") == ["a0", "b0"]
+
+
+def test_messages_that_wait_for_one_another_are_freed() -> None:
+    """a and b were told, each of the other, that it has sent one message, and send it then."""
+    group = join(*"abcd")
+    mislead(group, "a", {"b": 1})
+    mislead(group, "b", {"a": 1})
+    group.send("a", "abc")
+    group.send("b", "abc")
+    group.pass_time(100)
+    assert not {"a0", "b0"} & set(group.delivered("c"))
+    group.pass_time(100)
+    assert all({"a0", "b0"} <= set(group.delivered(name)) for name in "abc")
+    assert [group.spells(name) for name in "abc"] == ["+"] * 3
     group.crash("d")
     group.pass_time(SILENCE_MS)
     assert_works(group, *"abc")
