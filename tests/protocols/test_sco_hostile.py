@@ -30,7 +30,15 @@ from antiphon.protocols.sco.pdus import (
     Leave,
     Name,
 )
-from antiphon.protocols.sco.vectors import LARGEST, pack_bitmap, pack_numbers, pack_plain, pack_whole
+from antiphon.protocols.sco.vectors import (
+    DIFFERENCES,
+    LARGEST,
+    PLAIN,
+    pack_bitmap,
+    pack_numbers,
+    pack_plain,
+    pack_whole,
+)
 from tests.protocols.sco_group import CODEC, Group
 from tests.protocols.staging import pdus as sent_pdus
 
@@ -493,7 +501,11 @@ def test_what_was_repeated_of_a_lie_is_taken_back() -> None:
     group.send("b", "c")
     group.pass_time(300)
     assert state.csn[a] == 0
-    group.send("b", "c")
+    (taken_back,) = sent_pdus(group.send("b", "c"), Data)
+    assert taken_back.csn[0] == PLAIN
+    group.pass_time(60)
+    (later,) = sent_pdus(group.send("b", "c"), Data)
+    assert later.csn[0] == DIFFERENCES  # only what falls has to be told whole
     group.pass_time(60)
     latest = group.members["c"]._state.peers["b"].csn
     assert {peer.site: number for peer, number in latest.items() if peer.site == "a"} == {}
