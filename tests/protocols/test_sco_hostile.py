@@ -30,6 +30,7 @@ from antiphon.protocols.sco.pdus import (
     Leave,
     Name,
 )
+from antiphon.protocols.sco.roster import FAR
 from antiphon.protocols.sco.vectors import (
     DIFFERENCES,
     LARGEST,
@@ -265,6 +266,47 @@ MANY = tuple(Name(f"z{index}", 0) for index in range(2 * MOST_NAMES + 2))
 )  # fmt: skip
 def test_fields_out_of_bounds_do_not_pass_the_gate(pdu: Pdu) -> None:
     assert isinstance(CODEC.decode(CODEC.encode(pdu)), Garbage)
+
+
+def test_fields_at_their_bounds_pass_the_gate() -> None:
+    for pdu in (
+        Copy(0, (NAME,), 0, b"", b"", b"", b"", pack([b"x"])),
+        Leave(LARGEST_LIFE - 1),
+        Ask(0, NAME, tuple(range(MOST_ASKED))),
+    ):
+        assert isinstance(CODEC.decode(CODEC.encode(pdu)), Packet), pdu
+
+
+def test_a_control_message_of_an_old_or_equal_serial_does_not_outweigh_a_later_one() -> None:
+    group = Group(3)
+    peer = group.members["b"]._state.peers["a"]
+    for serial, gone, taken in (
+        (5, 1, 1),
+        (5, 2, 1),
+        (4, 3, 1),
+        (6, 4, 4),
+        (6 + FAR, 5, 5),
+        (6, 6, 5),
+        (5, 7, 7),
+    ):
+        group.give("b", Received("a", control(serial=serial, gone=gone, targets=for_b(0, 1))))
+        assert peer.digest == taken, (serial, gone)
+
+
+def test_only_what_a_member_says_last_of_those_who_are_gone_counts() -> None:
+    """A control message that was overtaken does not say whether its sender has all of them by now."""
+    group = Group(3)
+    peer = group.members["b"]._state.peers["a"]
+    told = [
+        (5, True, 1, True),
+        (4, False, 0, True),
+        (6, True, 0, False),
+        (7, False, 1, False),
+        (8, True, 2, False),
+    ]
+    for serial, final, has_all, expected in told:
+        group.give("b", Received("a", control(serial=serial, final=final, targets=for_b(0, 1, has_all))))
+        assert peer.final is expected, serial
 
 
 def test_invented_members_are_bounded_and_those_who_speak_still_find_room() -> None:
