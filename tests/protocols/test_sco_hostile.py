@@ -30,7 +30,16 @@ from antiphon.protocols.sco.pdus import (
     Leave,
     Name,
 )
-from antiphon.protocols.sco.vectors import LARGEST, pack_bitmap, pack_numbers, pack_plain, pack_whole
+from antiphon.protocols.sco.roster import FAR
+from antiphon.protocols.sco.vectors import (
+    DIFFERENCES,
+    LARGEST,
+    PLAIN,
+    pack_bitmap,
+    pack_numbers,
+    pack_plain,
+    pack_whole,
+)
 from tests.protocols.sco_group import CODEC, Group
 from tests.protocols.staging import pdus as sent_pdus
 
@@ -257,6 +266,47 @@ MANY = tuple(Name(f"z{index}", 0) for index in range(2 * MOST_NAMES + 2))
 )  # fmt: skip
 def test_fields_out_of_bounds_do_not_pass_the_gate(pdu: Pdu) -> None:
     assert isinstance(CODEC.decode(CODEC.encode(pdu)), Garbage)
+
+
+def test_fields_at_their_bounds_pass_the_gate() -> None:
+    for pdu in (
+        Copy(0, (NAME,), 0, b"", b"", b"", b"", pack([b"x"])),
+        Leave(LARGEST_LIFE - 1),
+        Ask(0, NAME, tuple(range(MOST_ASKED))),
+    ):
+        assert isinstance(CODEC.decode(CODEC.encode(pdu)), Packet), pdu
+
+
+def test_a_control_message_of_an_old_or_equal_serial_does_not_outweigh_a_later_one() -> None:
+    group = Group(3)
+    peer = group.members["b"]._state.peers["a"]
+    for serial, gone, taken in (
+        (5, 1, 1),
+        (5, 2, 1),
+        (4, 3, 1),
+        (6, 4, 4),
+        (6 + FAR, 5, 5),
+        (6, 6, 5),
+        (5, 7, 7),
+    ):
+        group.give("b", Received("a", control(serial=serial, gone=gone, targets=for_b(0, 1))))
+        assert peer.digest == taken, (serial, gone)
+
+
+def test_only_what_a_member_says_last_of_those_who_are_gone_counts() -> None:
+    """A control message that was overtaken does not say whether its sender has all of them by now."""
+    group = Group(3)
+    peer = group.members["b"]._state.peers["a"]
+    told = [
+        (5, True, 1, True),
+        (4, False, 0, True),
+        (6, True, 0, False),
+        (7, False, 1, False),
+        (8, True, 2, False),
+    ]
+    for serial, final, has_all, expected in told:
+        group.give("b", Received("a", control(serial=serial, final=final, targets=for_b(0, 1, has_all))))
+        assert peer.final is expected, serial
 
 
 def test_invented_members_are_bounded_and_those_who_speak_still_find_room() -> None:
@@ -493,7 +543,11 @@ def test_what_was_repeated_of_a_lie_is_taken_back() -> None:
     group.send("b", "c")
     group.pass_time(300)
     assert state.csn[a] == 0
-    group.send("b", "c")
+    (taken_back,) = sent_pdus(group.send("b", "c"), Data)
+    assert taken_back.csn[0] == PLAIN
+    group.pass_time(60)
+    (later,) = sent_pdus(group.send("b", "c"), Data)
+    assert later.csn[0] == DIFFERENCES  # only what falls has to be told whole
     group.pass_time(60)
     latest = group.members["c"]._state.peers["b"].csn
     assert {peer.site: number for peer, number in latest.items() if peer.site == "a"} == {}
@@ -581,14 +635,63 @@ def test_a_batch_that_makes_no_sense_to_another_is_not_waited_for_once_its_sende
     assert "d0" in group.delivered("b")
 
 
-def test_messages_that_wait_for_one_another_end_a_spell_and_not_the_group() -> None:
-    """b repeats that a has sent two messages before it has; these follow b's."""
+def mislead(group: Group, to: str, csn: dict[str, int]) -> None:
+    """d tells one member what is not so, and tells everyone that it has sent a message."""
+    lie(group, batch_of(group, "d", to, csn), to)
+    state = group.members["d"]._state
+    state.next_number += 1
+    state.me.frontier = state.next_number
+
+
+@pytest.mark.parametrize("claimed", [1, 2, 3])
+def test_what_was_sent_after_a_batch_had_come_does_not_precede_it(claimed: int) -> None:
+    """b repeats that a has sent what it has not; what a sends then follows b's message, and says so."""
     group = join(*"abcd")
-    lie(group, batch_of(group, "d", "b", {"a": 2}), "b")
+    mislead(group, "b", {"a": claimed})
     group.send("b", "ac")
     group.settle()
     group.send("a", "bc")
     group.send("a", "bc")
+    group.pass_time(40)
+    assert group.delivered("c") == ["b0", "a0", "a1"]
+    assert [group.spells(name) for name in "abc"] == ["+"] * 3
+
+
+def test_a_batch_waits_for_nothing_that_its_destination_has_yet_to_send() -> None:
+    """b repeats a lie about a, which says by its confirmation that it has sent nothing before b's message."""
+    group = join(*"abcd")
+    mislead(group, "b", {"a": 1})
+    group.send("b", "ac")
+    group.pass_time(20)
+    assert group.delivered("a") == group.delivered("c") == ["b0"]
+
+
+def test_a_confirmation_does_not_stand_for_what_was_lost_before_it() -> None:
+    """c has b's message, and a's word that it came; what a sent before is under way."""
+    group = Group(3)
+    group.lost = lambda source, target, pdu: (source, target) == ("a", "c") and isinstance(pdu, Data | Copy)
+    group.send("a", "bc")
+    group.settle()
+    group.send("b", "ac")
+    group.pass_time(60)
+    assert group.delivered("c") == []
+    group.lost = lambda _source, _target, _pdu: False
+    group.pass_time(60)
+    assert group.delivered("c") == ["a0", "b0"]
+
+
+def test_messages_that_wait_for_one_another_are_freed() -> None:
+    """a and b were told, each of the other, that it has sent one message, and send it then."""
+    group = join(*"abcd")
+    mislead(group, "a", {"b": 1})
+    mislead(group, "b", {"a": 1})
+    group.send("a", "abc")
+    group.send("b", "abc")
+    group.pass_time(100)
+    assert not {"a0", "b0"} & set(group.delivered("c"))
+    group.pass_time(100)
+    assert all({"a0", "b0"} <= set(group.delivered(name)) for name in "abc")
+    assert [group.spells(name) for name in "abc"] == ["+"] * 3
     group.crash("d")
     group.pass_time(SILENCE_MS)
     assert_works(group, *"abc")

@@ -254,6 +254,21 @@ def test_a_restarted_member_is_new_to_the_others_and_takes_part_again() -> None:
     assert group.delivered("c") == ["a0"]
 
 
+def test_a_restarted_member_leaves_out_those_whom_it_does_not_remember() -> None:
+    """c was named as a destination before a was restarted, and is gone."""
+    group = Group(3, live=True)
+    group.join(*"abc")
+    group.pass_time(200)
+    group.depart("c")
+    group.pass_time(MISSED_MS)
+    group.restart("a")
+    group.pass_time(200)
+    (admitted,) = [effect for effect in group.send("a", "abc") if isinstance(effect, Admitted)]
+    assert admitted.destinations == frozenset("ab")
+    group.pass_time(60)
+    assert group.delivered("b") == ["a0"]
+
+
 def test_messages_of_an_earlier_life_come_before_those_of_the_next() -> None:
     """b lacks c0, which a holds; c1, of c's next life, must not overtake it."""
     group = Group(3)

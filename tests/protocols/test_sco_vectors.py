@@ -82,12 +82,37 @@ def test_whatever_the_bytes_nothing_but_malformed_is_raised(data: bytes, known: 
         (b"\x01\x01" + b"\xff" * 9, [0]),
         (b"\x01\x01" + b"\xff" * 8 + b"\x7f", [0]),
         (pack_plain([LARGEST]), [0]),
+        (pack_whole([LARGEST]), [0]),
+        (b"\x01\x01" + bytes([LARGEST & 0x7F]), [LARGEST - 1]),
         (pack_plain([-1]), [0]),
     ],
 )
 def test_bytes_that_cannot_be_read(data: bytes, known: list[int]) -> None:
     with pytest.raises(MalformedError):
         read_vector(data, known)
+
+
+@pytest.mark.parametrize(("data", "length"), [(b"", 1), (b"\x01", 9), (b"\x08", 3), (b"\x01\x02", 9)])
+def test_bitmaps_that_do_not_fit(data: bytes, length: int) -> None:
+    with pytest.raises(MalformedError):
+        read_bitmap(data, 0, length)
+
+
+@pytest.mark.parametrize(
+    ("data", "count"),
+    [(b"", 1), (b"\x01", 2), (b"\x81", 1), (b"\x80\x01", 2), (pack_numbers([1, LARGEST]), 2)],
+)
+def test_numbers_that_cannot_be_read(data: bytes, count: int) -> None:
+    with pytest.raises(MalformedError):
+        read_numbers(data, 0, count)
+
+
+def test_numbers_at_the_limits_are_read() -> None:
+    values = [0, 127, 128, LARGEST - 1]
+    assert read_numbers(pack_numbers(values), 0, 4)[0] == values
+    assert read_numbers(pack_numbers([128]), 0, 1) == ([128], 2)
+    assert read_vector(pack_plain(values), [0] * 4) == values
+    assert read_vector(pack_whole(values), [0] * 4) == values
 
 
 def test_what_a_vector_takes() -> None:

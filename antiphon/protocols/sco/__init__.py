@@ -29,10 +29,12 @@ Guarantees with full delivery, each proved by the checker of that name: *integri
   networks that do not split.
 - It can fail when everyone who holds a member to be gone crashes before it could be told, and when members
   are cut off from one another within the moment in which they hear of a newcomer.
-- A member that lies, or errs, may hold the others up and end their spells while it is there. Once it has been
-  silent for `silence_ns`, or has left, they go on within two seconds, with every promise kept among
-  themselves. It can forge messages of members that are gone, to those who lack them: only signatures would
-  prevent that.
+- A member that lies, or errs, may hold the others up and end their spells while it is there; what they send
+  meanwhile may be lost, as in a split. It may have their messages wait for one another. These are freed, and
+  where no confirmation among them says which came first, their causal order may be wrong. It can forge
+  messages of members that are gone, to those who lack them: only signatures would prevent that.
+- Once it has been silent for `silence_ns`, or has left, the others go on within two seconds, at the cost of a
+  spell at worst. Every promise holds for what they send from then on.
 - With causal delivery atomicity, and causal order across restarts, are lost when members go: one may
   have delivered what dies with it (`CAUSAL_PROMISES`). As long as nobody goes all hold.
 

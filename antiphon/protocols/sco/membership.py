@@ -163,6 +163,7 @@ class Membership:
             if batch.since_ns <= limit_ns and awaited is not None and awaited.answered <= batch.table_version:
                 state.table_is_stale |= state.table_version <= batch.table_version
                 state.tell(now, awaited)
+        self._ordering.untie(now, limit_ns)
 
     def _is_stuck(self, now: Nanoseconds) -> bool:
         """Whether something here waits for what nobody has."""
@@ -296,6 +297,8 @@ class Membership:
             if table[position].peer is state.me:
                 sent, known_table, has_all = numbers[TARGET_NUMBERS * index :][:TARGET_NUMBERS]
                 self._note_sent(now, peer, pdu.number, sent)
+                if sent <= peer.received:
+                    raise_entries(peer.passed, acks)
                 self._note_answer(peer, known_table, pdu.number)
                 if pdu.serial == peer.serial:
                     self._note_final(now, peer, final=pdu.final and has_all == 1)

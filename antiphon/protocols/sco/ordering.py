@@ -6,6 +6,10 @@ entry has come (`frontier`), and the top of h's queue does not lie below it. The
 queue is empty instead, which blocks behind whoever has nothing to say, and moves tops that another precedes
 (faults S6 and S2 of the printed procedure).
 
+A csn may say too much: a liar's does, and so do those of members that heard the liar. What a member sent
+after it had accepted a batch cannot precede that batch, whatever the csn says. Batches that still wait for
+one another, in a circle, are freed (`untie`).
+
 Batches leave the causality queue in its order, once every destination is known to have accepted them.
 """
 
@@ -87,15 +91,17 @@ class Ordering:
 
     def _precedes(self, batch: Batch, peer: Peer, number: int) -> bool:
         """Whether a peer's message below this number is still to be moved, or may be."""
+        if peer in batch.freed:
+            return False
         if peer.frontier < number:
             number = min(number, self._most_sent(batch, peer))
         if peer.frontier < number or not _is_alone(peer):
             return True
-        return bool(peer.queue) and peer.queue[0].number < number
+        return bool(peer.queue) and peer.queue[0].number < number and not _follows(peer.queue[0], batch)
 
     def _most_sent(self, batch: Batch, peer: Peer) -> int:
-        """The number that a peer can have reached when a batch came here, as far as that is known."""
-        if peer is self._state.me:
+        """The number that a peer can have reached when a batch was sent, as far as that is known."""
+        if peer is self._state.me or peer.has_accepted(batch):
             return peer.frontier
         return peer.answered_number if batch.table_version < peer.answered else FOREVER
 
@@ -118,6 +124,44 @@ class Ordering:
         state.tell(now, batch.sender)
         for peer in batch.destinations:
             state.tell(now, peer)
+
+    # Batches that wait for one another
+
+    def untie(self, now: Nanoseconds, limit_ns: Nanoseconds) -> None:
+        """Free batches that have waited since then, each for the next: one of them says what cannot be."""
+        seen: set[Batch] = set()
+        freed = False
+        for start in [peer.queue[0] for peer in self._state.waiting]:
+            path: dict[Batch, tuple[Peer | None, Batch]] = {}
+            batch = start
+            while batch.since_ns <= limit_ns and batch not in seen:
+                seen.add(batch)
+                awaited = self._awaited(batch)
+                if awaited is None:
+                    break
+                path[batch] = awaited
+                batch = awaited[1]
+            if batch in path:
+                freed = True
+                _free_one(dict(list(path.items())[list(path).index(batch) :]))
+        if freed:
+            self.progress(now)
+
+    def _awaited(self, batch: Batch) -> tuple[Peer | None, Batch] | None:
+        """For whom a batch waits, and for which batch; None if that is not here.
+
+        Nobody is named where it waits for an earlier life of its own site.
+        """
+        if not _is_alone(batch.sender):
+            blocked_by, first = None, _first_life(batch.sender)
+        else:
+            blocked_by = next(
+                (peer for peer, number in batch.csn.items() if self._precedes(batch, peer, number)), None
+            )
+            if blocked_by is None:
+                return None
+            first = _first_life(blocked_by)
+        return (blocked_by, first.queue[0]) if first.queue else None
 
     # Full acceptance
 
@@ -185,3 +229,28 @@ def _is_alone(peer: Peer) -> bool:
             return False
         earlier = peer.predecessor = earlier.predecessor
     return True
+
+
+def _first_life(peer: Peer) -> Peer:
+    """The earliest life of its site of which something is left to move, or may come."""
+    first, earlier = peer, peer.predecessor
+    while earlier is not None:
+        if earlier.queue or not earlier.settled:
+            first = earlier
+        earlier = earlier.predecessor
+    return first
+
+
+def _follows(later: Batch, earlier: Batch) -> bool:
+    """Whether a batch's sender had accepted the other one, or a later one of the same sender, before."""
+    return later.ack.get(earlier.sender, 0) >= earlier.end
+
+
+def _free_one(knot: dict[Batch, tuple[Peer | None, Batch]]) -> None:
+    """Of batches that each wait for the next, free the first that does not have the next from its sender."""
+    batch, (blocked_by, _) = min(
+        ((batch, awaited) for batch, awaited in knot.items() if awaited[0] is not None),
+        key=lambda item: (_follows(item[0], item[1][1]), item[0].since_ns),
+    )
+    assert blocked_by is not None
+    batch.freed |= {blocked_by}

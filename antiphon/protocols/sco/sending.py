@@ -19,7 +19,7 @@ from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sco.coding import free_buffers, metadata_bytes, write_data
 from antiphon.protocols.sco.ordering import Ordering
-from antiphon.protocols.sco.pdus import Control, Name
+from antiphon.protocols.sco.pdus import SPELL_BITS, Control, Name
 from antiphon.protocols.sco.state import CONFIRM, FOREVER, Batch, Peer, State
 from antiphon.protocols.sco.vectors import pack_bitmap, pack_numbers, pack_plain, pack_whole
 
@@ -48,12 +48,16 @@ class Sending:
             self._send(now, bodies, destinations)
 
     def _destinations(self, sites: frozenset[Site] | None) -> tuple[Peer, ...]:
-        """Those who count now; whoever was never heard of is a mistake, whoever is gone is left out."""
+        """Those who count now; whoever is gone is left out.
+
+        A member that was never heard of is a mistake where all know one another from the start. One that came
+        later cannot tell: it may have been named before a restart of ours, which remembers nobody.
+        """
         state = self._state
         if sites is None:
             return (state.me, *state.peers.values())
         unknown = sorted(sites - state.seen.keys() - state.peers.keys() - {state.site})
-        if unknown:
+        if unknown and state.life >> SPELL_BITS == 0:
             raise UsageError(
                 f"No member of the name {unknown[0]} has ever been here.",
                 hint="Wait until it appears before anything is sent to it.",

@@ -52,6 +52,7 @@ class Batch:
         "csn",
         "destinations",
         "end",
+        "freed",
         "number",
         "places",
         "sender",
@@ -86,6 +87,8 @@ class Batch:
         """Destinations that are not known to have it; whoever is last is looked at first."""
         self.blocked_by: Peer | None = None
         """Whose messages it was last seen to wait for."""
+        self.freed: frozenset[Peer] = frozenset()
+        """Whose messages it does not wait for, though it says that it follows them."""
         self.since_ns: Nanoseconds = 0
         """When it was accepted, or sent."""
         self.table_version = 0
@@ -125,6 +128,7 @@ class Peer:
         "listed",
         "needed",
         "owed",
+        "passed",
         "predecessor",
         "queue",
         "received",
@@ -171,6 +175,8 @@ class Peer:
         self.ack: Vector = {}
         """The vectors of the last batch accepted from it, to which the next one's are differences."""
         self.confirmed: Vector = {}
+        self.passed: Vector = {}
+        """What it had accepted, by its control messages, when all that it had sent us had come."""
         self.buffers = buffers
         # What goes to it
         self.sent = 0
@@ -226,6 +232,11 @@ class Peer:
     def expected(self) -> int:
         """How many batches it has sent us, by all that has come."""
         return max(self.needed, 1 + max(self.ahead, default=-1))
+
+    def has_accepted(self, batch: Batch) -> bool:
+        """Whether all that it will still send us was sent after it had accepted a batch."""
+        sender = batch.sender
+        return max(self.ack.get(sender, 0), self.passed.get(sender, 0)) >= batch.end
 
     def holds(self) -> Iterator[Batch]:
         """Its batches that we could pass on."""
@@ -345,6 +356,7 @@ class State:
         self._csn_copy = self._acks_copy = None
         for other in self.peers.values():
             other.confirmed.pop(peer, None)
+            other.passed.pop(peer, None)
 
     # Those who are gone
 
