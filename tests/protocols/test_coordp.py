@@ -354,6 +354,23 @@ def test_who_does_not_coordinate_begins_no_round_for_anybody() -> None:
     assert not b.under_way
 
 
+def test_a_timer_that_ran_out_too_late_says_nothing() -> None:
+    idle, asking = member("a", [5, 5]), member("a", [5, 5])
+    trigger(asking)
+    assert idle.handle(0, TimerFired(ASK)) == []
+    assert asking.handle(0, TimerFired(ACKNOWLEDGE)) == []
+
+
+def test_only_other_members_are_suspected_and_each_once() -> None:
+    a = member("a", [5, 5])
+    for site in ("x", "a", "b", "b"):
+        assert a.handle(0, Suspected(site)) == []
+    start = start_of(trigger(a))
+    assert a.handle(0, Restored("x")) == []
+    assert a.handle(0, Restored("b")) == [Send("b", start)]
+    assert a.handle(0, Restored("b")) == []
+
+
 # Nonsense
 
 

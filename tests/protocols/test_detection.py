@@ -267,6 +267,20 @@ def test_its_own_word_brings_it_back_at_once() -> None:
     assert presence(detector.heard(0, "b")) == [Appeared("b")]
 
 
+def test_a_farewell_is_later_than_what_was_said_under_its_counter() -> None:
+    detector = a_gossip()
+    tell(detector, "b", 5)
+    assert presence(detector.handle(0, Received("b", Farewell(0, 4)))) == []
+    assert presence(detector.handle(0, Received("b", Farewell(0, 5)))) == [Vanished("b", "It has left.")]
+
+
+def test_as_many_are_gossiped_of_as_are_watched_and_its_sender() -> None:
+    detector = a_gossip(members="ab", largest_group=3)
+    assert presence(tell(detector, "b", 5, ("a", 0, 1), ("c", 0, 1), ("d", 0, 1))) != []
+    assert presence(tell(detector, "b", 6, ("a", 0, 1), ("c", 0, 2), ("d", 0, 2), ("e", 0, 1))) == []
+    assert detector.ignored == 1
+
+
 def test_the_owner_knows_a_site_by_an_incarnation_and_later_ones_are_not_believed() -> None:
     detector = a_gossip()
     began_anew = [Vanished("b", "It began anew."), Appeared("b")]

@@ -743,6 +743,22 @@ def test_a_member_whose_earlier_incarnation_is_not_complete_makes_room_last() ->
     assert set(state.peers) == {"b"}
 
 
+def test_who_returns_goes_on_behind_a_gap_once_the_sender_has_said_that_it_counts() -> None:
+    """Until then the sender may let go of more: the gap would be told twice."""
+    members = Group(3)
+    members.pass_time(100)
+    members.depart("c")
+    members.pass_time(20)
+    members.come_back("c")
+    told = peer(members, "b", "c")
+    own = Extent("b", 0, True, True, 0, 9, 0, 9)
+    before = members.give("c", Received("b", Status(0, 0, told.serial + 1, 0, (own,))))
+    assert Send("b", Position(0, 0, 9)) not in before
+    counted = Extent("c", 0, True, True, 0, 0, 0, 0)
+    after = members.give("c", Received("b", Status(0, 0, told.serial + 1, 0, (own, counted))))
+    assert Send("b", Position(0, 0, 9)) in after
+
+
 def test_ghosts_of_one_status_end_one_spell() -> None:
     members = Group(3)
     members.pass_time(100)
