@@ -759,6 +759,22 @@ def test_who_returns_goes_on_behind_a_gap_once_the_sender_has_said_that_it_count
     assert Send("b", Position(0, 0, 9)) in after
 
 
+@pytest.mark.parametrize(
+    ("mark", "concerns_us"),
+    [
+        (Mark("a", 0, 0), True),
+        (Mark("a", 0, 1), False),
+        (Mark("a", 1, 0), False),
+        (Mark("b", 0, 0), False),
+    ],
+)
+def test_who_is_left_behind_is_so_in_this_incarnation_and_spell(mark: Mark, *, concerns_us: bool) -> None:
+    members = Group(3)
+    members.pass_time(100)
+    lie(members, "c", "a", marks=(mark,))
+    assert members.of("a", Absent) == ([Absent()] if concerns_us else [])
+
+
 def test_ghosts_of_one_status_end_one_spell() -> None:
     members = Group(3)
     members.pass_time(100)
