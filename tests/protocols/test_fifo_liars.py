@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.core.effects import Absent, Deliver, Multicast, Present, Send, SetTimer, Stable
+from antiphon.core.effects import Absent, Deliver, Multicast, Present, Send, SetTimer, Stable, Vanished
 from antiphon.core.fields import INCARNATION_LIMIT, LONGEST_NAME, MOST_NAMES, NUMBER_LIMIT
 from antiphon.core.inputs import Received, Start, TimerFired
 from antiphon.core.packing import pack
@@ -760,19 +760,24 @@ def test_who_returns_goes_on_behind_a_gap_once_the_sender_has_said_that_it_count
 
 
 @pytest.mark.parametrize(
-    ("mark", "concerns_us"),
+    ("mark", "left_out"),
     [
-        (Mark("a", 0, 0), True),
-        (Mark("a", 0, 1), False),
-        (Mark("a", 1, 0), False),
-        (Mark("b", 0, 0), False),
+        (Mark("a", 0, 0), "a"),
+        (Mark("a", 0, 1), ""),
+        (Mark("a", 1, 0), ""),
+        (Mark("b", 0, 0), "b"),
+        (Mark("b", 0, 1), ""),
+        (Mark("b", 1, 0), ""),
+        (Mark("nobody", 0, 0), ""),
     ],
 )
-def test_who_is_left_behind_is_so_in_this_incarnation_and_spell(mark: Mark, *, concerns_us: bool) -> None:
+def test_who_is_left_behind_is_so_in_one_incarnation_and_spell(mark: Mark, left_out: str) -> None:
     members = Group(3)
     members.pass_time(100)
     lie(members, "c", "a", marks=(mark,))
-    assert members.of("a", Absent) == ([Absent()] if concerns_us else [])
+    assert members.of("a", Absent) == ([Absent()] if left_out == "a" else [])
+    gone = [Vanished("b", "It was left behind.")] if left_out == "b" else []
+    assert members.of("a", Vanished) == gone
 
 
 def test_ghosts_of_one_status_end_one_spell() -> None:
