@@ -397,6 +397,17 @@ def test_only_members_are_given_copies_and_only_for_spans_that_end() -> None:
     assert members.give("a", Received("b", Ask("a", 0, (0, 1)))) != []
 
 
+def test_who_asks_for_what_is_gone_is_told_so_and_for_what_is_to_come_is_not() -> None:
+    members = Group(2, FifoConfiguration(repair="request"))
+    assert members.give("a", Received("b", Ask("a", 0, (0, 1)))) == []
+    members.admit("a")
+    members.pass_time(200)
+    (told,) = members.give("a", Received("b", Ask("a", 0, (0, 1))))
+    assert isinstance(told, Send)
+    assert isinstance(told.pdu, Status)
+    assert members.give("a", Received("b", Ask("a", 0, (1, 2)))) == []
+
+
 # Stability
 
 
