@@ -397,15 +397,20 @@ def test_only_members_are_given_copies_and_only_for_spans_that_end() -> None:
     assert members.give("a", Received("b", Ask("a", 0, (0, 1)))) != []
 
 
-def test_who_asks_for_what_is_gone_is_told_so_and_for_what_is_to_come_is_not() -> None:
-    members = Group(2, FifoConfiguration(repair="request"))
+@pytest.mark.parametrize("repair", ["request", "request-all", "hybrid", "any"])
+def test_who_asks_for_what_is_gone_is_told_so_and_for_what_is_to_come_is_not(repair: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
     assert members.give("a", Received("b", Ask("a", 0, (0, 1)))) == []
-    members.admit("a")
+    for name in "ac":
+        members.admit(name)
     members.pass_time(200)
     (told,) = members.give("a", Received("b", Ask("a", 0, (0, 1))))
     assert isinstance(told, Send)
     assert isinstance(told.pdu, Status)
     assert members.give("a", Received("b", Ask("a", 0, (1, 2)))) == []
+    # Of another's messages only who was asked alone says so, and only if it would keep them.
+    asked_alone = members.give("a", Received("b", Ask("c", 0, (0, 1))))
+    assert [type(effect) for effect in asked_alone] == ([Send] if repair == "hybrid" else [])
 
 
 # Stability
