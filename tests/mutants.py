@@ -75,6 +75,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
         "tests/protocols/test_*coordp.py", "tests/protocols/test_*train.py",
         "tests/protocols/test_*gossip.py", "tests/protocols/test_fulldist.py",
         "tests/protocols/test_fifo_stability.py", "tests/protocols/test_hierarchy.py",
+        "tests/protocols/test_stability_hostile.py",
     ),
     "antiphon/live": (
         "tests/live/test_gate.py", "tests/live/test_fragments.py", "tests/live/test_pieces.py",

@@ -147,7 +147,7 @@ class Performance:
         for site in members:
             arena.begin(site)
         if not plan.takes_part:
-            arena.liar.up = False
+            arena.liar.up = arena.liar.present = False
         if not self._until(lambda: not arena.watch.away.intersection(members), BEGINNING_NS):
             raise Failed(f"in peace, {sorted(arena.watch.away)} did not take part")
         if self._several:

@@ -303,6 +303,74 @@ def test_of_two_coordinators_the_one_with_the_greater_round_goes_on() -> None:
     assert a.rounds_finished == 0
 
 
+def test_a_late_start_of_a_round_whose_result_is_known_needs_no_answer() -> None:
+    b = member("b", [2, 2])
+    receive(b, "a", StartRound(0))
+    receive(b, "a", Information(0, counts(1, 1)))
+    assert receive(b, "a", StartRound(0)) == []
+
+
+def test_a_round_that_gave_way_is_made_up_for() -> None:
+    """What was asked for here may be newer than what the greater round finds."""
+    a = member("a", [5, 5])
+    own = start_of(trigger(a))
+    receive(a, "b", StartRound(4))
+    assert not a.under_way
+    for site in ("b", "c"):
+        assert receive(a, site, Acknowledgement(own.round, counts(1, 1))) == []
+    assert start_of(receive(a, "b", Information(4, counts(1, 1)))).round > 4
+
+
+def test_a_greater_result_ends_the_asking_and_only_then() -> None:
+    a, b = member("a", [5, 5]), member("b", [5, 5])
+    trigger(a)
+    ended = receive(a, "b", Information(4, counts(1, 1)))
+    assert CancelTimer(ASK) in ended
+    assert start_of(ended).round > 4
+    assert receive(b, "a", Information(0, counts(1, 1))) == [Stable("a", 0, 1), Stable("b", 0, 1)]
+
+
+def test_an_older_answer_begins_no_round_while_one_is_under_way() -> None:
+    a = member("a", [5, 5])
+    receive(a, "b", StartRound(4))
+    own = start_of(trigger(a))
+    assert own.round > 4
+    assert receive(a, "c", Acknowledgement(4, counts(1, 1))) == []
+    for site in ("b", "c"):
+        receive(a, site, Acknowledgement(own.round, counts(3, 3)))
+    assert a.stable == (3, 3)
+
+
+def test_who_waits_for_a_rivals_result_begins_a_round_for_one_who_turns_to_it() -> None:
+    a = member("a", [5, 5])
+    receive(a, "b", StartRound(4))
+    assert start_of(receive(a, "c", Acknowledgement(4, counts(1, 1)))).round > 4
+
+
+def test_who_does_not_coordinate_begins_no_round_for_anybody() -> None:
+    b = member("b", [5, 5])
+    for number in (0, 3):
+        assert receive(b, "c", Acknowledgement(number, counts(1, 1))) == []
+    assert not b.under_way
+
+
+def test_a_timer_that_ran_out_too_late_says_nothing() -> None:
+    idle, asking = member("a", [5, 5]), member("a", [5, 5])
+    trigger(asking)
+    assert idle.handle(0, TimerFired(ASK)) == []
+    assert asking.handle(0, TimerFired(ACKNOWLEDGE)) == []
+
+
+def test_only_other_members_are_suspected_and_each_once() -> None:
+    a = member("a", [5, 5])
+    for site in ("x", "a", "b", "b"):
+        assert a.handle(0, Suspected(site)) == []
+    start = start_of(trigger(a))
+    assert a.handle(0, Restored("x")) == []
+    assert a.handle(0, Restored("b")) == [Send("b", start)]
+    assert a.handle(0, Restored("b")) == []
+
+
 # Nonsense
 
 

@@ -267,6 +267,33 @@ def test_its_own_word_brings_it_back_at_once() -> None:
     assert presence(detector.heard(0, "b")) == [Appeared("b")]
 
 
+def test_a_farewell_is_later_than_what_was_said_under_its_counter() -> None:
+    detector = a_gossip()
+    tell(detector, "b", 5)
+    assert presence(detector.handle(0, Received("b", Farewell(0, 4)))) == []
+    assert presence(detector.handle(0, Received("b", Farewell(0, 5)))) == [Vanished("b", "It has left.")]
+
+
+def test_as_many_are_gossiped_of_as_are_watched_and_its_sender() -> None:
+    detector = a_gossip(members="ab", largest_group=3)
+    assert presence(tell(detector, "b", 5, ("a", 0, 1), ("c", 0, 1), ("d", 0, 1))) != []
+    assert presence(tell(detector, "b", 6, ("a", 0, 1), ("c", 0, 2), ("d", 0, 2), ("e", 0, 1))) == []
+    assert detector.ignored == 1
+
+
+def test_the_owner_knows_a_site_by_an_incarnation_and_later_ones_are_not_believed() -> None:
+    detector = a_gossip()
+    began_anew = [Vanished("b", "It began anew."), Appeared("b")]
+    heard = detector.handle(0, Received("b", Gossip((Life("b", 5, 1),))))
+    detector.believe("nobody", 5)
+    detector.believe("b", 5)
+    # It has spoken itself just now, so that nobody else can say that it began anew.
+    assert presence(heard + tell(detector, "c", 1, ("b", 9, 1))) == []
+    assert presence(detector.heard(0, "b", 4)) == []
+    detector.believe("b", 4)
+    assert presence(detector.heard(0, "b", 4)) == began_anew
+
+
 def test_who_was_only_named_is_not_gossiped_of() -> None:
     """A joiner knows names; if it gossiped of them, it would bring back the dead whom others forgot."""
     detector = a_gossip()

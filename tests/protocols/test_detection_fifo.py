@@ -8,9 +8,10 @@ from antiphon.core.effects import Appeared, Discard, Vanished
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received, TimerFired
 from antiphon.protocols.detection import DETECTORS, PDUS
+from antiphon.protocols.detection.base import Farewell
 from antiphon.protocols.detection.gossip import Gossip, Life
 from antiphon.protocols.detection.heartbeat import Alive
-from antiphon.protocols.detection.polling import Poll
+from antiphon.protocols.detection.polling import Poll, PollAnswer
 from antiphon.protocols.fifo import FifoConfiguration
 from tests.protocols.fifo_group import Group
 
@@ -112,6 +113,31 @@ def test_who_is_invented_by_gossip_does_not_count() -> None:
     group.give("a", Received("b", Gossip(lives)))
     group.pass_time(100)
     assert not [event for event in group.of("a", Appeared) if event.site.startswith("ghost")]
+
+
+@kinds
+@pytest.mark.parametrize("known", [True, False])
+def test_a_later_incarnation_told_to_the_detector_alone_spoils_no_name(kind: str, *, known: bool) -> None:
+    """Whoever has the name next follows on the incarnation that members report, not on such a lie."""
+    group = a_group(kind)
+    group.pass_time(200)
+    if not known:
+        group.crash("d")
+        group.pass_time(NOTICED_MS + 500)
+    for name in "abc":
+        for pdu in (Poll(999, 1), PollAnswer(999, 2), Gossip((Life("d", 999, 3),)), Farewell(999, 4)):
+            group.give(name, Received("d", pdu))
+        group.settle()
+        assert group.members[name].incarnation_of("d") == 0
+    group.crash("d")
+    group.restart("d")
+    group.pass_time(NOTICED_MS)
+    group.admit("a", b"x")
+    group.admit("d", b"y")
+    group.pass_time(500)
+    assert all(group.delivered(name, "d") == ["d0"] for name in "abcd")
+    assert all(group.delivered(name, "a") == ["a0"] for name in "abcd")
+    assert not any(group.members[name].incarnation_of("d") > group.incarnations["d"] for name in "abc")
 
 
 def test_knobs_that_make_no_sense_are_said() -> None:

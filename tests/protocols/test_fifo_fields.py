@@ -76,7 +76,7 @@ def extent(**changes: Any) -> Extent:
         (Copy("a", 0, LAST, BODY), Copy("a", 0, LAST + 1, BODY)),
         (Copy("a" * LONGEST_NAME, 0, 0, BODY), Copy("a" * (LONGEST_NAME + 1), 0, 0, BODY)),
         (Ask("a", 0, (0, 1) * MOST_SPANS), Ask("a", 0, (0, 1) * (MOST_SPANS + 1))),
-        (Ask("a", 0, (0, 1)), Ask("a", 0, ())),
+        (Ask("a", 0, (0, 1)), Ask("a", 0, (0,))),
         (Ask("a", 0, (0, NUMBER_LIMIT - 1)), Ask("a", 0, (0, NUMBER_LIMIT))),
         (Position(0, 0, NUMBER_LIMIT - 1), Position(0, 0, NUMBER_LIMIT)),
         (Status(0, 0, 0, 0, (extent(held=-1),)), Status(0, 0, 0, 0, (extent(held=-2),))),

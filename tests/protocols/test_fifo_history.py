@@ -12,6 +12,7 @@ from antiphon.core.packing import pack
 from antiphon.core.time import SECOND_NS
 from antiphon.core.wire import Codec, Garbage, Pdu, Reason
 from antiphon.protocols.fifo import PDUS, REPAIRS, Fifo, HistoryRole
+from antiphon.protocols.fifo.catching_up import MOST_OFFERS
 from antiphon.protocols.fifo.history import MOST_ASKERS
 from antiphon.protocols.fifo.pdus import (
     MOST_PLACES,
@@ -550,6 +551,19 @@ def test_an_offer_of_one_who_does_not_count_is_none_and_a_later_one_takes_its_pl
     fifo.handle(10**9, Received("stranger", Offer(1, 99)))
     fifo.handle(10**9, Received("h", Offer(1, 11)))
     assert offers == {"h": 11}
+
+
+def test_offers_are_bounded_and_those_that_are_known_may_change() -> None:
+    fifo, _ = newcomer()
+    us = Extent("j", 1, True, True, 0, 0, 0, 0)
+    for number in range(MOST_OFFERS + 3):
+        own = Extent(f"x{number}", 1, True, True, 0, 0, 0, 0)
+        fifo.handle(10**9, Received(own.site, Status(1, 0, 1, 0, (own, us))))
+        fifo.handle(10**9, Received(own.site, Offer(1, 5)))
+    fifo.handle(10**9, Received("h", Offer(1, 11)))
+    offers = fifo._catch_up._offers
+    assert len(offers) == MOST_OFFERS
+    assert offers["h"] == 11
 
 
 def test_an_answer_that_leads_nowhere_is_the_last_of_its_handler() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.core.effects import Absent, Deliver, Multicast, Present, Send, SetTimer, Stable
+from antiphon.core.effects import Absent, Deliver, Multicast, Present, Send, SetTimer, Stable, Vanished
 from antiphon.core.fields import INCARNATION_LIMIT, LONGEST_NAME, MOST_NAMES, NUMBER_LIMIT
 from antiphon.core.inputs import Received, Start, TimerFired
 from antiphon.core.packing import pack
@@ -397,6 +397,22 @@ def test_only_members_are_given_copies_and_only_for_spans_that_end() -> None:
     assert members.give("a", Received("b", Ask("a", 0, (0, 1)))) != []
 
 
+@pytest.mark.parametrize("repair", ["request", "request-all", "hybrid", "any"])
+def test_who_asks_for_what_is_gone_is_told_so_and_for_what_is_to_come_is_not(repair: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
+    assert members.give("a", Received("b", Ask("a", 0, (0, 1)))) == []
+    for name in "ac":
+        members.admit(name)
+    members.pass_time(200)
+    (told,) = members.give("a", Received("b", Ask("a", 0, (0, 1))))
+    assert isinstance(told, Send)
+    assert isinstance(told.pdu, Status)
+    assert members.give("a", Received("b", Ask("a", 0, (1, 2)))) == []
+    # Of another's messages only who was asked alone says so, and only if it would keep them.
+    asked_alone = members.give("a", Received("b", Ask("c", 0, (0, 1))))
+    assert [type(effect) for effect in asked_alone] == ([Send] if repair == "hybrid" else [])
+
+
 # Stability
 
 
@@ -741,6 +757,43 @@ def test_a_member_whose_earlier_incarnation_is_not_complete_makes_room_last() ->
     assert set(state.peers) == {"b"}
     assert census.make_room()
     assert set(state.peers) == {"b"}
+
+
+def test_who_returns_goes_on_behind_a_gap_once_the_sender_has_said_that_it_counts() -> None:
+    """Until then the sender may let go of more: the gap would be told twice."""
+    members = Group(3)
+    members.pass_time(100)
+    members.depart("c")
+    members.pass_time(20)
+    members.come_back("c")
+    told = peer(members, "b", "c")
+    own = Extent("b", 0, True, True, 0, 9, 0, 9)
+    before = members.give("c", Received("b", Status(0, 0, told.serial + 1, 0, (own,))))
+    assert Send("b", Position(0, 0, 9)) not in before
+    counted = Extent("c", 0, True, True, 0, 0, 0, 0)
+    after = members.give("c", Received("b", Status(0, 0, told.serial + 1, 0, (own, counted))))
+    assert Send("b", Position(0, 0, 9)) in after
+
+
+@pytest.mark.parametrize(
+    ("mark", "left_out"),
+    [
+        (Mark("a", 0, 0), "a"),
+        (Mark("a", 0, 1), ""),
+        (Mark("a", 1, 0), ""),
+        (Mark("b", 0, 0), "b"),
+        (Mark("b", 0, 1), ""),
+        (Mark("b", 1, 0), ""),
+        (Mark("nobody", 0, 0), ""),
+    ],
+)
+def test_who_is_left_behind_is_so_in_one_incarnation_and_spell(mark: Mark, left_out: str) -> None:
+    members = Group(3)
+    members.pass_time(100)
+    lie(members, "c", "a", marks=(mark,))
+    assert members.of("a", Absent) == ([Absent()] if left_out == "a" else [])
+    gone = [Vanished("b", "It was left behind.")] if left_out == "b" else []
+    assert members.of("a", Vanished) == gone
 
 
 def test_ghosts_of_one_status_end_one_spell() -> None:

@@ -211,6 +211,40 @@ def test_repeated_rows_and_rows_of_older_rounds_do_not_count() -> None:
     assert (a.under_way, a.rounds_finished) == (True, 1)
 
 
+def test_a_word_that_covers_nobody_new_changes_nothing() -> None:
+    b = member("b", [4, 7])
+    for told in (counts(5, 3), counts(0, 0)):
+        receive(b, "a", Row(0, told, heard=b"\x01"))
+    receive(b, "c", Row(0, counts(6, 2)))
+    assert b.stable == (4, 2)
+
+
+def test_of_rows_of_the_past_only_a_question_and_a_beginning_are_answered() -> None:
+    b = member("b", [4, 7], BUSY)
+    for site in ("a", "c"):
+        receive(b, site, Row(3, counts(5, 3)))
+    result = Row(3, counts(4, 3), Purpose.RESULT)
+    assert sent(receive(b, "c", Row(0, counts(6, 2)))) == []
+    assert sent(receive(b, "c", Row(0, counts(6, 2), Purpose.ASK))) == [("c", result)]
+    assert sent(receive(b, "a", Row(0, counts(6, 2)))) == [("a", result)]
+
+
+def test_a_result_that_is_known_changes_nothing() -> None:
+    b = member("b", [4, 7], BUSY)
+    result = Row(3, counts(1, 1), Purpose.RESULT)
+    assert receive(b, "c", result) != []
+    assert receive(b, "c", result) == []
+
+
+@pytest.mark.parametrize(("number", "begins"), [(0, []), (3, [(None, Row(6, counts(4, 7)))])])
+def test_a_later_result_is_followed_by_a_round_of_ours_and_ours_is_not(
+    number: int, begins: list[tuple[None, Row]]
+) -> None:
+    a = member("a", [4, 7])
+    trigger(a)
+    assert sent(receive(a, "c", Row(number, counts(1, 1), Purpose.RESULT))) == begins
+
+
 def test_a_first_member_that_forgot_its_rounds_catches_up() -> None:
     reborn, b = member("a", [0, 0]), member("b", [1, 1])
     receive(b, "a", Row(30, counts(0, 0)))

@@ -116,6 +116,15 @@ class Detector:
         self._notice(site, incarnation)
         return self._take_effects()
 
+    def believe(self, site: Site, incarnation: int) -> None:
+        """The owner knows a site by this incarnation: a later one that the site has named is not believed.
+
+        It may have been a lie of the process that had the name before; this one would never be heard then.
+        """
+        watch = self._watches.get(site)
+        if watch is not None and watch.incarnation > incarnation:
+            watch.certain = False
+
     def forget(self, site: Site) -> None:
         """The owner does not want to hear of a site any more, unless it shows up again."""
         watch = self._watches.get(site)

@@ -64,6 +64,7 @@ class Watching:
             return
         for peer in self._state.peers.values():
             if peer.heard_ns >= self._told_ns:
+                self._detector.believe(peer.site, peer.incarnation)
                 self._detector.heard(now, peer.site, peer.incarnation)
         self._told_ns = now
 
