@@ -81,7 +81,7 @@ class Dpg:
         self._order = order = Order(knobs, emit)
         self._flow = Flow(
             knobs.message_cycle_ns, knobs.delta_ns, knobs.fc_cycle_ns, knobs.longest_message_cycle_ns,
-            4 * knobs.deliv_cycle_ns,
+            2 * knobs.deliv_cycle_ns,
         )  # fmt: skip
         self._company = Company(knobs.lately_ns, GONE_SILENCES * silence_ns, knobs.lag // 4, emit)
         self._own = own = OwnMessages(site, knobs, order, service, self._tags)
@@ -415,7 +415,7 @@ class Dpg:
         time_ns = self._clock.time(now)
         self._order.note_incarnation(sender, report.incarnation)
         self._clock.heard(now, sender, report.clock_ns)
-        self._flow.heard(time_ns, sender, report.demand_ns)
+        self._flow.heard(time_ns, sender, 0 if report.listening else report.demand_ns)
         self._share.report(time_ns, lists_bytes(report))
         self._service.receive_report(now, sender, report, after_loss=after_loss)
         if report.listening:
