@@ -96,8 +96,8 @@ class Dpg:
             order, self._tags, self._flow, heartbeat, reports_ordered=service.reports_ordered
         )
         self._telling = Telling(
-            knobs, order, own, self._recovery, self._company, self._flow, service, heartbeat, silence_ns,
-            wakes, emit,
+            site, knobs, order, own, self._recovery, self._company, self._flow, service, heartbeat,
+            silence_ns, wakes, emit,
         )  # fmt: skip
         self._learning = Learning(order, emit, shared=service.reports_ordered)
         self._presence = Presence(knobs, emit)
@@ -277,6 +277,8 @@ class Dpg:
         is_plausible = self._order.incarnations.is_plausible(
             pdu.sender, pdu.incarnation, self._company.sites()
         )
+        if pdu.sender == self.site and (message.incarnation, message.number) >= self._own.next():
+            is_plausible = False  # we have sent no such message
         if not is_plausible or not self._intake.makes_sense(message):
             self.ignored += 1
             return
@@ -426,6 +428,7 @@ class Dpg:
             self._was_asked(now, time_ns, sender, told.lost)
             self._listen_to(now, time_ns, sender, report, told)
         else:
+            self._company.align(sender, self._order.agreement.ahead_of(report.index, told.agreed))
             self._note_progress(now, sender, report.index)
             self._learn(now, time_ns, sender, report, told)
 

@@ -424,6 +424,7 @@ class BoundedDelayService:
             return
         if self._is_hopeless(now):
             self._streams.silence(self._waiting_ns)
+            self._wait(now)  # else nobody who fell silent only after that would ever be left out
         reached = self._reached(now)
         while index < len(self._recent) and self._recent[index][0] <= reached:
             place = self._decided = self._recent[index]

@@ -42,6 +42,8 @@ PATIENCE_NS: Final = SECOND_NS
 DELAY_SAMPLES: Final = 256
 FEWEST_DELAYS: Final = 16
 """Below these the delays seen say too little."""
+FEWEST_OF_ONE: Final = 4
+"""Below these the delays of one sender do not say what is usual: very many names may say little each."""
 MARGIN_NS: Final = 200_000
 MOST_TIMES: Final = 8
 """A bound longer than the first one, and than so many times what is seen here, is not believed.
@@ -306,22 +308,22 @@ class DelayBound:
         self.bound_ns = max(self.demand_ns, *(min(demand_ns, most_ns) for demand_ns in demands), 0)
 
     def _demand_ns(self) -> Nanoseconds:
-        """What the delays seen call for; if that is far more than before, without who alone calls for it."""
+        """What the delays seen call for; if that is much, or far more than before, without who alone does."""
         high_ns = sorted(self._delays)[len(self._delays) * 99 // 100][0]
         demand_ns = self._within(high_ns + high_ns // 4 + MARGIN_NS)
-        if demand_ns <= 2 * self.demand_ns:
+        if demand_ns <= min(2 * self.demand_ns, self._first_ns):
             return demand_ns
-        limit_ns = max(self._first_ns, MOST_TIMES * max(self._usual_ns()))
+        limit_ns = max(self._first_ns, MOST_TIMES * max(self._usual_ns(), default=0))
         plausible = [delay_ns for delay_ns, _ in sorted(self._delays) if delay_ns <= limit_ns]
         high_ns = plausible[len(plausible) * 99 // 100]
         return self._within(high_ns + high_ns // 4 + MARGIN_NS)
 
     def _usual_ns(self) -> list[Nanoseconds]:
-        """The median delay of each sender's PDUs; of three senders or more, without the slowest third."""
+        """The median delay of each usual sender's PDUs; of three or more, without the slowest third."""
         delays: dict[Site, list[Nanoseconds]] = {}
         for delay_ns, sender in sorted(self._delays):
             delays.setdefault(sender, []).append(delay_ns)
-        medians = sorted(each[len(each) // 2] for each in delays.values())
+        medians = sorted(each[len(each) // 2] for each in delays.values() if len(each) >= FEWEST_OF_ONE)
         return medians[: len(medians) - len(medians) // 3]
 
     def _within(self, bound_ns: Nanoseconds) -> Nanoseconds:
