@@ -558,7 +558,7 @@ def test_witnesses_are_bounded() -> None:
 def listened(lan: Lan) -> tuple[Listening, Callable[..., bool]]:
     member = lan.members["a"]
     knobs = DpgConfiguration(listen_reports=1)
-    listening = Listening(knobs, 0)
+    listening = Listening(knobs, -knobs.report_cycle_ns)
 
     def hear(sender: str, tags: list[int], index: int | None = None, now: int = 0) -> bool:
         told = report(tags, index, streams={"z": (0, 0)})
@@ -580,6 +580,16 @@ def test_an_order_that_nobody_else_bears_out_is_taken_up_only_after_a_while() ->
     waited = [hear("x", [7, 8, 9]) for _ in range(PATIENCE)]
     assert waited[0] is False
     assert waited[-1] is True
+
+
+def test_one_that_reports_faster_than_a_group_does_is_not_taken_for_the_group() -> None:
+    listening, hear = listened(Lan("ab"))
+    early = -listening._configuration.report_cycle_ns
+    assert not any(hear("x", [7, 8, 9], now=now) for now in (early, early + 1, -1))
+    assert hear("x", [7, 8, 9], now=0)
+    _, hear = listened(Lan("ab"))
+    assert not hear("x", [1, 2, 3], now=early)
+    assert hear("b", [1, 2, 3], now=early + 1), "another bears it out"
 
 
 def test_an_order_far_from_all_others_waits_until_they_are_silent() -> None:
