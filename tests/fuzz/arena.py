@@ -114,6 +114,7 @@ class Arena(World):
         self._turns = 0
         self._last: tuple[Pdu | None, Pdu | None] = (None, None)
         self._logs: dict[Site, tuple[MemoryLog, dict[Site, int]]] = {}
+        self._made: Counter[Site] = Counter()
         self.protocols: dict[Site, LiveProtocol] = {}
         sites = (*plan.sites, LIAR)
         self.trace = MemoryRecorder(RUN)
@@ -137,10 +138,13 @@ class Arena(World):
     def _make(self, site: Site) -> Protocol:
         """A member as `antiphon.live.group` makes it."""
         plan = self.plan
+        # A process that restarts draws other numbers than before, as live: its tags must not come again.
+        self._made[site] += 1
+        again = f"/{self._made[site]}" if self._made[site] > 1 else ""
         live = self._order.build(
             Settings(
                 site=site, sequencer=plan.sites[0], repair=plan.repair,
-                receive_buffer_bytes=RECEIVE_BUFFER_BYTES, random=self._seeds.stream(f"member/{site}"),
+                receive_buffer_bytes=RECEIVE_BUFFER_BYTES, random=self._seeds.stream(f"member/{site}{again}"),
                 stability=plan.stability, across=plan.across, history=plan.history, service=plan.service,
                 secret=b"fuzz",
             )

@@ -709,7 +709,7 @@ def test_fewer_than_a_third_of_liars_cannot_take_the_clock_beyond_the_honest(
     most = (len(honest) - 1) // 2
     liars = data.draw(st.lists(st.integers(-(10**15), 10**15), max_size=most))
     assert len(liars) <= (len(honest) + len(liars) - 1) // 3
-    assert min(honest) <= agreed([*honest, *liars], 10_000, len(liars)) <= max(honest)
+    assert min(honest) <= agreed([*honest, *liars], 10_000, 10_000, len(liars)) <= max(honest)
 
 
 # The bound

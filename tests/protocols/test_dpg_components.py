@@ -323,6 +323,20 @@ def test_the_greatest_demand_heard_lately_counts() -> None:
     assert made.cycle_ns(2001) == 10
 
 
+def test_a_demand_that_leaps_up_is_believed_step_by_step() -> None:
+    made = Flow(floor_ns=0, delta_ns=5, fc_cycle_ns=100, longest_ns=200, memory_ns=1000)
+    told = []
+    for now in range(4):
+        made.heard(now, "b", 1000)
+        told.append(made.cycle_ns(now))
+    assert told == [80, 160, 200, 200]
+    made.heard(4, "b", 150)
+    assert made.cycle_ns(4) == 150
+    made.heard(5, "b", 160)
+    assert made.cycle_ns(5) == 160
+    assert made.cycle_ns(1005) == 0
+
+
 def test_demands_are_bounded_in_number() -> None:
     made = flow()
     for site in range(2 * MOST_DEMANDS):

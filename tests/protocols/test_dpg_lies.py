@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.core.effects import Absent, Appeared, Disagreed, Multicast, Vanished
+from antiphon.core.effects import Absent, Appeared, Deliver, Disagreed, Multicast, Vanished
 from antiphon.core.fields import INCARNATION_LIMIT, LONGEST_NAME, NUMBER_LIMIT
 from antiphon.core.inputs import Received, Start, TimerFired
 from antiphon.core.packing import pack
@@ -14,9 +14,12 @@ from antiphon.core.time import MILLISECOND_NS, SECOND_NS
 from antiphon.core.wire import MAXIMUM_BODY_BYTES, Codec, Garbage, Packet, Pdu
 from antiphon.protocols.dpg import Dpg, DpgConfiguration
 from antiphon.protocols.dpg.company import LONGEST_LEAP, MOST_SITES, Company, Incarnations
+from antiphon.protocols.dpg.foretold import MOST_SENDERS as MOST_FORETOLD_SENDERS
+from antiphon.protocols.dpg.foretold import MOST_SPANS, Foretold
 from antiphon.protocols.dpg.learning import MEMORY_NS, PATIENCE_NS, Touch
 from antiphon.protocols.dpg.learning import MOST_SITES as MOST_REPORTERS
 from antiphon.protocols.dpg.member import BEGINS_AGAIN, SUPERSEDED
+from antiphon.protocols.dpg.order import MOST_FORMER
 from antiphon.protocols.dpg.pdus import (
     LARGEST,
     LARGEST_MESSAGE_BYTES,
@@ -370,6 +373,111 @@ def test_a_senders_own_report_ends_what_was_told_of_a_later_incarnation() -> Non
     order.note_incarnation("b", 0)
 
 
+def test_a_senders_own_report_brings_back_what_it_had_borne_out() -> None:
+    lan = Lan("abc")
+    lan.admit("b")
+    lan.wait_for(lambda: lan.all_delivered(1))
+    told_of(lan, "a", (7, 0))
+    order = lan.members["a"]._order
+    order.note_incarnation("b", 0)
+    assert order.streams["b"] == (0, 1)
+    assert "b" not in order._doubtful
+
+
+def forged(lan: Lan, sender: str, number: int, *bodies: bytes) -> None:
+    """Another tells a of a vertex, and remulticasts a message for it under a sender's name."""
+    member = lan.members["a"]
+    tag = member._tags.choose(lambda _tag: False)
+    tail = member._order.graph.root
+    assert member._order.add(lan.now, tag)
+    member._order.graph.connect(tail, tag, marked=True)
+    lan.give("a", Received("x", Remulticast(sender, tag, 0, 0, 0, 0, number, pack(list(bodies)))))
+
+
+def delivered(lan: Lan, sender: str) -> list[int]:
+    """The numbers of a sender that a has delivered."""
+    found = [deliver for deliver in lan.of("a", Deliver) if deliver.sender == sender]
+    return [deliver.number + place for deliver in found for place in range(deliver.bodies.messages)]
+
+
+def test_a_number_is_delivered_once_whoever_told_of_it_first() -> None:
+    lan = Lan("abc")
+    lan.admit("b")
+    lan.wait_for(lambda: lan.all_delivered(1))
+    for number in (0, 3, 3, 1, 1):
+        forged(lan, "b", number, b"x")
+    assert delivered(lan, "b") == [0, 3, 1]
+    forged(lan, "b", 2, b"x", b"x")
+    assert delivered(lan, "b") == [0, 3, 1], "a batch with a number that was delivered"
+    for _ in range(5):
+        lan.admit("b")
+    lan.wait_for(lambda: 5 in delivered(lan, "b"))
+    assert delivered(lan, "b") == [0, 3, 1, 2, 4, 5]
+    assert not lan.members["a"]._order._foretold, "b has come so far itself"
+
+
+def test_nobody_tells_a_member_of_messages_of_its_own_that_it_has_not_sent() -> None:
+    lan = Lan("abc")
+    for _ in range(2):
+        lan.admit("a")
+    lan.wait_for(lambda: lan.all_delivered(2))
+    ignored = lan.members["a"].ignored
+    forged(lan, "a", 2, b"x")
+    forged(lan, "a", 1, b"x")
+    assert lan.members["a"].ignored == ignored + 1
+    assert delivered(lan, "a") == [0, 1]
+
+
+def test_what_was_foretold_is_bounded() -> None:
+    foretold = Foretold()
+    for number in range(0, 4 * MOST_SPANS, 2):
+        foretold.note("b", (1, number, number + 1))
+        foretold.note("b", (0, number, number + 1))
+        assert len(foretold["b"]) <= MOST_SPANS
+        assert foretold.holds("b", (1, number, number + 1))
+    assert not foretold.holds("b", (1, 4 * MOST_SPANS, 4 * MOST_SPANS + 1))
+    for index in range(2 * MOST_FORETOLD_SENDERS):
+        foretold.note(f"x{index}", (0, 0, 1))
+    assert len(foretold) == MOST_FORETOLD_SENDERS
+
+
+def test_contiguous_spans_are_one_and_end_where_the_sender_has_come() -> None:
+    foretold = Foretold()
+    for span in ((0, 5, 7), (0, 7, 9), (1, 9, 10)):
+        foretold.note("b", span)
+    assert foretold["b"] == [(0, 5, 9), (1, 9, 10)]
+    assert [foretold.holds("b", (0, *span)) for span in ((4, 5), (4, 6), (8, 12), (9, 12))] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    foretold.reach("c", 9, 9)
+    foretold.reach("b", 0, 8)
+    assert foretold["b"] == [(0, 5, 9), (1, 9, 10)]
+    foretold.reach("b", 0, 9)
+    assert foretold["b"] == [(1, 9, 10)]
+    foretold.reach("b", 1, 10)
+    assert "b" not in foretold
+
+
+def test_a_sender_that_made_room_is_remembered_and_those_heard_lately_make_none() -> None:
+    lan = Lan("ab")
+    lan.admit("b")
+    lan.wait_for(lambda: lan.all_delivered(1))
+    order = lan.members["a"]._order
+    order.expect("old", (3, 4))
+    for index in range(MOST_STREAMS):
+        order.expect(f"x{index}", (0, 1))
+    assert "old" not in order.streams
+    assert order.streams["b"] == (0, 1)
+    order.expect("old", (3, 5), doubtful=True)
+    assert order._doubtful["old"] == (3, 4)
+    for index in range(2 * MOST_FORMER):
+        order.expect(f"y{index}", (0, 1))
+    assert len(order._former) == MOST_FORMER
+
+
 def test_expected_numbers_are_bounded_and_can_be_told() -> None:
     lan = Lan("ab")
     order = lan.members["a"]._order
@@ -450,7 +558,7 @@ def test_witnesses_are_bounded() -> None:
 def listened(lan: Lan) -> tuple[Listening, Callable[..., bool]]:
     member = lan.members["a"]
     knobs = DpgConfiguration(listen_reports=1)
-    listening = Listening(knobs, 0)
+    listening = Listening(knobs, -knobs.report_cycle_ns)
 
     def hear(sender: str, tags: list[int], index: int | None = None, now: int = 0) -> bool:
         told = report(tags, index, streams={"z": (0, 0)})
@@ -472,6 +580,16 @@ def test_an_order_that_nobody_else_bears_out_is_taken_up_only_after_a_while() ->
     waited = [hear("x", [7, 8, 9]) for _ in range(PATIENCE)]
     assert waited[0] is False
     assert waited[-1] is True
+
+
+def test_one_that_reports_faster_than_a_group_does_is_not_taken_for_the_group() -> None:
+    listening, hear = listened(Lan("ab"))
+    early = -listening._configuration.report_cycle_ns
+    assert not any(hear("x", [7, 8, 9], now=now) for now in (early, early + 1, -1))
+    assert hear("x", [7, 8, 9], now=0)
+    _, hear = listened(Lan("ab"))
+    assert not hear("x", [1, 2, 3], now=early)
+    assert hear("b", [1, 2, 3], now=early + 1), "another bears it out"
 
 
 def test_an_order_far_from_all_others_waits_until_they_are_silent() -> None:
@@ -616,9 +734,11 @@ def test_who_is_heard_but_does_not_get_on_is_waited_for_only_so_long() -> None:
 
 def test_who_has_vanished_demands_nothing() -> None:
     lan = Lan("abc")
-    lan.give("a", Received("x", changed(EMPTY, demand_ns=SECOND_NS)))
     flow = lan.members["a"]._flow
-    assert flow.cycle_ns(lan.now) == SECOND_NS
+    lan.give("a", Received("x", changed(EMPTY, demand_ns=SECOND_NS, listening=True)))
+    assert flow.cycle_ns(lan.now) == 0, "a listener does not deliver yet"
+    lan.give("a", Received("x", changed(EMPTY, demand_ns=SECOND_NS)))
+    assert 0 < flow.cycle_ns(lan.now) < SECOND_NS // 10, "one report is not believed to leap so far"
     lan.wait_for(lambda: "x" not in lan.members["a"]._company.sites())
     assert flow.cycle_ns(lan.now) == 0
     flow.forget(lan.now, "x")

@@ -451,6 +451,7 @@ class Returning:
             "streams": {"b": (0, 101)}, "service": pack_note(Epoch(1, "s"), 100),
         }  # fmt: skip
         for _ in range(10):  # some more than usual, as nobody tells of 5
+            self.now += 20 * MILLISECOND_NS
             self.receive("b", msgspec.structs.replace(report(), **fields))
 
     def receive(self, sender: Site, pdu: Pdu) -> None:

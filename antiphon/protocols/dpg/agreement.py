@@ -154,6 +154,14 @@ class Agreement:
 
     # Comparison
 
+    def ahead_of(self, index: int, agreed: Sequence[Tag]) -> int | None:
+        """How much further we count than another at the latest message that both have; None without one."""
+        for place in range(len(agreed) - 1, -1, -1):
+            position = self._positions.get(agreed[place])
+            if position is not None:
+                return position - (index - len(agreed) + place + 1)
+        return None
+
     def compare(self, other: Site, index: int, digest: int, agreed: Sequence[Tag]) -> Disagreement | None:
         """What a report says of another's order, against ours; None if that is no news."""
         theirs = self._from_the_origin(index, agreed)

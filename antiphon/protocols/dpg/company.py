@@ -67,10 +67,12 @@ class Incarnations(dict[Site, int]):
 class Companion:
     """Another member."""
 
-    __slots__ = ("advanced_ns", "furthest", "heard_ns", "index", "silence_ns")
+    __slots__ = ("advanced_ns", "ahead", "furthest", "heard_ns", "index", "silence_ns")
 
     def __init__(self, index: int, now: Nanoseconds) -> None:
         self.index = self.furthest = index
+        self.ahead = 0
+        """How much further we count at a message that both have: more than 0 if it has passed some over."""
         self.heard_ns = self.advanced_ns = now
         self.silence_ns: Nanoseconds = 0
 
@@ -89,13 +91,14 @@ class Company:
         self._sites: dict[Site, Companion] = {}
 
     def note(self, now: Nanoseconds, site: Site, index: int, own: int) -> None:
-        """Someone was heard, and tells how far it has come."""
+        """Someone was heard, and tells how far it has come in its own order."""
         companion = self._sites.get(site)
         if companion is None:
             if len(self._sites) < MOST_SITES:
                 self._sites[site] = Companion(index, now)
                 self._emit(Appeared(site))
             return
+        index += companion.ahead
         companion.silence_ns -= companion.silence_ns // FORGETTING
         if own - companion.index >= self._busy:
             companion.silence_ns = max(companion.silence_ns, now - companion.heard_ns)
@@ -104,6 +107,14 @@ class Company:
         if index > companion.furthest:
             companion.furthest = index
             companion.advanced_ns = now
+
+    def align(self, site: Site, ahead: int | None) -> None:
+        """How much further we count than one whose order may have gone apart from ours; None if unknown."""
+        companion = self._sites.get(site)
+        if companion is not None and ahead is not None and ahead != companion.ahead:
+            companion.index += ahead - companion.ahead
+            companion.furthest = companion.index
+            companion.ahead = ahead
 
     def leave(self, site: Site, reason: str = "It left.") -> None:
         """Someone says that it goes."""

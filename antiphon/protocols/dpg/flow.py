@@ -3,7 +3,8 @@
 Source: Konorski, section 4.5. An overflow of the ordering buffers adds Delta to Message_Cycle, and Fc_Cycle
 by Fc_Cycle it comes down again. The paper lets a member take over the greatest Message_Cycle it hears of and
 tell it on as its own, so that each holds up all others and it hardly ever comes down. Here a member tells its
-own demand alone, and goes by the greatest that it has heard lately.
+own demand alone, and goes by the greatest that it has heard lately. Demands grow by Delta: of one that leaps
+up only the first steps are believed, more with each report. What is said once hardly slows anyone down.
 """
 
 from typing import Final
@@ -13,6 +14,8 @@ from antiphon.core.time import NEVER_NS, Nanoseconds
 
 MOST_SITES: Final = 1024
 """Other members whose demands are remembered. Raising it costs memory."""
+MOST_STEPS: Final = 16
+"""Overflows that another is believed to have had between two reports. Raising it lets one lie do more."""
 
 
 class Flow:
@@ -66,7 +69,9 @@ class Flow:
         if demand_ns > self._floor_ns:
             if len(self._demands) >= MOST_SITES:
                 del self._demands[next(iter(self._demands))]
-            self._demands[site] = (min(demand_ns, self._longest_ns), now + self._memory_ns)
+            before_ns = self._floor_ns if had is None else had[0]
+            most_ns = min(before_ns + MOST_STEPS * self._delta_ns, self._longest_ns)
+            self._demands[site] = (min(demand_ns, most_ns), now + self._memory_ns)
         elif had is None:
             return
         self._find_greatest(now)

@@ -81,7 +81,7 @@ class Dpg:
         self._order = order = Order(knobs, emit)
         self._flow = Flow(
             knobs.message_cycle_ns, knobs.delta_ns, knobs.fc_cycle_ns, knobs.longest_message_cycle_ns,
-            4 * knobs.deliv_cycle_ns,
+            2 * knobs.deliv_cycle_ns,
         )  # fmt: skip
         self._company = Company(knobs.lately_ns, GONE_SILENCES * silence_ns, knobs.lag // 4, emit)
         self._own = own = OwnMessages(site, knobs, order, service, self._tags)
@@ -96,8 +96,8 @@ class Dpg:
             order, self._tags, self._flow, heartbeat, reports_ordered=service.reports_ordered
         )
         self._telling = Telling(
-            knobs, order, own, self._recovery, self._company, self._flow, service, heartbeat, silence_ns,
-            wakes, emit,
+            site, knobs, order, own, self._recovery, self._company, self._flow, service, heartbeat,
+            silence_ns, wakes, emit,
         )  # fmt: skip
         self._learning = Learning(order, emit, shared=service.reports_ordered)
         self._presence = Presence(knobs, emit)
@@ -277,6 +277,8 @@ class Dpg:
         is_plausible = self._order.incarnations.is_plausible(
             pdu.sender, pdu.incarnation, self._company.sites()
         )
+        if pdu.sender == self.site and (message.incarnation, message.number) >= self._own.next():
+            is_plausible = False  # we have sent no such message
         if not is_plausible or not self._intake.makes_sense(message):
             self.ignored += 1
             return
@@ -415,7 +417,7 @@ class Dpg:
         time_ns = self._clock.time(now)
         self._order.note_incarnation(sender, report.incarnation)
         self._clock.heard(now, sender, report.clock_ns)
-        self._flow.heard(time_ns, sender, report.demand_ns)
+        self._flow.heard(time_ns, sender, 0 if report.listening else report.demand_ns)
         self._share.report(time_ns, lists_bytes(report))
         self._service.receive_report(now, sender, report, after_loss=after_loss)
         if report.listening:
@@ -426,6 +428,7 @@ class Dpg:
             self._was_asked(now, time_ns, sender, told.lost)
             self._listen_to(now, time_ns, sender, report, told)
         else:
+            self._company.align(sender, self._order.agreement.ahead_of(report.index, told.agreed))
             self._note_progress(now, sender, report.index)
             self._learn(now, time_ns, sender, report, told)
 

@@ -20,6 +20,7 @@ from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.agreement import Agreement
 from antiphon.protocols.dpg.buffers import Held, KeptBodies, OrderingBuffers, Tombstones
 from antiphon.protocols.dpg.company import Incarnations
+from antiphon.protocols.dpg.foretold import Foretold
 from antiphon.protocols.dpg.graph import PrecedenceGraph
 from antiphon.protocols.dpg.pdus import MOST_STREAMS, ORIGIN, DpgConfiguration, Message, Tag
 
@@ -27,11 +28,14 @@ TRUE_LINK: Final = 1
 MARKED_LINK: Final = 3
 MEMORY: Final = 4
 """How many times what reports usually tell is remembered of the order. Raising it costs memory."""
+MOST_FORMER: Final = 4096
+"""Senders whose next number is remembered although reports tell it no more. Raising it costs memory."""
 SEIZURE_LOOKS: Final = 32
 """Held bodies that are looked at for one that may give way."""
 NEVER_ASKED: Final = -(1 << 62)
 
 NOBODY_HAS_IT: Final = "Nobody present has a message that stands here in the order."
+NUMBER_TAKEN: Final = "Another told of a message under this one's number before, and that was delivered."
 TOO_LATE: Final = "A message became known only after others that it precedes had been delivered."
 Expected = tuple[int, int]
 """Of a sender: its incarnation, and the number that is expected next."""
@@ -78,6 +82,9 @@ class Order:
         self.streams: dict[Site, Expected] = {}
         self._doubtful: dict[Site, Expected] = {}
         """Senders whose expected number is another's word, each with what it has borne out itself."""
+        self._former: dict[Site, Expected] = {}
+        """What was expected of senders that had to make room among the streams."""
+        self._foretold = Foretold()
         self.names: OrderedDict[Tag, tuple[Site, int]] = OrderedDict()
         """The messages behind the latest agreed tags, to be able to name them."""
         self.past: OrderedDict[Tag, tuple[tuple[Tag, bool], ...]] = OrderedDict()
@@ -311,8 +318,13 @@ class Order:
         self.names[tag] = (sender, number)
         if len(self.names) > MEMORY * self._configuration.history:
             self.names.popitem(last=False)
-        if (message.incarnation, number) < self.streams.get(sender, (0, 0)) and not self._is_misled(held):
+        expected = self.streams.get(sender) or self._former.get(sender, (0, 0))
+        if (message.incarnation, number) < expected and not self._is_misled(held):
             self.repeated += 1  # it was sent again under a new tag, and both have got a place
+            return
+        if (self._foretold or held.again) and self._is_foretold(held):
+            self.repeated += 1
+            self._emit(Unavailable(NUMBER_TAKEN, sender, number))
             return
         self.expect(sender, (message.incarnation, number + count), doubtful=held.again)
         self._emit(Deliver(sender, number, bodies, None, message.incarnation))
@@ -322,21 +334,46 @@ class Order:
 
     def expect(self, sender: Site, expected: Expected, *, doubtful: bool = False) -> None:
         """A sender's next message; `doubtful` if only another says so."""
-        if sender not in self.streams and len(self.streams) >= MOST_STREAMS:
-            forgotten = next(iter(self.streams))
-            del self.streams[forgotten]
-            self._doubtful.pop(forgotten, None)
+        if sender not in self.streams:
+            self._open_stream(sender)
         if doubtful:
             self._doubtful.setdefault(sender, self.streams.get(sender, (0, 0)))
         elif self._doubtful:
             self._doubtful.pop(sender, None)
+        if self._foretold and not doubtful:
+            self._foretold.reach(sender, *expected)
         self.streams[sender] = expected
+
+    def _open_stream(self, sender: Site) -> None:
+        """Make room for a sender, and take up what was expected of it before it had to make room itself."""
+        if len(self.streams) >= MOST_STREAMS:
+            lately = {name for name, _ in self.names.values()}
+            forgotten = next((site for site in self.streams if site not in lately), next(iter(self.streams)))
+            expected = self.streams.pop(forgotten)
+            if len(self._former) >= MOST_FORMER:
+                del self._former[next(iter(self._former))]
+            self._former[forgotten] = self._doubtful.pop(forgotten, expected)
+        if sender in self._former:
+            self.streams[sender] = self._former.pop(sender)
+
+    def _is_foretold(self, held: Held) -> bool:
+        """Whether one of its numbers was delivered on another's word; if not, one that is such a word is."""
+        incarnation, end = held.end()
+        span = (incarnation, held.message.number, end)
+        if self._foretold.holds(held.sender, span):
+            return True
+        if held.again:
+            self._foretold.note(held.sender, span)
+        return False
 
     def note_incarnation(self, sender: Site, incarnation: int) -> None:
         """A sender is heard itself, and is the latest: what was told of a later one was invented."""
         if self.streams.get(sender, (0, 0))[0] > incarnation:
-            del self.streams[sender]
-            self._doubtful.pop(sender, None)
+            borne_out = self._doubtful.pop(sender, (0, 0))
+            if borne_out > (0, 0) and borne_out[0] <= incarnation:
+                self.streams[sender] = borne_out
+            else:
+                del self.streams[sender]
 
     def _is_misled(self, held: Held) -> bool:
         """Whether another told that this was delivered already, and its sender has not come so far itself.

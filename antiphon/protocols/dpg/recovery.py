@@ -127,15 +127,19 @@ class Recovery:
         return bool(others) and others <= self.lacking(time_ns, tag)
 
     def has_a_hole(self, now: Nanoseconds, time_ns: Nanoseconds) -> bool:
-        """Whether we lack alone what we have waited for long enough: the others have a message there.
+        """Whether others have a message that we have waited for long enough.
 
-        Whoever is silent may be gone, and then it does not matter that it has not asked for it.
+        Whoever is silent may be gone, and then it does not matter that it has not asked for it. If fewer have
+        not asked than have, they may be gone soon, and are waited for as long again.
         """
         tag = self._order.awaited(time_ns)
         if tag is None:
             return False
-        company = self._company
-        return not company.known() or bool(company.lately(now) - self.lacking(time_ns, tag))
+        company, lacking = self._company, self.lacking(time_ns, tag)
+        have = len(company.lately(now) - lacking)
+        waited_ns = time_ns - self._order.queue[0].since_ns
+        is_over = have >= len(lacking) or waited_ns >= 2 * self._configuration.dummy_cycle_ns
+        return not company.known() or (have > 0 and is_over)
 
     def is_too_late_for(self, gone: tuple[Tag, ...]) -> bool:
         """Whether the others have left behind what we wait for: a body, or the place of an own message."""

@@ -64,6 +64,7 @@ class Listening:
 
     def __init__(self, configuration: DpgConfiguration, now: Nanoseconds) -> None:
         self._configuration = configuration
+        self._begin_ns = now
         self._reports = 0
         self._empty_handed = 0
         self._heard_ns = now
@@ -80,6 +81,8 @@ class Listening:
         self._note(now, sender, report.index, told.agreed)
         if self._reports < self._configuration.listen_reports or (report.index and not report.streams):
             return False
+        if len(self._windows) == 1 and now - self._begin_ns < self._least_ns():
+            return False  # whoever reports faster than members do is not to be the only one that was heard
         self._empty_handed += 1
         if report.index < order.agreement.index and self._empty_handed < PATIENCE:
             return False  # it is behind ourselves
@@ -91,6 +94,10 @@ class Listening:
             order.forget_graph()
             self._empty_handed = 0
         return False
+
+    def _least_ns(self) -> Nanoseconds:
+        """What so many reports take if they come as fast as a group reports."""
+        return self._configuration.listen_reports * self._configuration.report_cycle_ns
 
     def _note(self, now: Nanoseconds, sender: Site, index: int, agreed: tuple[Tag, ...]) -> None:
         windows = self._windows

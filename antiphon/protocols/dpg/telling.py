@@ -7,11 +7,12 @@ member tells how far it has come also when it has no report to send: the others 
 from collections.abc import Callable
 
 from antiphon.core.effects import Effect, Multicast
+from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.company import Company
 from antiphon.protocols.dpg.flow import Flow
 from antiphon.protocols.dpg.heartbeat import ReportHeartbeat
-from antiphon.protocols.dpg.order import MEMORY, Order
+from antiphon.protocols.dpg.order import MEMORY, Expected, Order
 from antiphon.protocols.dpg.own import OwnMessages
 from antiphon.protocols.dpg.pdus import MOST_AGREED, DpgConfiguration, Progress, Report
 from antiphon.protocols.dpg.recovery import Recovery
@@ -26,6 +27,7 @@ class Telling:
 
     def __init__(
         self,
+        site: Site,
         configuration: DpgConfiguration,
         order: Order,
         own: OwnMessages,
@@ -39,6 +41,7 @@ class Telling:
         emit: Callable[[Effect], None],
     ) -> None:
         """After `silence_ns` without a word one that takes part tells how far it has come."""
+        self._site = site
         self._configuration = configuration
         self._order = order
         self._own = own
@@ -151,6 +154,10 @@ class Telling:
         return Report(
             self._own.incarnation, self._serial, now, order.agreement.index, order.agreement.digest,
             agreed, links, pack_tags(vertices), pack_arcs(arcs), pack_tags(wanted),
-            self._flow.own_ns, listening, dict(order.streams) if listened and not order.queue else {},
+            self._flow.own_ns, listening, self._streams() if listened and not order.queue else {},
             self._service.note(now), pack_tags(self._recovery.gone()),
         )  # fmt: skip
+
+    def _streams(self) -> dict[Site, Expected]:
+        """What listeners must know of senders; it is never empty, as they wait for a report that tells it."""
+        return dict(self._order.streams) or {self._site: (self._own.incarnation, 0)}

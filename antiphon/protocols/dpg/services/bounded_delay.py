@@ -31,8 +31,6 @@ A stamp far in the future, further than twice the longest bound, is refused; so 
 queue's limit. Then others' reports have to tell where they stand.
 """
 
-# ruff: noqa: ARG002 (an interface says more than each of its kinds needs)
-
 from bisect import bisect_right, insort
 from heapq import heappop, heappush
 from typing import ClassVar, Final, TypeAlias
@@ -137,7 +135,7 @@ class BoundedDelayService:
         self._vouch_ns: Final = vouch_ns
         self._patience_ns: Final = patience_ns
         self._queue_limit: Final = queue_limit
-        self._clock: Final = GroupClock(most_ns)
+        self._clock: Final = GroupClock(most_ns, bound_ns)
         self._bound: Final = DelayBound(bound_ns, least_ns, most_ns, adaptive=adaptive)
         self._delays: Final = DelayDetector()
         self._streams: Final = Streams(patience_ns // CHANCES)
@@ -190,8 +188,7 @@ class BoundedDelayService:
             self._next_number = UNNUMBERED
 
     def take_part(self, now: Nanoseconds) -> None:
-        """By now the clock is the group's, or the group has none but ours."""
-        self._clock.settled = True
+        self._clock.settle(now)
 
     def depart(self, now: Nanoseconds) -> None:
         """What waits here has its place by its stamp: our last report shall tell of it, without marks."""
@@ -262,7 +259,10 @@ class BoundedDelayService:
                 self._take(now, pdu.sender, pdu)
 
     def _hear_clock(self, now: Nanoseconds, sender: Site, incarnation: int, note: Note) -> None:
+        steps = self._clock.steps
         move_ns = self._clock.hear(now, sender, incarnation, note)
+        if self._clock.steps > steps:
+            self._bound.begin()
         if move_ns < -self._most_ns:
             # No stamp that was given so far is good, our own promises included.
             self._floor = 0
@@ -424,6 +424,7 @@ class BoundedDelayService:
             return
         if self._is_hopeless(now):
             self._streams.silence(self._waiting_ns)
+            self._wait(now)  # else nobody who fell silent only after that would ever be left out
         reached = self._reached(now)
         while index < len(self._recent) and self._recent[index][0] <= reached:
             place = self._decided = self._recent[index]

@@ -42,6 +42,10 @@ PATIENCE_NS: Final = SECOND_NS
 DELAY_SAMPLES: Final = 256
 FEWEST_DELAYS: Final = 16
 """Below these the delays seen say too little."""
+FEWEST_OF_ONE: Final = 4
+"""Below these the words of one member do not say what is usual: very many names may say little each."""
+LATEST_OF_ONE: Final = 8
+"""Delays of one sender that say what is usual for it now. Raising it costs time after its clock stepped."""
 MARGIN_NS: Final = 200_000
 MOST_TIMES: Final = 8
 """A bound longer than the first one, and than so many times what is seen here, is not believed.
@@ -175,9 +179,12 @@ class Peer:
 class GroupClock:
     """One member's view of the clock that the group agrees on."""
 
-    def __init__(self, most_ns: Nanoseconds) -> None:
+    def __init__(self, most_ns: Nanoseconds, far_ns: Nanoseconds | None = None) -> None:
+        """Clocks further apart than `most_ns` have not met yet; `far_ns` away from the others we step."""
+        self._far_ns: Final = most_ns if far_ns is None else far_ns
         self.adjustment_ns: Nanoseconds = 0
         self.settled = False
+        self._settled_ns: Nanoseconds = 0
         self.steps = 0
         self._most_ns: Final = most_ns
         self._peers: dict[Site, Peer] = {}
@@ -193,6 +200,11 @@ class GroupClock:
         self._identity = identity_of(site, incarnation)
         self._moved_ns = now
         self._near_ns = now
+
+    def settle(self, now: Nanoseconds) -> None:
+        """By now this is the group's clock, or the group has none but ours."""
+        self.settled = True
+        self._settled_ns = now
 
     def read(self, now: Nanoseconds) -> Nanoseconds:
         return now + self.adjustment_ns
@@ -229,12 +241,12 @@ class GroupClock:
             self._near_ns = now
             return 0
         # Who takes part is one of those who vote, who listens is one more: so many of all may lie.
-        move_ns = agreed(votes, self._most_ns, (len(votes) - self.settled) // 3)
-        is_far = abs(move_ns) > self._most_ns
+        move_ns = agreed(votes, self._far_ns, self._most_ns, (len(votes) - self.settled) // 3)
+        is_far = abs(move_ns) > self._far_ns
         if not is_far:
             self._near_ns = now
-        elif self.settled and now - self._near_ns < PATIENCE_NS:
-            return 0
+        elif self.settled and now - self._near_ns < PATIENCE_NS <= now - self._settled_ns:
+            return 0  # whoever took part only now may have heard the wrong ones, and steps at once
         self.steps += is_far
         if self.settled and not is_far:
             limit_ns = min((now - self._moved_ns) // SLOWNESS, LONGEST_MOVE_NS)
@@ -244,27 +256,43 @@ class GroupClock:
         return move_ns
 
     def _votes(self, now: Nanoseconds) -> list[Nanoseconds]:
-        """How far others are ahead of us, and we of ourselves where we have a say."""
+        """How far others are ahead of us, and we of ourselves where we have a say.
+
+        If some are far from others, those who were hardly heard have none: very many names may say little
+        each.
+        """
         lately = self.lately(now)
+        votes = self._votes_of(lately)
+        if votes and max(votes) - min(votes) > self._far_ns:
+            often = [peer for peer in lately if len(peer.differences) >= FEWEST_OF_ONE]
+            return self._votes_of(often) or votes
+        return votes
+
+    def _votes_of(self, lately: list[Peer]) -> list[Nanoseconds]:
         settled = [peer for peer in lately if peer.note.settled]
         if self.settled:
             votes = [peer.ahead_ns(self.adjustment_ns) for peer in settled if peer.theirs is not None]
             return [0, *votes] if votes else []
         votes = [peer.ahead_ns(self.adjustment_ns) for peer in settled or lately]
-        return votes if settled else [0, *votes]
+        return votes if settled or not lately else [0, *votes]
 
 
-def agreed(votes: Iterable[Nanoseconds], most_ns: Nanoseconds, liars: int) -> Nanoseconds:
+def agreed(
+    votes: Iterable[Nanoseconds], far_ns: Nanoseconds, most_ns: Nanoseconds, liars: int
+) -> Nanoseconds:
     """Where clocks are to meet that are ahead by so much each, if so many of them may lie.
 
-    >>> agreed([0, 4, 8], 10, 0), agreed([0, 100], 10, 0), agreed([0, 4, 8, 9_999], 10, 1)
+    >>> agreed([0, 4, 8], 9, 10, 0), agreed([0, 100], 9, 10, 0), agreed([0, 4, 8, 9_999], 9, 10, 1)
     (4, 100, 6)
+    >>> agreed([-7, 0, 1], 5, 10, 0)
+    0
     """
     ordered = sorted(votes)
     kept = ordered[liars : len(ordered) - liars]
-    if kept[-1] - kept[0] > most_ns:
+    spread_ns = kept[-1] - kept[0]
+    if spread_ns > most_ns:
         return kept[-1]
-    return sum(kept) // len(kept)
+    return kept[len(kept) // 2] if spread_ns > far_ns else sum(kept) // len(kept)
 
 
 # The bound
@@ -289,6 +317,10 @@ class DelayBound:
     def observe(self, sender: Site, delay_ns: Nanoseconds) -> None:
         self._delays.append((delay_ns, sender))
 
+    def begin(self) -> None:
+        """Our clock has stepped: by its time so far nothing can be measured."""
+        self._delays.clear()
+
     def forget(self, site: Site) -> None:
         """One that is gone delays nothing any more."""
         left = [sample for sample in self._delays if sample[1] != site]
@@ -306,22 +338,25 @@ class DelayBound:
         self.bound_ns = max(self.demand_ns, *(min(demand_ns, most_ns) for demand_ns in demands), 0)
 
     def _demand_ns(self) -> Nanoseconds:
-        """What the delays seen call for; if that is far more than before, without who alone calls for it."""
+        """What the delays seen call for; if that is much, or far more than before, without who alone does."""
         high_ns = sorted(self._delays)[len(self._delays) * 99 // 100][0]
         demand_ns = self._within(high_ns + high_ns // 4 + MARGIN_NS)
-        if demand_ns <= 2 * self.demand_ns:
+        if demand_ns <= min(2 * self.demand_ns, self._first_ns):
             return demand_ns
-        limit_ns = max(self._first_ns, MOST_TIMES * max(self._usual_ns()))
+        limit_ns = max(self._first_ns, MOST_TIMES * max(self._usual_ns(), default=0))
         plausible = [delay_ns for delay_ns, _ in sorted(self._delays) if delay_ns <= limit_ns]
         high_ns = plausible[len(plausible) * 99 // 100]
         return self._within(high_ns + high_ns // 4 + MARGIN_NS)
 
     def _usual_ns(self) -> list[Nanoseconds]:
-        """The median delay of each sender's PDUs; of three senders or more, without the slowest third."""
+        """The median delay of each sender's latest PDUs; of three or more, without the slowest third."""
         delays: dict[Site, list[Nanoseconds]] = {}
-        for delay_ns, sender in sorted(self._delays):
-            delays.setdefault(sender, []).append(delay_ns)
-        medians = sorted(each[len(each) // 2] for each in delays.values())
+        for delay_ns, sender in reversed(self._delays):
+            latest = delays.setdefault(sender, [])
+            if len(latest) < LATEST_OF_ONE:
+                latest.append(delay_ns)
+        usual = (sorted(each) for each in delays.values() if len(each) >= FEWEST_OF_ONE)
+        medians = sorted(each[len(each) // 2] for each in usual)
         return medians[: len(medians) - len(medians) // 3]
 
     def _within(self, bound_ns: Nanoseconds) -> Nanoseconds:
