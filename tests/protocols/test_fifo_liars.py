@@ -413,6 +413,25 @@ def test_who_asks_for_what_is_gone_is_told_so_and_for_what_is_to_come_is_not(rep
     assert [type(effect) for effect in asked_alone] == ([Send] if repair == "hybrid" else [])
 
 
+def test_what_another_repeats_spares_an_answer_where_all_may_give_it() -> None:
+    """And nowhere else: a copy of our own message that a liar has sent to us alone reaches nobody."""
+    for repair, spared in (("any", True), ("hybrid", False)):
+        members = Group(3, FifoConfiguration(repair=repair))
+        members.admit("a")
+        copy = Copy("a", 0, 0, members.members["a"]._state.own.kept[0])
+        members.give("a", Received("c", copy))
+        answered = members.give("a", Received("b", Ask("a", 0, (0, 1))))
+        assert (answered == []) == spared
+
+
+def test_a_batch_that_comes_twice_is_taken_once() -> None:
+    members = Group(3)
+    bodies = pack([b"x", b"y"])
+    data = Received("b", Data(0, 0, 0, b"", bodies))
+    assert Deliver("b", 0, bodies, None, 0) in members.give("a", data)
+    assert members.give("a", data) == []
+
+
 # Stability
 
 
