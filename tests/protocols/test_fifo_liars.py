@@ -1,5 +1,6 @@
 """A member that says what is not so, under its own name: the others go on as if it had said nothing."""
 
+import struct
 from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
@@ -10,7 +11,7 @@ import pytest
 
 from antiphon.core.effects import Absent, Deliver, Multicast, Present, Send, SetTimer, Stable, Vanished
 from antiphon.core.fields import INCARNATION_LIMIT, LONGEST_NAME, MOST_NAMES, NUMBER_LIMIT
-from antiphon.core.inputs import Received, Start, TimerFired
+from antiphon.core.inputs import Admit, Received, Start, TimerFired
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec, Packet, Pdu
@@ -430,6 +431,33 @@ def test_a_batch_that_comes_twice_is_taken_once() -> None:
     data = Received("b", Data(0, 0, 0, b"", bodies))
     assert Deliver("b", 0, bodies, None, 0) in members.give("a", data)
     assert members.give("a", data) == []
+
+
+def test_a_stream_that_has_ended_takes_nothing_from_its_end_on() -> None:
+    members = Group(3)
+    members.admit("b")
+    members.pass_time(100)
+    members.cut.add("c")  # which has not said yet how far it holds the earlier incarnation
+    reborn = Extent("b", 1, True, True, 1, 1, 1, 1)
+    members.give("a", Received("b", Status(1, 0, 1, 0, (reborn,))))
+    members.give("a", Received("b", Copy("b", 0, 1, ONE)))
+    assert members.delivered("a", "b") == ["b0"]
+
+
+def test_where_nothing_is_missing_nothing_is_asked_for() -> None:
+    members = Group(3)
+    taken = members.give("a", Received("b", Copy("b", 0, 0, ONE)))
+    assert Deliver("b", 0, ONE, None, 0) in taken
+    assert "repair" not in [effect.name for effect in taken if isinstance(effect, SetTimer)]
+
+
+@pytest.mark.parametrize("same_view", [True, False])
+def test_what_a_message_says_of_ours_counts_in_the_view_of_which_it_speaks(*, same_view: bool) -> None:
+    members = Group(3)
+    members.members["a"].handle(members.now, Admit(ONE))
+    view = members.members["a"]._state.view.number + (not same_view)
+    effects = members.give("a", Received("b", Data(0, 0, view, struct.pack("<3q", 1, 0, 0), ONE)))
+    assert (Deliver("a", 0, ONE, None, 0) in effects) == same_view
 
 
 # Stability

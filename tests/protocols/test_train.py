@@ -273,6 +273,13 @@ def test_a_round_of_its_own_that_a_member_does_not_know_needs_no_timer() -> None
     assert receive(member("b"), "a", Carriage(5, 0, counts(5, 3))) == []
 
 
+def test_a_train_goes_another_way_only_if_its_next_stop_or_its_owner_is_gone() -> None:
+    b = member("b")
+    receive(b, "a", Carriage(0, 0, counts(5, 3)))
+    assert b.handle(0, Suspected("d")) == []
+    assert of_kind(b.handle(0, Suspected("c")), Send) != []
+
+
 def test_only_its_own_timer_repeats_a_train() -> None:
     b = member("b", BUSY)
     receive(b, "a", Carriage(0, 0, counts(5, 3)))
