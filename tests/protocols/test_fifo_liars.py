@@ -449,6 +449,8 @@ def test_where_nothing_is_missing_nothing_is_asked_for() -> None:
     taken = members.give("a", Received("b", Copy("b", 0, 0, ONE)))
     assert Deliver("b", 0, ONE, None, 0) in taken
     assert "repair" not in [effect.name for effect in taken if isinstance(effect, SetTimer)]
+    assert members.give("a", Received("b", Copy("b", 0, 0, ONE))) == []
+    assert members.members["a"].figures()["repaired"] == 1
 
 
 @pytest.mark.parametrize("same_view", [True, False])
