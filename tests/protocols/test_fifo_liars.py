@@ -453,13 +453,31 @@ def test_where_nothing_is_missing_nothing_is_asked_for() -> None:
     assert members.members["a"].figures()["repaired"] == 1
 
 
-@pytest.mark.parametrize("same_view", [True, False])
-def test_what_a_message_says_of_ours_counts_in_the_view_of_which_it_speaks(*, same_view: bool) -> None:
+@pytest.mark.parametrize(
+    ("view", "held", "counts"),
+    [(0, (1, 0, 0), True), (1, (1, 0, 0), False), (0, (), False), (0, (1,), False), (0, (1, 0, 0, 0), False)],
+)
+def test_what_a_message_says_of_ours_counts_in_the_view_of_which_it_speaks(
+    view: int, held: tuple[int, ...], *, counts: bool
+) -> None:
     members = Group(3)
     members.members["a"].handle(members.now, Admit(ONE))
-    view = members.members["a"]._state.view.number + (not same_view)
-    effects = members.give("a", Received("b", Data(0, 0, view, struct.pack("<3q", 1, 0, 0), ONE)))
-    assert (Deliver("a", 0, ONE, None, 0) in effects) == same_view
+    number = members.members["a"]._state.view.number + view
+    told = struct.pack(f"<{len(held)}q", *held)
+    effects = members.give("a", Received("b", Data(0, 0, number, told, ONE)))
+    assert (Deliver("a", 0, ONE, None, 0) in effects) == counts
+
+
+def test_what_another_repeats_is_not_the_senders_own_word() -> None:
+    members = Group(3)
+    members.pass_time(100)
+    members.cut.add("b")
+    members.pass_time(120)
+    lie(members, "c", "a", claim("b", 5))
+    members.give("a", Received("c", Copy("b", 0, 2, ONE)))
+    assert stream(members, "b", "a").spoken == 0
+    members.give("a", Received("b", Copy("b", 0, 3, ONE)))
+    assert stream(members, "b", "a").spoken == 4
 
 
 # Stability
