@@ -179,6 +179,7 @@ def test_a_round_that_is_given_up_is_followed_by_another(name: str) -> None:
 def test_who_passes_on_a_round_that_is_over_is_told_its_result_and_the_root_knows_it(name: str) -> None:
     layer = build(name)
     result = Information(0, counts(1, 1, 1, 1), 5)
-    layer.handle(0, Received("a", result))
+    assert layer.handle(0, Received("a", result)) != []
+    assert layer.handle(0, Received("c", result)) == []
     assert layer.handle(0, Received("a", StartRound(0, 5))) == []
     assert layer.handle(0, Received("c", StartRound(0, 5))) == [Send("c", result)]
