@@ -449,6 +449,7 @@ def test_where_nothing_is_missing_nothing_is_asked_for() -> None:
     taken = members.give("a", Received("b", Copy("b", 0, 0, ONE)))
     assert Deliver("b", 0, ONE, None, 0) in taken
     assert "repair" not in [effect.name for effect in taken if isinstance(effect, SetTimer)]
+    assert members.members["a"].figures()["repaired"] == 1
     assert members.give("a", Received("b", Copy("b", 0, 0, ONE))) == []
     assert members.members["a"].figures()["repaired"] == 1
 
