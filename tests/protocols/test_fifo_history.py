@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from antiphon.core.effects import Absent, Deliver, Recall, Send
+from antiphon.core.effects import Absent, CaughtUp, Deliver, Recall, Send
 from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.inputs import Admit, HasRoom, Past, Recalled, Received, Start, TimerFired
 from antiphon.core.packing import pack
@@ -564,6 +564,23 @@ def test_offers_are_bounded_and_those_that_are_known_may_change() -> None:
     offers = fifo._catch_up._offers
     assert len(offers) == MOST_OFFERS
     assert offers["h"] == 11
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_handler_that_is_behind_is_waited_for_while_its_log_grows(*, grows: bool) -> None:
+    """Although it has nothing new for us; but not if it only says that there will be more."""
+    fifo, asked = newcomer()
+    now, serial, end = 10**9, asked.serial, 5
+    for _ in range(20):
+        effects = fifo.handle(now, Received("h", Chunk(1, serial, end, True, ("h",), ())))
+        now += KNOBS.history_ns * 3 // 5
+        effects += fifo.handle(now, TimerFired("history"))
+        asked_again = [effect.pdu for effect in effects if isinstance(effect, Send)]
+        serial = next((pdu.serial for pdu in reversed(asked_again) if isinstance(pdu, Fetch)), serial)
+        end += grows
+        if any(isinstance(effect, CaughtUp) for effect in effects):
+            break
+    assert grows == (now > 10**9 + 10 * KNOBS.history_ns)
 
 
 def test_an_answer_that_leads_nowhere_is_the_last_of_its_handler() -> None:

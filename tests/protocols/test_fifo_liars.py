@@ -1,5 +1,6 @@
 """A member that says what is not so, under its own name: the others go on as if it had said nothing."""
 
+import struct
 from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
@@ -10,7 +11,7 @@ import pytest
 
 from antiphon.core.effects import Absent, Deliver, Multicast, Present, Send, SetTimer, Stable, Vanished
 from antiphon.core.fields import INCARNATION_LIMIT, LONGEST_NAME, MOST_NAMES, NUMBER_LIMIT
-from antiphon.core.inputs import Received, Start, TimerFired
+from antiphon.core.inputs import Admit, Received, Start, TimerFired
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec, Packet, Pdu
@@ -411,6 +412,73 @@ def test_who_asks_for_what_is_gone_is_told_so_and_for_what_is_to_come_is_not(rep
     # Of another's messages only who was asked alone says so, and only if it would keep them.
     asked_alone = members.give("a", Received("b", Ask("c", 0, (0, 1))))
     assert [type(effect) for effect in asked_alone] == ([Send] if repair == "hybrid" else [])
+
+
+def test_what_another_repeats_spares_an_answer_where_all_may_give_it() -> None:
+    """And nowhere else: a copy of our own message that a liar has sent to us alone reaches nobody."""
+    for repair, spared in (("any", True), ("hybrid", False)):
+        members = Group(3, FifoConfiguration(repair=repair))
+        members.admit("a")
+        copy = Copy("a", 0, 0, members.members["a"]._state.own.kept[0])
+        members.give("a", Received("c", copy))
+        answered = members.give("a", Received("b", Ask("a", 0, (0, 1))))
+        assert (answered == []) == spared
+
+
+def test_a_batch_that_comes_twice_is_taken_once() -> None:
+    members = Group(3)
+    bodies = pack([b"x", b"y"])
+    data = Received("b", Data(0, 0, 0, b"", bodies))
+    assert Deliver("b", 0, bodies, None, 0) in members.give("a", data)
+    assert members.give("a", data) == []
+
+
+def test_a_stream_that_has_ended_takes_nothing_from_its_end_on() -> None:
+    members = Group(3)
+    members.admit("b")
+    members.pass_time(100)
+    members.cut.add("c")  # which has not said yet how far it holds the earlier incarnation
+    reborn = Extent("b", 1, True, True, 1, 1, 1, 1)
+    members.give("a", Received("b", Status(1, 0, 1, 0, (reborn,))))
+    members.give("a", Received("b", Copy("b", 0, 1, ONE)))
+    assert members.delivered("a", "b") == ["b0"]
+
+
+def test_where_nothing_is_missing_nothing_is_asked_for() -> None:
+    members = Group(3)
+    taken = members.give("a", Received("b", Copy("b", 0, 0, ONE)))
+    assert Deliver("b", 0, ONE, None, 0) in taken
+    assert "repair" not in [effect.name for effect in taken if isinstance(effect, SetTimer)]
+    assert members.members["a"].figures()["repaired"] == 1
+    assert members.give("a", Received("b", Copy("b", 0, 0, ONE))) == []
+    assert members.members["a"].figures()["repaired"] == 1
+
+
+@pytest.mark.parametrize(
+    ("view", "held", "counts"),
+    [(0, (1, 0, 0), True), (1, (1, 0, 0), False), (0, (), False), (0, (1,), False), (0, (1, 0, 0, 0), False)],
+)
+def test_what_a_message_says_of_ours_counts_in_the_view_of_which_it_speaks(
+    view: int, held: tuple[int, ...], *, counts: bool
+) -> None:
+    members = Group(3)
+    members.members["a"].handle(members.now, Admit(ONE))
+    number = members.members["a"]._state.view.number + view
+    told = struct.pack(f"<{len(held)}q", *held)
+    effects = members.give("a", Received("b", Data(0, 0, number, told, ONE)))
+    assert (Deliver("a", 0, ONE, None, 0) in effects) == counts
+
+
+def test_what_another_repeats_is_not_the_senders_own_word() -> None:
+    members = Group(3)
+    members.pass_time(100)
+    members.cut.add("b")
+    members.pass_time(120)
+    lie(members, "c", "a", claim("b", 5))
+    members.give("a", Received("c", Copy("b", 0, 2, ONE)))
+    assert stream(members, "b", "a").spoken == 0
+    members.give("a", Received("b", Copy("b", 0, 3, ONE)))
+    assert stream(members, "b", "a").spoken == 4
 
 
 # Stability

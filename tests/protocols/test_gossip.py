@@ -338,6 +338,21 @@ def test_the_suspected_are_not_gossiped_to_until_they_are_back() -> None:
     assert a.under_way
 
 
+def test_only_other_members_are_suspected_and_each_once() -> None:
+    a = member("a", [5, 3])
+    trigger(a)
+    for site in ("x", "a", "b", "b"):
+        assert a.handle(0, Suspected(site)) == []
+    assert a.under_way
+    assert {effect.to for effect in of_kind(step(a), Send)} == {"c"}
+
+
+def test_a_round_is_over_for_one_who_first_hears_of_it_from_all() -> None:
+    b = member("b", [5, 3])
+    receive(b, "a", Rumour(0, bits("a", "b", "c"), counts(4, 4)))
+    assert (b.stable, b.rounds_finished, b.ignored) == ((4, 3), 1, 0)
+
+
 def test_a_member_alone_is_done_at_once() -> None:
     a = member("a", [5, 3])
     for other in ("b", "c"):
@@ -416,7 +431,9 @@ def test_the_others_use_the_step_that_they_are_told_within_reason() -> None:
     b = member("b", [5, 3], ADAPTIVE)
     assert b.handle(0, RoundTriggered())
     assert told(step(b)).step_ns == STEP_NS
-    for number, (said, used) in enumerate([(777, 777), (9, 777), (1001, 777), (0, 777), (10, 10)], start=1):
+    for number, (said, used) in enumerate(
+        [(777, 777), (9, 777), (1001, 777), (0, 777), (10, 10), (1000, 1000)], start=1
+    ):
         receive(b, "a", Rumour(number, bits("a"), counts(4, 4), 0, said))
         assert step(b)[-1] == SetTimer(STEP, used)
     assert of_kind(receive(member("b", [5, 3]), "a", Rumour(1, bits("a"), counts(4, 4), 0, 77)), SetTimer)

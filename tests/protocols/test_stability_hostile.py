@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from antiphon.core.effects import Missing, Stable
+from antiphon.core.effects import Missing, Send, Stable
 from antiphon.core.fields import NUMBER_LIMIT
-from antiphon.core.inputs import Received, RoundTriggered
+from antiphon.core.inputs import Received, RoundTriggered, TimerFired
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec, Pdu
 from antiphon.protocols.stability import PDUS, PROTOCOLS, Setting
@@ -173,3 +173,29 @@ def test_a_round_that_is_given_up_is_followed_by_another(name: str) -> None:
     layer.handle(0, RoundTriggered())
     assert layer.under_way
     assert layer._round > first
+
+
+@pytest.mark.parametrize("name", ["s-coordp", "s-train"])
+def test_who_passes_on_a_round_that_is_over_is_told_its_result_and_the_root_knows_it(name: str) -> None:
+    layer = build(name)
+    result = Information(0, counts(1, 1, 1, 1), 5)
+    assert layer.handle(0, Received("a", result)) != []
+    assert layer.handle(0, Received("c", result)) == []
+    assert layer.handle(0, Received("a", StartRound(0, 5))) == []
+    assert layer.handle(0, Received("c", StartRound(0, 5))) == [Send("c", result)]
+
+
+@pytest.mark.parametrize("name", ["s-coordp", "s-train"])
+def test_a_result_of_the_past_ends_no_later_round(name: str) -> None:
+    layer = build(name)
+    layer.handle(0, Received("a", StartRound(SIZE, 5)))
+    layer.handle(0, Received("a", Information(0, counts(1, 1, 1, 1), 5)))
+    assert layer.under_way
+    assert layer.stable == (1, 1, 1, 1)
+
+
+def test_only_its_own_timers_make_a_member_gossip() -> None:
+    layer = build("s-gossip")
+    layer.handle(0, RoundTriggered())
+    assert layer.gossips_locally
+    assert layer.handle(0, TimerFired("another")) == []

@@ -258,6 +258,35 @@ def test_one_restored_to_the_round_gets_the_train() -> None:
     assert (to, train.counts) == ("c", counts(4, 3))
 
 
+def test_who_sends_a_train_of_the_past_is_told_the_result_if_it_is_known() -> None:
+    b = member("b")
+    receive(b, "a", Carriage(0, 0, counts(5, 3)))
+    result = Carriage(0, 0, counts(4, 2), result=True)
+    receive(b, "a", result)
+    for number in (8, 12):
+        receive(b, "a", Carriage(number, 0, counts(5, 3)))
+    assert receive(b, "a", Carriage(0, 0, counts(5, 3))) == [Send("a", result)]
+    assert receive(b, "a", Carriage(8, 0, counts(5, 3))) == [Send("a", Receipt(12, 0))]
+
+
+def test_a_round_of_its_own_that_a_member_does_not_know_needs_no_timer() -> None:
+    assert receive(member("b"), "a", Carriage(5, 0, counts(5, 3))) == []
+
+
+def test_a_train_goes_another_way_only_if_its_next_stop_or_its_owner_is_gone() -> None:
+    b = member("b")
+    receive(b, "a", Carriage(0, 0, counts(5, 3)))
+    assert b.handle(0, Suspected("d")) == []
+    assert of_kind(b.handle(0, Suspected("c")), Send) != []
+
+
+def test_only_its_own_timer_repeats_a_train() -> None:
+    b = member("b", BUSY)
+    receive(b, "a", Carriage(0, 0, counts(5, 3)))
+    assert b.handle(0, TimerFired("another")) == []
+    assert of_kind(b.handle(0, TimerFired(REPEAT)), Send) != []
+
+
 # Nonsense
 
 
