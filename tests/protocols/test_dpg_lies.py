@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.core.effects import Absent, Appeared, Deliver, Disagreed, Multicast, Vanished
+from antiphon.core.effects import Absent, Appeared, Deliver, Disagreed, Effect, Multicast, Vanished
 from antiphon.core.fields import INCARNATION_LIMIT, LONGEST_NAME, NUMBER_LIMIT
 from antiphon.core.inputs import Received, Start, TimerFired
 from antiphon.core.packing import pack
@@ -19,7 +19,7 @@ from antiphon.protocols.dpg.foretold import MOST_SPANS, Foretold
 from antiphon.protocols.dpg.learning import MEMORY_NS, PATIENCE_NS, Touch
 from antiphon.protocols.dpg.learning import MOST_SITES as MOST_REPORTERS
 from antiphon.protocols.dpg.member import BEGINS_AGAIN, SUPERSEDED
-from antiphon.protocols.dpg.order import MOST_FORMER
+from antiphon.protocols.dpg.order import MOST_FORMER, Order
 from antiphon.protocols.dpg.pdus import (
     LARGEST,
     LARGEST_MESSAGE_BYTES,
@@ -414,6 +414,28 @@ def test_a_number_is_delivered_once_whoever_told_of_it_first() -> None:
     lan.wait_for(lambda: 5 in delivered(lan, "b"))
     assert delivered(lan, "b") == [0, 3, 1, 2, 4, 5]
     assert not lan.members["a"]._order._foretold, "b has come so far itself"
+
+
+@pytest.mark.parametrize(
+    ("again", "expected"),
+    [((), [0, 1, 2, 3]), ((1,), [0, 3]), ((2,), [0, 1, 3])],
+    ids=["held", "another's word", "another's word behind it"],
+)
+def test_a_senders_earlier_messages_come_first_whatever_places_another_gives_them(
+    again: tuple[int, ...], expected: list[int]
+) -> None:
+    effects: list[Effect] = []
+    order = Order(DpgConfiguration(), effects.append)
+    for number in range(4):
+        order.store("b", changed(message(11 + number), number=number), again=number in again)
+    order.store("c", changed(message(21), number=1))
+    for tag in (11, 14, 13, 12):
+        order.add(0, tag)
+        order.incorporate(0, tag)
+        order.deliver(0, lambda _now, _tag: False)
+    assert [effect.number for effect in effects if isinstance(effect, Deliver)] == expected
+    assert not order.queue
+    assert list(order.buffers) == [21]
 
 
 def test_nobody_tells_a_member_of_messages_of_its_own_that_it_has_not_sent() -> None:
