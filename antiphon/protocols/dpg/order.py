@@ -120,6 +120,10 @@ class Order:
         """A message that is held here, delivered or not."""
         return self.own.get(tag) or self.buffers.get(tag) or self.kept.get(tag)
 
+    def has_sent(self, site: Site) -> bool:
+        """Whether a message of this site is held here or was delivered."""
+        return site in self.streams or any(held.sender == site for held in self.buffers.values())
+
     def was_delivered(self, tag: Tag) -> bool:
         """Whether it has been delivered here, as far as that is remembered."""
         return self.is_placed(tag) and tag not in self.lost
