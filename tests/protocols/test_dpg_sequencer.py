@@ -1176,6 +1176,18 @@ class TestUsurpers:
         assert member.service._epoch == Epoch(counter + 1, sequencer)
 
 
+def test_a_sequencer_numbers_its_own_message_though_the_one_before_has_no_number_here() -> None:
+    group = Group(["a", "b"])
+    group.send_all(["a", "b"], 5, 2)
+    group.run(30)
+    (name,) = {member.service._epoch.sequencer for member in group.members.values()}
+    leader = group.members[name]
+    leader.service._leading.sequencer._latest.clear()
+    leader.previous = 16 * 4711
+    tag = group.send(name)
+    group.run_until(lambda: all(tag in member.tags() for member in group.members.values()), 100)
+
+
 def test_numbers_below_the_first_known_extend_what_is_known_without_a_gap() -> None:
     numbers = Numbers(MOST_TAGS)
     for number in (7, 5, 6):
