@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.core.effects import Absent, Appeared, Deliver, Disagreed, Effect, Multicast, Vanished
+from antiphon.core.effects import Absent, Appeared, Arrived, Deliver, Disagreed, Effect, Multicast, Vanished
 from antiphon.core.fields import INCARNATION_LIMIT, LONGEST_NAME, NUMBER_LIMIT
 from antiphon.core.inputs import Received, Start, TimerFired
 from antiphon.core.packing import pack
@@ -462,6 +462,24 @@ def test_a_body_is_stored_if_it_is_not_held_and_may_still_be_delivered(where: st
     assert (order.buffers.get(11) == Held("b", message(11))) is is_stored
     assert bool(effects) is is_stored
     assert not order.lost
+
+
+def test_a_body_for_which_there_is_no_room_does_not_arrive_and_what_gives_way_is_lost_if_it_is_known() -> (
+    None
+):
+    effects: list[Effect] = []
+    order = Order(DpgConfiguration(ordering_buffers=1), effects.append)
+    assert order.store("b", message(11)) is None
+    assert order.store("b", message(12)) == 12
+    assert [effect.number for effect in effects if isinstance(effect, Arrived)] == [0]
+    assert not order.lost, "12 is not known"
+    order.add(0, 12)
+    assert list(order.lost) == [12]
+    order.add(0, 11)
+    order.graph.connect(12, 11)
+    assert order.store("b", message(12)) == 11, "it follows 12"
+    assert list(order.lost) == [11]
+    assert len([effect for effect in effects if isinstance(effect, Arrived)]) == 2
 
 
 def test_a_report_tells_which_links_are_true_and_which_are_marked() -> None:
