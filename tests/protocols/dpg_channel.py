@@ -45,6 +45,9 @@ class FakeChannel:
     def is_ahead(self, tag: Tag) -> bool:
         return True
 
+    def has_sent(self, site: Site) -> bool:
+        return True
+
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         return self.others
 

@@ -65,6 +65,8 @@ class Member:
     company: dict[Site, Nanoseconds] = field(default_factory=dict)
     received: set[Tag] = field(default_factory=set)
     known: set[Tag] = field(default_factory=set)
+    silent: set[Site] = field(default_factory=set)
+    """Who has never sent a message."""
     previous: Tag = ORIGIN
     spell: int = 0
     alive: bool = True
@@ -112,6 +114,9 @@ class Member:
 
     def is_ahead(self, tag: Tag) -> bool:
         return True
+
+    def has_sent(self, site: Site) -> bool:
+        return site not in self.silent
 
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         return frozenset(site for site, heard in self.company.items() if heard >= now - LATELY_NS)

@@ -6,20 +6,21 @@ from typing import Any
 
 import pytest
 
-from antiphon.core.effects import Absent, Appeared, Deliver, Disagreed, Multicast, Vanished
+from antiphon.core.effects import Absent, Appeared, Arrived, Deliver, Disagreed, Effect, Multicast, Vanished
 from antiphon.core.fields import INCARNATION_LIMIT, LONGEST_NAME, NUMBER_LIMIT
 from antiphon.core.inputs import Received, Start, TimerFired
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS
 from antiphon.core.wire import MAXIMUM_BODY_BYTES, Codec, Garbage, Packet, Pdu
 from antiphon.protocols.dpg import Dpg, DpgConfiguration
+from antiphon.protocols.dpg.buffers import Held
 from antiphon.protocols.dpg.company import LONGEST_LEAP, MOST_SITES, Company, Incarnations
 from antiphon.protocols.dpg.foretold import MOST_SENDERS as MOST_FORETOLD_SENDERS
 from antiphon.protocols.dpg.foretold import MOST_SPANS, Foretold
 from antiphon.protocols.dpg.learning import MEMORY_NS, PATIENCE_NS, Touch
 from antiphon.protocols.dpg.learning import MOST_SITES as MOST_REPORTERS
 from antiphon.protocols.dpg.member import BEGINS_AGAIN, SUPERSEDED
-from antiphon.protocols.dpg.order import MOST_FORMER
+from antiphon.protocols.dpg.order import MARKED_LINK, MOST_FORMER, TRUE_LINK, Order
 from antiphon.protocols.dpg.pdus import (
     LARGEST,
     LARGEST_MESSAGE_BYTES,
@@ -414,6 +415,82 @@ def test_a_number_is_delivered_once_whoever_told_of_it_first() -> None:
     lan.wait_for(lambda: 5 in delivered(lan, "b"))
     assert delivered(lan, "b") == [0, 3, 1, 2, 4, 5]
     assert not lan.members["a"]._order._foretold, "b has come so far itself"
+
+
+@pytest.mark.parametrize(
+    ("again", "expected"),
+    [((), [0, 1, 2, 3]), ((1,), [0, 3]), ((2,), [0, 1, 3])],
+    ids=["held", "another's word", "another's word behind it"],
+)
+def test_a_senders_earlier_messages_come_first_whatever_places_another_gives_them(
+    again: tuple[int, ...], expected: list[int]
+) -> None:
+    effects: list[Effect] = []
+    order = Order(DpgConfiguration(), effects.append)
+    for number in range(4):
+        order.store("b", changed(message(11 + number), number=number), again=number in again)
+    order.store("c", changed(message(21), number=1))
+    for tag in (11, 14, 13, 12):
+        order.add(0, tag)
+        order.incorporate(0, tag)
+        order.deliver(0, lambda _now, _tag: False)
+    assert [effect.number for effect in effects if isinstance(effect, Deliver)] == expected
+    assert not order.queue
+    assert list(order.buffers) == [21]
+
+
+def test_who_has_sent_a_message_is_known() -> None:
+    order = Order(DpgConfiguration(), lambda _: None)
+    order.store("b", message(11))
+    order.expect("c", (0, 1))
+    assert [order.has_sent(site) for site in "bcd"] == [True, True, False]
+
+
+@pytest.mark.parametrize("where", ["own", "buffers", "nowhere", "buried", "lost"])
+def test_a_body_is_stored_if_it_is_not_held_and_may_still_be_delivered(where: str) -> None:
+    effects: list[Effect] = []
+    order = Order(DpgConfiguration(), effects.append)
+    held = Held("a", message(11))
+    if where in ("own", "buffers"):
+        getattr(order, where)[11] = held
+    if where in ("buried", "lost"):
+        order.bury(11, 0)
+    if where == "lost":
+        order.lost[11] = 0
+    assert order.store("b", message(11)) is None
+    is_stored = where in ("nowhere", "lost")
+    assert (order.buffers.get(11) == Held("b", message(11))) is is_stored
+    assert bool(effects) is is_stored
+    assert not order.lost
+
+
+def test_a_body_for_which_there_is_no_room_does_not_arrive_and_what_gives_way_is_lost_if_it_is_known() -> (
+    None
+):
+    effects: list[Effect] = []
+    order = Order(DpgConfiguration(ordering_buffers=1), effects.append)
+    assert order.store("b", message(11)) is None
+    assert order.store("b", message(12)) == 12
+    assert [effect.number for effect in effects if isinstance(effect, Arrived)] == [0]
+    assert not order.lost, "12 is not known"
+    order.add(0, 12)
+    assert list(order.lost) == [12]
+    order.add(0, 11)
+    order.graph.connect(12, 11)
+    assert order.store("b", message(12)) == 11, "it follows 12"
+    assert list(order.lost) == [11]
+    assert len([effect for effect in effects if isinstance(effect, Arrived)]) == 2
+
+
+def test_a_report_tells_which_links_are_true_and_which_are_marked() -> None:
+    order = Order(DpgConfiguration(), lambda _: None)
+    for tag, tail, marked in ((11, 0, True), (12, 11, False), (13, None, False), (14, 13, True)):
+        order.store("b", changed(message(tag), number=tag))
+        order.add(0, tag)
+        if tail is not None:
+            order.graph.connect(tail, tag, marked=marked)
+        order.incorporate(0, tag)
+    assert list(order.agreement.recent(4)[1]) == [MARKED_LINK, TRUE_LINK, 0, MARKED_LINK]
 
 
 def test_nobody_tells_a_member_of_messages_of_its_own_that_it_has_not_sent() -> None:

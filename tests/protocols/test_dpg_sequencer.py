@@ -1123,3 +1123,74 @@ def test_a_swarm_seed_gives_the_same_run_twice() -> None:
         return swarm.group.everyone()
 
     assert [member.told for member in told(7)] == [member.told for member in told(7)]
+
+
+class TestUsurpers:
+    """Whoever has sent no message has no say while a sequencer does its work."""
+
+    @staticmethod
+    def working() -> tuple[Group, Member, int]:
+        group = Group(["a", "b", "c"])
+        group.send_all(["a", "b"], 10, 2)
+        group.run(30)
+        (sequencer,) = {member.service._epoch.sequencer for member in group.members.values()}
+        follower = next(member for name, member in group.members.items() if name != sequencer)
+        return group, follower, follower.service._epoch.counter
+
+    @pytest.mark.parametrize("has_sent", [False, True])
+    @pytest.mark.parametrize("leads", [False, True], ids=["a follower", "the sequencer"])
+    def test_a_claim(self, has_sent: bool, leads: bool) -> None:
+        group, member, counter = self.working()
+        if leads:
+            member = group.members[member.service._epoch.sequencer]
+        member.silent = set() if has_sent else {"x"}
+        member.service._patience.heard_ns = group.now
+        group.hand_in(member, "x", Claim(counter + 1, 0))
+        assert (member.service._epoch.sequencer == "x") is has_sent
+
+    def test_of_a_sequencer_that_is_silent(self) -> None:
+        group, member, counter = self.working()
+        member.silent = {"x"}
+        patience = member.service._patience
+        patience.heard_ns = group.now - patience.lease_ns
+        group.hand_in(member, "x", Claim(counter + 1, 0))
+        assert member.service._epoch.sequencer != "x"
+        patience.heard_ns -= 1
+        group.hand_in(member, "x", Claim(counter + 2, 0))
+        assert member.service._epoch.sequencer == "x"
+
+    def test_of_a_place_that_is_vacant_or_before_it_takes_part(self) -> None:
+        for name in ("_vacant", "_taking_part"):
+            group, member, counter = self.working()
+            member.silent = {"x"}
+            member.service._patience.heard_ns = group.now
+            setattr(member.service, name, name == "_vacant")
+            group.hand_in(member, "x", Claim(counter + 1, 0))
+            assert member.service._epoch.sequencer == "x"
+
+    def test_a_sequencer_itself_goes_on_to_a_later_epoch(self) -> None:
+        group, member, counter = self.working()
+        sequencer = member.service._epoch.sequencer
+        member.silent = {sequencer}
+        group.hand_in(member, sequencer, Claim(counter + 1, 0))
+        assert member.service._epoch == Epoch(counter + 1, sequencer)
+
+
+def test_a_sequencer_numbers_its_own_message_though_the_one_before_has_no_number_here() -> None:
+    group = Group(["a", "b"])
+    group.send_all(["a", "b"], 5, 2)
+    group.run(30)
+    (name,) = {member.service._epoch.sequencer for member in group.members.values()}
+    leader = group.members[name]
+    leader.service._leading.sequencer._latest.clear()
+    leader.previous = 16 * 4711
+    tag = group.send(name)
+    group.run_until(lambda: all(tag in member.tags() for member in group.members.values()), 100)
+
+
+def test_numbers_below_the_first_known_extend_what_is_known_without_a_gap() -> None:
+    numbers = Numbers(MOST_TAGS)
+    for number in (7, 5, 6):
+        numbers.add(number, 16 * number)
+    assert (numbers.start, numbers.through, numbers.newest) == (5, 7, 7)
+    assert numbers.knows_between(5, 7)

@@ -17,11 +17,14 @@ Members that lie under their own names: every field is bounded as it is decoded.
 others tell is not taken up, and what is told of a sender counts only until the sender is heard itself. What
 nobody has is waited for up to Dummy_Cycle, and what a liar said counts until it has been silent for a second.
 While it lies it can slow the others down or end their spells. A remulticast message is believed as it comes:
-to tell a forged one takes signatures.
+to tell a forged one takes signatures. But no number of a sender is delivered twice, and none that is held
+here after a later one of that sender. Where demands, clocks or sequencers are concerned, names that were
+hardly heard or never sent a message have little say or none.
 
 What is where: `graph` the precedence graph; `order` the graph's root, the agreed sequence, bodies, delivery;
 `delivering` when it goes on; `hearing` what the channel brings; `suspended` Suspended Delivery; `intake`
-bodies as they come; `recovery` lost bodies; `own` a member's own messages until they have a place;
+bodies as they come; `foretold` what was delivered on another's word; `recovery` lost bodies; `own` a member's
+own messages until they have a place;
 `reporting` what stands in reports; `telling` when a member reports, and what; `learning` what it makes of
 others' reports; `agreement` digests; `spells` absence and return; `company` who was heard of lately; `flow`,
 `cycles`, `heartbeat`, `wakes`, `buffers`, `tags` what their names say; `member` ties them together.

@@ -340,6 +340,9 @@ class Dpg:
     def is_ahead(self, tag: Tag) -> bool:
         return tag in self._order.graph
 
+    def has_sent(self, site: Site) -> bool:
+        return self._order.has_sent(site)
+
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         return self._company.lately(now)
 

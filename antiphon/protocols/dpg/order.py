@@ -120,6 +120,10 @@ class Order:
         """A message that is held here, delivered or not."""
         return self.own.get(tag) or self.buffers.get(tag) or self.kept.get(tag)
 
+    def has_sent(self, site: Site) -> bool:
+        """Whether a message of this site is held here or was delivered."""
+        return site in self.streams or any(held.sender == site for held in self.buffers.values())
+
     def was_delivered(self, tag: Tag) -> bool:
         """Whether it has been delivered here, as far as that is remembered."""
         return self.is_placed(tag) and tag not in self.lost
@@ -326,11 +330,34 @@ class Order:
             self.repeated += 1
             self._emit(Unavailable(NUMBER_TAKEN, sender, number))
             return
+        if number > expected[1] and message.incarnation == expected[0]:
+            self._fill_gap(time_ns, queued, held, expected)
         self.expect(sender, (message.incarnation, number + count), doubtful=held.again)
         self._emit(Deliver(sender, number, bodies, None, message.incarnation))
         self._unstable.append(Delivered(queued.place, sender, number, count))
         if len(self._unstable) > self._configuration.tombstones:
             self._unstable.popleft()
+
+    def _fill_gap(self, time_ns: Nanoseconds, queued: Queued, held: Held, expected: Expected) -> None:
+        """A sender's message has its place before an earlier one that is held here: deliver that one first.
+
+        No honest order is like this, as each message names the one before it. The sender's word counts more
+        than that of a liar, for whose sake a message would be delivered nowhere.
+        """
+        while expected < (held.message.incarnation, held.message.number):
+            before = self._first_hand(held.sender, expected)
+            if before is None:
+                return
+            expected = before.end()
+            self._hand_up(time_ns, Queued(before.message.tag, time_ns, queued.place), before)
+
+    def _first_hand(self, sender: Site, expected: Expected) -> Held | None:
+        """The message of a sender that is expected next, if it is held and came from the sender itself."""
+        for each in (*self.own.values(), *self.buffers.values()):
+            message = each.message
+            if each.sender == sender and (message.incarnation, message.number) == expected and not each.again:
+                return each
+        return None
 
     def expect(self, sender: Site, expected: Expected, *, doubtful: bool = False) -> None:
         """A sender's next message; `doubtful` if only another says so."""

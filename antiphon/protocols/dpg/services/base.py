@@ -58,6 +58,9 @@ class Channel(Interface):
     def is_ahead(self, tag: Tag) -> bool:
         """Whether a tag is known to the member and has no place in its order yet."""
 
+    def has_sent(self, site: Site) -> bool:
+        """Whether a message of this site is held here or was delivered."""
+
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
         """Other members heard of a moment ago."""
 

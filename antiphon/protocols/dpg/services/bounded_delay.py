@@ -423,8 +423,8 @@ class BoundedDelayService:
         if index == len(self._recent):
             return
         if self._is_hopeless(now):
-            self._streams.silence(self._waiting_ns)
-            self._wait(now)  # else nobody who fell silent only after that would ever be left out
+            self._streams.silence(max(self._waiting_ns, now - ALONE_NS // 2))
+            self._wait(now)  # else nobody who falls silent only later would ever be left out
         reached = self._reached(now)
         while index < len(self._recent) and self._recent[index][0] <= reached:
             place = self._decided = self._recent[index]

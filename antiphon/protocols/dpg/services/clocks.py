@@ -44,6 +44,8 @@ FEWEST_DELAYS: Final = 16
 """Below these the delays seen say too little."""
 FEWEST_OF_ONE: Final = 4
 """Below these the words of one member do not say what is usual: very many names may say little each."""
+LONG_NS: Final = 300 * MILLISECOND_NS
+"""One that was heard for less has no say where clocks are far apart. Raising it costs time to meet."""
 LATEST_OF_ONE: Final = 8
 """Delays of one sender that say what is usual for it now. Raising it costs time after its clock stepped."""
 MARGIN_NS: Final = 200_000
@@ -150,7 +152,7 @@ def identity_of(site: Site, incarnation: int) -> bytes:
 class Peer:
     """What is known of another member's clock."""
 
-    __slots__ = ("differences", "heard_ns", "identity", "incarnation", "note", "theirs")
+    __slots__ = ("_since_ns", "differences", "heard_ns", "identity", "incarnation", "note", "theirs")
 
     def __init__(self, site: Site, incarnation: int) -> None:
         self.incarnation: Final = incarnation
@@ -161,8 +163,15 @@ class Peer:
         """The least difference that it has seen the other way."""
         self.note: Note
         self.heard_ns: Nanoseconds = 0
+        self._since_ns: Nanoseconds | None = None
+
+    def is_usual(self) -> bool:
+        """Whether it was heard often enough, and for long enough."""
+        is_old = self._since_ns is not None and self.heard_ns - self._since_ns >= LONG_NS
+        return is_old and len(self.differences) >= FEWEST_OF_ONE
 
     def hear(self, now: Nanoseconds, note: Note, mine: bytes) -> None:
+        self._since_ns = now if self._since_ns is None else self._since_ns
         self.differences.append(now - note.clock_ns)
         self.theirs = note.difference(mine)
         self.note = note
@@ -259,13 +268,13 @@ class GroupClock:
         """How far others are ahead of us, and we of ourselves where we have a say.
 
         If some are far from others, those who were hardly heard have none: very many names may say little
-        each.
+        each. Only whoever listens has to take what there is.
         """
         lately = self.lately(now)
         votes = self._votes_of(lately)
         if votes and max(votes) - min(votes) > self._far_ns:
-            often = [peer for peer in lately if len(peer.differences) >= FEWEST_OF_ONE]
-            return self._votes_of(often) or votes
+            usual = self._votes_of([peer for peer in lately if peer.is_usual()])
+            return usual if usual or self.settled else votes
         return votes
 
     def _votes_of(self, lately: list[Peer]) -> list[Nanoseconds]:

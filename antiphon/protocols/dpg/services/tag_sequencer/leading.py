@@ -59,7 +59,7 @@ class Leading:
         following.forget_older(now - STALE_NS)
         for tag, entry in following.unnumbered.items():
             self.take(now, entry.sender, tag, entry.previous)
-        sequencer.request(self._channel.site, [message.tag for message in self._channel.unlocated()])
+        self._take_own()
 
     def end(self) -> None:
         """No longer be the sequencer."""
@@ -74,8 +74,15 @@ class Leading:
 
     def take(self, now: Nanoseconds, sender: Site, tag: Tag, previous: Tag) -> None:
         """A tag has come with its message; its sender is asked if one before it has not."""
-        if not self.sequencer.offer(sender, tag, previous):
+        if self.sequencer.offer(sender, tag, previous):
+            return
+        if sender == self._channel.site:  # the one before got its place without a number of ours
+            self._take_own()
+        else:
             self._ask_sender(now, sender)
+
+    def _take_own(self) -> None:
+        self.sequencer.request(self._channel.site, [message.tag for message in self._channel.unlocated()])
 
     def take_all(self, sender: Site, tags: tuple[Tag, ...], first: int, last: int) -> None:
         """A sender lists its tags without number; it is told these and other numbers that it lacks."""

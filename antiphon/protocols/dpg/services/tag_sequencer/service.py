@@ -255,7 +255,8 @@ class SequencerService:
             self._patience.heard_ns = now
         if epoch <= self._epoch:
             return
-        if not epoch.sequencer or is_leap(epoch.counter, self._epoch.counter):
+        is_believed = epoch.sequencer and not is_leap(epoch.counter, self._epoch.counter)
+        if not is_believed or self._is_idle_talk(now, sender):
             self._ignored += 1
         elif epoch.sequencer != self._channel.site:
             self._adopt(now, epoch)
@@ -264,6 +265,16 @@ class SequencerService:
             self._counter = epoch.counter
             if self._leading.active:
                 self._begin_claim(now)
+
+    def _is_idle_talk(self, now: Nanoseconds, sender: Site) -> bool:
+        """Whether one that has sent no message yet says that a sequencer is replaced which does its work.
+
+        Whoever claims waits for the number of a message of its own, so that one would be known here.
+        """
+        patience = self._patience
+        works = self._leading.active or now <= patience.heard_ns + patience.lease_ns
+        is_followed = self._taking_part and self._epoch.sequencer not in ("", sender) and not self._vacant
+        return works and is_followed and not self._channel.has_sent(sender)
 
     def _adopt(self, now: Nanoseconds, epoch: Epoch) -> None:
         """Follow this epoch's sequencer and no other."""
