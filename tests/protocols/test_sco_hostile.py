@@ -502,6 +502,23 @@ def test_lives_that_a_liar_lives_through_are_bounded() -> None:
     assert_works(group, *"abc")
 
 
+def test_one_that_begins_anew_is_not_there_before_it_has_heard_the_others() -> None:
+    """d says to a that its life is over; what b sends meanwhile is for that life, and a is cut off."""
+    group = join(*"abcd")
+    lie(group, control_of(group, over=(Name("a", life_of(group, "a"), gone=True),)), "a")
+    group.travelling.clear()
+    group.cut.add("a")
+    group.pass_time(100)
+    group.send("b", "abc")
+    group.pass_time(100)
+    assert group.spells("a") == "+-"
+    group.cut.clear()
+    group.pass_time(200)
+    assert group.spells("a") == "+-+"
+    assert group.delivered("b") == group.delivered("c") == ["b0"]
+    assert_works(group, *"abc")
+
+
 # Numbers
 
 
