@@ -519,6 +519,22 @@ def test_one_that_begins_anew_is_not_there_before_it_has_heard_the_others() -> N
     assert_works(group, *"abc")
 
 
+def test_one_that_begins_anew_sends_nothing_to_a_life_that_never_was() -> None:
+    """d tells a of a life of c that there is not, and c is slow to say so."""
+    group = join(*"abcd")
+    slow = True
+    group.lost = lambda source, target, _pdu: slow and {source, target} == {"a", "c"}
+    lie(group, control_of(group, over=(Name("a", life_of(group, "a"), gone=True),)), "a")
+    names = tuple(Name(name, life_of(group, name) + (name == "c")) for name in "abcd")
+    group.give("a", Received("d", control_of(group, table=1 << 20, names=names)))
+    group.pass_time(400)
+    assert group.spells("a") == "+-"
+    slow = False
+    group.pass_time(600)
+    assert group.spells("a") == "+-+"
+    assert_works(group, *"abc")
+
+
 # Numbers
 
 

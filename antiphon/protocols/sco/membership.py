@@ -120,12 +120,17 @@ class Membership:
         state.arm(now, CONTROL, state.configuration.control_ns)
 
     def _take_part(self, now: Nanoseconds) -> None:
-        """Take part once everyone whom we know counts us, or will not in time."""
+        """Take part once everyone whom we know counts us, or will not in time.
+
+        Those who have never spoken are waited for until they are missed: what others say of their lives may
+        be wrong, and what was sent to such a life would never reach them.
+        """
         state, span_ns = self._state, self._state.configuration.settle_ns
         waited_ns = now - state.settling_ns
         known = all(peer.counts_us and peer.digest == state.digest for peer in state.peers.values())
         known &= bool(state.peers) or not self._was_in_company
-        settled = (known and state.final) or waited_ns >= LONGEST_SETTLE * span_ns
+        late = waited_ns >= LONGEST_SETTLE * span_ns and all(peer.heard for peer in state.peers.values())
+        settled = (known and state.final) or late
         if waited_ns < span_ns or not settled:
             return
         state.taking_part = True
