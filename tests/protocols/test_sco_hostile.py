@@ -309,6 +309,13 @@ def test_only_what_a_member_says_last_of_those_who_are_gone_counts() -> None:
         assert peer.final is expected, serial
 
 
+def test_nobody_is_met_by_what_is_said_to_be_held_of_it() -> None:
+    group = Group(3)
+    group.give("b", Received("a", Holds(0, 0, (Holding(Name("z", 5), (0,)),))))
+    assert set(group.members["b"]._state.peers) == {"a", "c"}
+    assert group.figure("b", "holes") == 0
+
+
 def test_invented_members_are_bounded_and_those_who_speak_still_find_room() -> None:
     group = Group(3)
     for version in range(2, 8):
