@@ -309,6 +309,13 @@ def test_only_what_a_member_says_last_of_those_who_are_gone_counts() -> None:
         assert peer.final is expected, serial
 
 
+def test_nobody_is_met_by_what_is_said_to_be_held_of_it() -> None:
+    group = Group(3)
+    group.give("b", Received("a", Holds(0, 0, (Holding(Name("z", 5), (0,)),))))
+    assert set(group.members["b"]._state.peers) == {"a", "c"}
+    assert group.figure("b", "holes") == 0
+
+
 def test_invented_members_are_bounded_and_those_who_speak_still_find_room() -> None:
     group = Group(3)
     for version in range(2, 8):
@@ -499,6 +506,39 @@ def test_lives_that_a_liar_lives_through_are_bounded() -> None:
     assert len(group.members["b"]._state.ghosts) < 20
     group.crash("d")
     group.pass_time(SILENCE_MS)
+    assert_works(group, *"abc")
+
+
+def test_one_that_begins_anew_is_not_there_before_it_has_heard_the_others() -> None:
+    """d says to a that its life is over; what b sends meanwhile is for that life, and a is cut off."""
+    group = join(*"abcd")
+    lie(group, control_of(group, over=(Name("a", life_of(group, "a"), gone=True),)), "a")
+    group.travelling.clear()
+    group.cut.add("a")
+    group.pass_time(100)
+    group.send("b", "abc")
+    group.pass_time(100)
+    assert group.spells("a") == "+-"
+    group.cut.clear()
+    group.pass_time(200)
+    assert group.spells("a") == "+-+"
+    assert group.delivered("b") == group.delivered("c") == ["b0"]
+    assert_works(group, *"abc")
+
+
+def test_one_that_begins_anew_sends_nothing_to_a_life_that_never_was() -> None:
+    """d tells a of a life of c that there is not, and c is slow to say so."""
+    group = join(*"abcd")
+    slow = True
+    group.lost = lambda source, target, _pdu: slow and {source, target} == {"a", "c"}
+    lie(group, control_of(group, over=(Name("a", life_of(group, "a"), gone=True),)), "a")
+    names = tuple(Name(name, life_of(group, name) + (name == "c")) for name in "abcd")
+    group.give("a", Received("d", control_of(group, table=1 << 20, names=names)))
+    group.pass_time(400)
+    assert group.spells("a") == "+-"
+    slow = False
+    group.pass_time(600)
+    assert group.spells("a") == "+-+"
     assert_works(group, *"abc")
 
 

@@ -77,6 +77,7 @@ def test_whatever_the_bytes_nothing_but_malformed_is_raised(data: bytes, known: 
         (b"\x00\x01", [0]),
         (b"\x01\x02\x05", [0]),
         (b"\x01\x01", [0]),
+        (b"\x01\x01\x80", [0]),
         (b"\x01\x01\x85", [0]),
         (b"\x01\x01\x05\x05", [0]),
         (b"\x01\x01" + b"\xff" * 9, [0]),

@@ -26,7 +26,8 @@ from antiphon.protocols.sco.vectors import MalformedError, read_bitmap, read_num
 TARGET_NUMBERS: Final = 3
 """What a control message tells each of those it speaks to."""
 LONGEST_SETTLE: Final = 4
-"""How many times as long a newcomer waits for members who have not said that it counts."""
+"""How many times as long a newcomer waits for members who have not said that it counts, and one that comes
+back for anybody at all. Raising it costs time to join where members are gone."""
 LONGEST_LEAP: Final = 24 * 3600 * 1000 << SPELL_BITS
 """How far a member's next life lies above its last, if others say that later ones are over: a day. Raising it
 lets a liar use up lives."""
@@ -62,6 +63,8 @@ class Membership:
         self._announced_ns: Nanoseconds = 0
         self._awake_ns: Nanoseconds = 0
         """Since when we have not been standing still."""
+        self._was_in_company = False
+        """Whether others counted an earlier life of ours, and may not know yet that it is over."""
         self._notified_ns: dict[Site, Nanoseconds] = {}
 
     # Beginning and ending
@@ -72,7 +75,7 @@ class Membership:
         state.begin(now, event.incarnation << SPELL_BITS)
         self._ticked_ns = self._announced_ns = now
         if event.incarnation:
-            state.absent = event.returning
+            state.absent = self._was_in_company = event.returning
             self._settle(now)
             return
         self._roster.begin_together(now, members)
@@ -89,6 +92,7 @@ class Membership:
         """Forget everything, and come as one who was never here."""
         state = self._state
         self._be_absent()
+        self._was_in_company = bool(state.peers)
         state.counts["begun_anew"] += 1
         state.effects += [Vanished(site, "This member begins anew.") for site in state.peers]
         state.effects += [CancelTimer(name) for name in (CONTROL, CONFIRM, REPAIR)]
@@ -116,11 +120,17 @@ class Membership:
         state.arm(now, CONTROL, state.configuration.control_ns)
 
     def _take_part(self, now: Nanoseconds) -> None:
-        """Take part once everyone whom we know counts us, or will not in time."""
+        """Take part once everyone whom we know counts us, or will not in time.
+
+        Those who have never spoken are waited for until they are missed: what others say of their lives may
+        be wrong, and what was sent to such a life would never reach them.
+        """
         state, span_ns = self._state, self._state.configuration.settle_ns
         waited_ns = now - state.settling_ns
         known = all(peer.counts_us and peer.digest == state.digest for peer in state.peers.values())
-        settled = (known and state.final) or waited_ns >= LONGEST_SETTLE * span_ns
+        known &= bool(state.peers) or not self._was_in_company
+        late = waited_ns >= LONGEST_SETTLE * span_ns and all(peer.heard for peer in state.peers.values())
+        settled = (known and state.final) or late
         if waited_ns < span_ns or not settled:
             return
         state.taking_part = True
