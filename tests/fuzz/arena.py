@@ -100,6 +100,8 @@ class Arena(World):
         self.lying = False
         self.reformed = False
         """Whether the liar's name is an honest process's by now."""
+        self.on_lie: Callable[[Pdu], None] | None = None
+        """Told what the liar says, as the others read it."""
         self._only = only
         self._wrap = wrap
         self._seeds = Seeds(plan.seed)
@@ -294,6 +296,8 @@ class Arena(World):
             tally.refused[found.reason.value] += 1
             return
         tally.decoded[type(found.pdu).__name__] += 1
+        if self.on_lie is not None:
+            self.on_lie(found.pdu)
         event = Received(sender, found.pdu)
         if self.plan.order == "total" and self.plan.service == "lan" and sender == LIAR:
             self._network_send(

@@ -1,6 +1,6 @@
 """The promises of an order among honest members, for what was sent after a liar fell silent."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,10 +15,18 @@ from tests.promises import broken_promises
 class After:
     """What honest sites did with messages that were sent after a moment, and which promises that breaks."""
 
-    def __init__(self, sites: Sequence[Site], silent_ns: Nanoseconds, recovered_ns: Nanoseconds) -> None:
+    def __init__(
+        self,
+        sites: Sequence[Site],
+        silent_ns: Nanoseconds,
+        recovered_ns: Nanoseconds,
+        forged: Collection[MessageId] = (),
+    ) -> None:
+        """Nothing is promised of messages that are `forged`: somebody made them up before they were sent."""
         self._sites: Final = frozenset(sites)
         self._silent_ns: Final = silent_ns
         self._recovered_ns: Final = recovered_ns
+        self._forged: Final = forged
         self._sent_ns: dict[MessageId, Nanoseconds] = {}
 
     def broken(self, events: Iterable[Event], run: Run) -> list[Violation]:
@@ -51,7 +59,7 @@ class After:
         return rows
 
     def _is_judged(self, event: Event, message: MessageId) -> bool:
-        if message.sender not in self._sites:
+        if message.sender not in self._sites or message in self._forged:
             return False
         sent_ns = self._sent_ns.get(message)
         if sent_ns is None:  # never sent: a lie of before may still be delivered, but not for ever

@@ -18,6 +18,7 @@ from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.live.orders import ORDERS
 from antiphon.protocols.dpg.order import NUMBER_TAKEN
+from antiphon.protocols.metagroups.pdus import Copy, Entry, Token
 from antiphon.sim.world import Host
 from antiphon.trace.schema import Run
 from tests.fuzz.arena import LIAR, RUN, Arena, Broken, Tally, Wrap, batch
@@ -106,6 +107,17 @@ class Performance:
         self._sent: dict[MessageId, tuple[Nanoseconds, bytes, frozenset[Site]]] = {}
         """When each honest message was admitted, its body, and to whom it goes."""
         self._reached: dict[MessageId, set[Site]] = {}
+        self._delivered: dict[Site, set[tuple[MessageId, int]]] = {}
+        """What each honest process has delivered, with the incarnations of the senders."""
+        self._named: dict[Site, list[tuple[int, int]]] = {}
+        """Numbers of other senders that the liar has named, from each first one on and before each second."""
+        self._forged: set[MessageId] = set()
+        """Honest messages that the liar named before their senders sent them.
+
+        A primary site of total-across that lies can have others deliver or hold such a message, and no one of
+        them can know better: that would take Byzantine agreement. What is promised of a message does not
+        count for these; no member delivers one twice even so.
+        """
         self._stable: set[MessageId] = set()
         """Honest messages that their own senders know to be held by all."""
         self._passed_over: dict[tuple[Site, MessageId], str] = {}
@@ -119,6 +131,7 @@ class Performance:
         arena.on_group = self._note_group
         arena.on_stable = self._note_stability
         arena.on_doubt = self._note_doubt
+        arena.on_lie = self._note_lie
 
     def outcome(self, failure: str | None, story: str = "") -> Outcome:
         arena = self._arena
@@ -192,6 +205,7 @@ class Performance:
     def _begin_anew(self, site: Site) -> None:
         arena = self._arena
         self._known[site].clear()
+        self._delivered.pop(site, None)
         groups = [group for group in GROUPS if (site, group) in self._joined]
         self._joined -= {(site, group) for group in groups}
         arena.begin_anew(site)
@@ -229,7 +243,8 @@ class Performance:
         missing = {(sender, site) for sender in self._sites for site in self._sites}
         for message, reached in self._reached.items():
             if self._sent[message][0] >= self._silent_ns:
-                missing.difference_update((message.sender, site) for site in reached)
+                counting = self._sites if message in self._forged else reached
+                missing.difference_update((message.sender, site) for site in counting)
         return missing
 
     def _lacking(self) -> str:
@@ -250,7 +265,7 @@ class Performance:
                 for message, (sent_ns, _, to) in self._sent.items()
                 if sent_ns >= closing_ns
                 and to >= everyone
-                and self._reached[message] >= everyone
+                and (message in self._forged or self._reached[message] >= everyone)
                 and message in self._stable
             }
             # A member that was absent in between does not learn of what it sent before: it sends again.
@@ -312,6 +327,8 @@ class Performance:
         if effect.group is not None:
             to &= {site for site, group in self._joined if group == effect.group}
         message = MessageId(host.site, effect.number)
+        if any(first <= message.number < end for first, end in self._named.get(host.site, ())):
+            self._forged.add(message)
         self._sent[message] = (now, self._offered, to)
         self._reached[message] = set()
 
@@ -320,13 +337,30 @@ class Performance:
             return
         for place, body in enumerate(effect.bodies):
             message = MessageId(effect.sender, effect.number + place)
+            self._demand_once(host.site, message, effect.incarnation)
             known = self._sent.get(message)
             if known is None:
                 continue
             if known[1] == body:
                 self._reached[message].add(host.site)
-            elif self._silent_ns and known[0] >= self._silent_ns and effect.sender != LIAR:
+            elif self._is_promised(message, known[0]):
                 raise Failed(f"{host.site} delivered {message} of after the silence with {body!r}")
+
+    def _demand_once(self, site: Site, message: MessageId, incarnation: int) -> None:
+        """Nothing is delivered twice by one process, whoever sent it and whatever the liar says meanwhile."""
+        delivered = self._delivered.setdefault(site, set())
+        if (message, incarnation) in delivered:
+            raise Failed(f"{site} delivered {message} of incarnation {incarnation} twice")
+        delivered.add((message, incarnation))
+
+    def _is_promised(self, message: MessageId, sent_ns: Nanoseconds) -> bool:
+        is_late = bool(self._silent_ns) and sent_ns >= self._silent_ns
+        return is_late and message.sender != LIAR and message not in self._forged
+
+    def _note_lie(self, pdu: Pdu) -> None:
+        if isinstance(pdu, Entry | Token | Copy):
+            count = pdu.count if isinstance(pdu, Token) else len(pdu.bodies)
+            self._named.setdefault(pdu.sender, []).append((pdu.number, pdu.number + count))
 
     def _note_stability(self, _now: Nanoseconds, host: Host, effect: fx.Stable) -> None:
         if effect.sender == host.site:
@@ -387,7 +421,7 @@ class Performance:
             }
         promises = ORDERS[plan.order].promises(plan.repair, plan.across)
         judged = Run(RUN, plan.order, promises, groups)
-        after = After(self._sites, self._silent_ns, self._recovered_ns)
+        after = After(self._sites, self._silent_ns, self._recovered_ns, self._forged)
         for violation in after.broken(self._arena.trace.events(), judged):
             if self._is_granted(violation):
                 continue

@@ -130,7 +130,7 @@ def test_without_a_mutant_the_plain_plan_passes() -> None:
     [
         (Raising, "raised IndexError"),
         (Silenced, "2 s after the silence"),
-        (Repeating, "duplicate is broken"),
+        (Repeating, "twice"),
         (Unsettled, "are not stable"),
         (Unreadable, "cannot be encoded"),
     ],

@@ -48,7 +48,18 @@ def test_what_all_hold_comes_in_the_order_of_the_streams() -> None:
 
 def test_what_somebody_lacks_comes_last() -> None:
     """Nobody can have delivered it, so its place is free."""
-    assert end(a=("c0A d0A", 0, ""), b=("d0A", 0, ""), c=("c0A d0A", 0, ""), d=("", 0, "")) == "d0A c0A"
+    assert end(a=("c0A d0A", 0, ""), b=("d0A", 0, ""), c=("c0A d0A", 0, "c0A"), d=("", 0, "")) == "d0A c0A"
+
+
+def test_what_somebody_lacks_and_its_sender_does_not_name_was_never_sent() -> None:
+    assert end(a=("c0A d0A", 0, ""), b=("d0A", 0, ""), c=("d0A", 0, ""), d=("", 0, "")) == "d0A"
+    assert end(a=("c0A d0A", 0, ""), b=("d0A", 0, "")) == "d0A c0A"
+
+
+def test_the_word_of_the_sender_of_a_batch_counts_most() -> None:
+    holdings = {site: Holding(TREE, (Item("c", 0, 5, "A"),), 0, ()) for site in "ab"}
+    own = Holding(TREE, (), 0, items("c0A"))
+    assert end_tree(TREE, MEMBERS, holdings | {"c": own}).items == items("c0A")
 
 
 def test_what_somebody_delivered_is_sure_even_if_another_knows_it_no_more() -> None:
@@ -58,7 +69,7 @@ def test_what_somebody_delivered_is_sure_even_if_another_knows_it_no_more() -> N
 
 def test_nothing_is_sure_that_follows_its_senders_doubtful_one() -> None:
     """d1B is held by all of B, yet c got it after d0A, which b lacks: nobody has delivered d1B."""
-    order = end(a=("d0A", 0, ""), b=("a0B d1B", 0, ""), c=("d0A a0B d1B", 0, ""), d=("a0B d1B", 0, ""))
+    order = end(a=("d0A", 0, ""), b=("a0B d1B", 0, ""), c=("d0A a0B d1B", 0, ""), d=("a0B d1B", 0, "d0A d1B"))
     assert order == "a0B d0A d1B"
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from antiphon.core.inputs import Suspected
 from antiphon.core.wire import Pdu
+from antiphon.protocols.metagroups.coordinator import LOST_AFTER
 from antiphon.protocols.metagroups.pdus import Install
 from tests.protocols.metagroups_group import Cluster
 from tests.protocols.test_metagroups_changes import TWO_TREES, expect_progress, send_all
@@ -16,14 +17,40 @@ def test_when_too_many_have_forgotten_the_rest_begins_anew() -> None:
     cluster.settle()
     cluster.crash("a")
     cluster.crash("b")
-    cluster.pass_time(1000)
+    cluster.pass_time(400)
     cluster.restart("a")
-    cluster.pass_time(1000)
+    cluster.pass_time(400)
     assert cluster.figure("c", "sites") == 3
     assert cluster.spells("c") == ""
     cluster.restart("b")
     expect_progress(cluster)
     assert cluster.spells("c") == "-+"
+
+
+def test_one_who_is_away_with_what_is_needed_is_not_waited_for_without_end() -> None:
+    """Of four, the first is away and the last has forgotten: the others give up what they know, together."""
+    cluster = Cluster({"A": "abcd"})
+    send_all(cluster)
+    cluster.settle()
+    cluster.cut = {"a"}
+    cluster.crash("d")
+    cluster.restart("d")
+    cluster.pass_time(LOST_AFTER * 300)
+    assert [cluster.spells(name) for name in "bc"] == ["", ""]
+    cluster.pass_time(1100)
+    assert [cluster.spells(name) for name in "bc"] == ["-+", "-+"]
+    assert [cluster.figure(name, "sites") for name in "bcd"] == [3, 3, 3]
+    cluster.cut = set()
+    expect_progress(cluster)
+
+
+def test_the_smaller_part_of_a_cluster_that_remembers_waits() -> None:
+    cluster = Cluster({"A": "abcd"})
+    cluster.cut = {"a", "b"}
+    cluster.pass_time(5000)
+    assert [cluster.spells(name) for name in "cd"] == ["", ""]
+    cluster.cut = set()
+    expect_progress(cluster)
 
 
 def test_nobody_who_is_away_is_waited_for_when_all_is_lost() -> None:

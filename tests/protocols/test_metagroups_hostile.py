@@ -3,22 +3,26 @@
 import hashlib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
-from antiphon.core.effects import Send
+from antiphon.core.effects import Deliver, Effect, Send, Stable
 from antiphon.core.fields import INCARNATION_LIMIT, LONGEST_NAME, NUMBER_LIMIT
 from antiphon.core.inputs import Received, Start
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec, Garbage, Packet, Pdu
-from antiphon.protocols.metagroups import PDUS, MetaGroupsConfiguration
+from antiphon.protocols.metagroups import PDUS, MetaGroupsConfiguration, table
 from antiphon.protocols.metagroups.attempt import Attempt, Outcome, is_vote_for
 from antiphon.protocols.metagroups.channels import Batch
 from antiphon.protocols.metagroups.checks import makes_sense
 from antiphon.protocols.metagroups.company import LATEST_INCARNATION, LONGEST_LEAP, MOST_HEARD
-from antiphon.protocols.metagroups.council import LATEST_VERSION, STUCK_AFTER
+from antiphon.protocols.metagroups.coordinator import STUCK_AFTER
+from antiphon.protocols.metagroups.council import LATEST_VERSION
 from antiphon.protocols.metagroups.credible import MOST_WISHES, can_follow, is_heard_of
 from antiphon.protocols.metagroups.ending import end_tree
+from antiphon.protocols.metagroups.ledger import MOST_INCARNATIONS, MOST_SENDERS, MOST_SPANS, Ledger, Spans
 from antiphon.protocols.metagroups.parts import name_of, put_together
 from antiphon.protocols.metagroups.pdus import (
     FINISHED,
@@ -63,7 +67,6 @@ from antiphon.protocols.metagroups.pdus import (
     Want,
     Word,
 )
-from antiphon.protocols.metagroups.reading import MOST_FOLLOWED, Ledger
 from antiphon.protocols.metagroups.table import NO_FOUNDER, Layout, decide, layout_of, plan_trees, retire
 from antiphon.protocols.metagroups.voter import LONGEST_LEAP as LONGEST_LEAP_OF_ROUNDS
 from tests.protocols.metagroups_group import KNOBS, Cluster
@@ -933,10 +936,10 @@ def test_a_forged_place_in_a_senders_numbers_does_not_keep_its_bodies_away() -> 
     cluster = Cluster({"A": "abcd"}, DIRECT)
     cluster.pass_time(200)
     ledger = cluster.members["d"]._member._grove._ledger
-    ledger._following["b", "A"] = LAST
+    ledger.deliver(Batch("b", 0, LAST - 1, 1, "A", BATCH))
     cluster.admit("b", "A")
     cluster.pass_time(200)
-    assert cluster.delivered("d") == cluster.delivered("a") == ["b0A"]
+    assert cluster.delivered("d")[1:] == cluster.delivered("a") == ["b0A"]
 
 
 # Trees that end
@@ -1010,13 +1013,16 @@ def test_no_more_sites_get_seats_than_a_table_holds() -> None:
 
 def test_a_ledger_is_bounded_and_the_longest_silent_is_forgotten() -> None:
     ledger = Ledger("a", [], safe=True)
-    for number in range(MOST_FOLLOWED + 2):
+    ledger.settle({"seated": (7, 0)})
+    ledger.deliver(Batch("seated", 7, 0, 1, "A", BATCH))
+    for number in range(MOST_SENDERS + 2):
         sender = f"z{number}"
         ledger.deliver(Batch(sender, 0, 0, 1, "A", BATCH))
         ledger.deliver(Batch("spoken", 0, number, 1, "A", BATCH))
-    assert len(ledger._following) == MOST_FOLLOWED
-    assert ledger.has("spoken", 0, "A")
-    assert not ledger.has("z0", 0, "A")
+    assert len(ledger._delivered) == MOST_SENDERS
+    assert ledger.has("spoken", 0)
+    assert ledger.has("seated", 0)
+    assert not ledger.has("z0", 0)
 
 
 def test_a_table_is_built_only_for_a_decision_that_was_accepted() -> None:
@@ -1029,3 +1035,169 @@ def test_a_table_is_built_only_for_a_decision_that_was_accepted() -> None:
     for name in "abcde":
         cluster.give(name, Received("z", Install(RULES, decision)))
     assert layout_of.cache_info().misses == before
+
+
+# What is asked or said again
+
+
+def test_an_attempt_that_is_asked_for_again_is_taken_part_in_again() -> None:
+    cluster = cluster_of()
+    ask = Received("a", Prepare(RULES, NO_FOUNDER, 2, 5, ()))
+    for _ in range(2):
+        effects = cluster.give("c", ask)
+        assert len(pdus(effects, Report)) == 1
+        assert pdus(effects, Refuse) == []
+    earlier = cluster.give("c", Received("a", Prepare(RULES, NO_FOUNDER, 2, 4, ())))
+    assert pdus(earlier, Refuse) == [Refuse(2, 5)]
+
+
+def test_a_decision_that_waits_is_given_up_for_a_later_attempt_alone() -> None:
+    cluster = cluster_of()
+    council = cluster.members["c"]._member._council
+    layout = layout_at(cluster, "c")
+    decision = following(layout, without="e")
+    ending = structs.replace(decision.endings[0], items=(Item("b", 0, 1, "A"),), sources=("b",))
+    decision = structs.replace(decision, endings=(ending,))
+    ask = Prepare(RULES, NO_FOUNDER, 2, 1, tuple(layout.trees))
+    cluster.give("c", Received("a", ask))
+    cluster.give("c", Received("a", Accept(2, 1, False, decision)))
+    assert council.pending == decision
+    cluster.give("c", Received("a", ask))
+    assert council.pending == decision
+    cluster.give("c", Received("a", structs.replace(ask, round=2)))
+    assert council.pending is None
+
+
+def test_a_wish_that_is_said_again_needs_no_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_of()
+    layout, company = layout_at(cluster, "a"), cluster.members["a"]._member._council.company
+    letters = sum(len(seat.site) + sum(map(len, seat.groups)) for seat in layout.decision.seats)
+    monkeypatch.setattr(table, "LARGEST_TABLE", letters + 6)
+    wish = Word(None, 0, (7, 0), 1, ("CCCC",), RULES)
+    assert company.wish("z", wish, layout)
+    assert company.wish("z", wish, layout)
+    assert not company.wish("y", wish, layout)
+
+
+def test_a_voter_that_was_led_ahead_does_not_keep_its_own_site_from_coordinating() -> None:
+    """Only the coordinator hears of attempts that lie far ahead, and then must make one of its own."""
+    cluster = cluster_of()
+    for _ in range(3):
+        cluster.give("a", Received("e", Prepare(RULES, NO_FOUNDER, 2, LAST, ())))
+    cluster.cut = {"e"}
+    cluster.pass_time(1000)
+    assert [cluster.figure(name, "sites") for name in "abcd"] == [4, 4, 4, 4]
+    assert [cluster.spells(name) for name in "abcd"] == ["", "", "", ""]
+
+
+def test_one_that_was_called_away_refuses_and_is_asked_again() -> None:
+    """A site without a cluster is called to another version of it between the two phases of an attempt."""
+    cluster = cluster_of()
+    cluster.crash("e")
+    away = Prepare(RULES, NO_FOUNDER, LATEST_VERSION, 1, ())
+    called: list[Pdu] = []
+
+    def call_away(_source: str, target: str, pdu: Pdu) -> bool:
+        if target == "e" and isinstance(pdu, Accept) and not called:
+            called.append(pdu)
+            cluster.give("e", Received("d", away))
+        return False
+
+    cluster.lost = call_away
+    cluster.restart("e")
+    cluster.pass_time(1500)
+    assert called
+    assert [cluster.figure(name, "sites") for name in "abcde"] == [5, 5, 5, 5, 5]
+    assert all_get_on(cluster)
+
+
+def test_only_so_many_with_other_rules_are_remembered() -> None:
+    cluster = cluster_of()
+    for number in range(MOST_SITES + 2):
+        cluster.give("a", Received(f"z{number}", Word(None, 0, (7, 0), 1, (), "other=rules")))
+    assert len(cluster.members["a"]._member._council._strangers) == MOST_SITES
+
+
+# Under others' names
+
+
+def test_a_message_is_delivered_once_whatever_numbers_a_primary_site_makes_up() -> None:
+    effects: list[Effect] = []
+    ledger = Ledger("a", effects, safe=True)
+    for number in (0, 1, 7, 2, 1, 7, 6, 3, 0):
+        ledger.deliver(Batch("b", 5, number, 1, "A", BATCH))
+    delivered = [effect.number for effect in effects if isinstance(effect, Deliver)]
+    assert delivered == [0, 1, 7, 2, 6, 3]
+    pair = pack([b"x", b"y"])
+    for number in (2, 6, 7, 4):
+        ledger.deliver(Batch("b", 5, number, 2, "A", pair))
+    assert [effect.number for effect in effects if isinstance(effect, Deliver)][len(delivered) :] == [4]
+    ledger.deliver(Batch("b", 6, 0, 1, "A", BATCH))
+    assert isinstance(effects[-1], Stable)
+    assert sum(isinstance(effect, Deliver) for effect in effects) == 8
+
+
+def test_a_ledger_asks_of_the_incarnation_with_a_seat() -> None:
+    ledger = Ledger("a", [], safe=True)
+    ledger.deliver(Batch("b", 5, 3, 1, "A", BATCH))
+    assert ledger.has("b", 3)
+    assert not ledger.has("b", 2)
+    assert not ledger.has("b", 4)
+    ledger.settle({"b": (6, 0)})
+    assert not ledger.has("b", 3)
+    ledger.settle({"b": (5, 1)})
+    for incarnation in range(6, 6 + 3 * MOST_INCARNATIONS):
+        ledger.deliver(Batch("b", incarnation, 0, 1, "A", BATCH))
+    assert len(ledger._delivered["b"]) == MOST_INCARNATIONS
+    assert ledger.has("b", 3)
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 4))))
+def test_spans_are_a_set_of_numbers(found: list[tuple[int, int]]) -> None:
+    spans, twin = Spans(), set[int]()
+    for begin, length in found:
+        numbers = set(range(begin, begin + length))
+        assert spans.meets(begin, begin + length) == bool(twin & numbers)
+        if not twin & numbers:
+            spans.add(begin, begin + length)
+            twin |= numbers
+    assert len(spans) == sum(number - 1 not in twin for number in twin)
+
+
+def test_too_many_spans_close_the_narrowest_gap() -> None:
+    spans = Spans()
+    for place in range(MOST_SPANS):
+        spans.add(10 * place, 10 * place + 1)
+    spans.add(203, 204)
+    assert len(spans) == MOST_SPANS
+    assert spans.meets(202, 203)
+    assert not spans.meets(204, 210)
+    assert not spans.meets(191, 200)
+
+
+@pytest.mark.parametrize(
+    "change", [{"number": 9}, {"group": "B"}, {"incarnation": 4}, {"bodies": pack([b"y"])}]
+)
+def test_a_site_refuses_what_it_has_not_sent_under_its_own_name(change: dict[str, object]) -> None:
+    cluster = Cluster({"A": "abc", "B": "abc"})
+    cluster.pass_time(200)
+    held: list[Entry] = []
+
+    def keep(_source: str, target: str, pdu: Pdu) -> bool:
+        if target == "b" and isinstance(pdu, Entry):
+            held.append(pdu)
+            return True
+        return False
+
+    cluster.lost = keep
+    cluster.admit("b", "A")
+    cluster.settle()
+    ignored = cluster.figure("b", "ignored")
+    cluster.give("b", Received("a", structs.replace(held[0], **change)))
+    assert cluster.figure("b", "ignored") == ignored + 1
+    cluster.lost = lambda _source, _target, _pdu: False
+    cluster.pass_time(200)
+    assert cluster.delivered("b") == cluster.delivered("a") == ["b0A"]
+    again = cluster.figure("b", "ignored")
+    cluster.give("b", Received("a", held[0]))
+    assert cluster.figure("b", "ignored") == again

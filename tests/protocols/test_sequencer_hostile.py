@@ -681,3 +681,23 @@ def test_tables_stay_small_whoever_speaks() -> None:
     assert all_get_on(group, "abc")
     for pdu in pdus(group.effects["a"], Resume)[-1:] + pdus(group.effects["a"], Roster)[-1:]:
         assert isinstance(Codec(PDUS).decode(Codec(PDUS).encode(pdu)), Packet)
+
+
+def test_what_a_stranger_says_in_the_present_epoch_is_no_later_one() -> None:
+    group = group_of("ab")
+    epoch, ignored = epoch_of(group), group.members["a"].ignored
+    group.give("a", Received("z", Enquire(epoch, 7, 0, (0,))))
+    assert group.members["a"].ignored == ignored
+    group.give("a", Received("y", Enquire(epoch + 1, 7, 0, (0,))))
+    assert group.members["a"].ignored == ignored + 1
+
+
+def test_a_question_in_the_present_epoch_is_no_word_of_an_earlier_one() -> None:
+    """It comes late, after a silence of its sequencer; only one of an epoch that is over makes it join."""
+    group = group_of("ab")
+    epoch = epoch_of(group)
+    group.lost = lambda source, target, _pdu: "a" in (source, target)
+    group.pass_time(SUSPECT_MS - 5)
+    group.now += 10 * MILLISECOND_NS
+    assert pdus(group.give("b", Received("a", Recover(epoch))), Join) == []
+    assert pdus(group.give("b", Received("a", Recover(epoch - 1))), Join) != []

@@ -29,13 +29,15 @@ Guarantees with safe delivery, each proved by the checker of that name: *integri
   nothing. Whoever was left out begins anew: its presence spell ends (`Absent`), and the next begins when it
   is let in (`Present`). What it had admitted and was not stable may be lost, as with a sender that crashes.
 - If so many have lost their memory that no majority can remember, the others begin anew too, and all found
-  another cluster: everyone's spell ends. As long as those who are away could make a majority, all wait.
+  another cluster: everyone's spell ends. If only those who are away could make a majority with those who
+  remember, they are waited for twice as long as it takes to hold a site to be gone (`coordinator`).
 - Two clusters that were founded apart become one when they meet: the sites of the later one begin anew.
 - Sites that turn one of `SHARED_KNOBS` differently never mix; each is told of the other (`Disagreed`).
 - A site can be in 1024 groups, and a table has four million letters at most; one that fits no PDU travels in
   `parts`.
 - A site that lies is held to what a coordinator could decide (`credible`) and to numbers that do not leap.
-  The coordinator, and the primary sites of a tree for what travels on it, are believed.
+  The coordinator, and the primary sites of a tree for what travels on it, are believed. Even so no site
+  delivers a message twice (`ledger`), or under its own name what it has not sent.
 - With agreed delivery *atomicity*, *total* and *stability* hold as long as no tree is stopped
   (`AGREED_PROMISES`): one that ends so cannot keep the order of what not all hold.
 

@@ -27,6 +27,7 @@ class Outcome(Enum):
 
     WAIT = "not enough have reported"
     NOTHING = "there is nothing to change"
+    LOST = "too few remember, and those who are away cannot go on by themselves"
     STOP_MORE = "more trees are concerned than were stopped"
     DECIDED = "there is a decision to accept"
 
@@ -68,7 +69,7 @@ class Attempt:
             return Outcome.WAIT
         voters = [site for site, report in self.reports.items() if self._remembers(site, report)]
         if not self._layout.is_quorum(voters):
-            return Outcome.WAIT
+            return Outcome.LOST if self._is_lost(voters) else Outcome.WAIT
         stopped: Set[TreeId] = {
             holding.tree for report in self.reports.values() for holding in report.holdings
         }
@@ -81,6 +82,14 @@ class Attempt:
             self.decision, self.adopted = vote.decision, True
             return Outcome.DECIDED
         return self._decide(wishes, over, shape)
+
+    def _is_lost(self, voters: Collection[Site]) -> bool:
+        """Whether this cluster can go on only with those who are away, and they cannot without these.
+
+        If nobody has lost its memory, this is the smaller part of a cluster, and waits for the others.
+        """
+        seated = self._layout.lives.keys() & self.reports.keys()
+        return len(voters) < len(seated) and not self._layout.is_quorum(self._layout.lives.keys() - seated)
 
     def _remembers(self, site: Site, report: Report) -> bool:
         return self._layout.lives.get(site) == report.life

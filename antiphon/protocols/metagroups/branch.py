@@ -9,6 +9,7 @@ from antiphon.core.time import Nanoseconds
 from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch, Inlet, to_members
 from antiphon.protocols.metagroups.ending import order_at
+from antiphon.protocols.metagroups.ledger import Ledger
 from antiphon.protocols.metagroups.pdus import (
     MOST_MISSING,
     NO_GROUP,
@@ -25,7 +26,7 @@ from antiphon.protocols.metagroups.pdus import (
     TokenRequest,
     Want,
 )
-from antiphon.protocols.metagroups.reading import Ledger, Reader
+from antiphon.protocols.metagroups.reading import Reader
 from antiphon.protocols.metagroups.sending import Outbox
 from antiphon.protocols.metagroups.serving import Server
 from antiphon.protocols.metagroups.table import Tree
@@ -45,6 +46,7 @@ class Branch:
     ) -> None:
         self._site: Final = site
         self.tree: Final = tree
+        self._outbox: Final = outbox
         self._ledger: Final = ledger
         self._knobs: Final = configuration
         self._effects: Final = effects
@@ -100,11 +102,24 @@ class Branch:
         return True
 
     def entry(self, now: Nanoseconds, sender: Site, pdu: Entry | Token) -> bool:
+        """What stands at a place. One that cannot be there counts as lost, and is asked for again."""
         inlet = self._inlet_of(sender, pdu.channel)
         if inlet is None or pdu.group not in self._groups:
             return False
+        if pdu.sender == self._site and pdu.seq >= inlet.next_seq and not self._is_own(pdu):
+            return False
         self._take(now, inlet, inlet.take(pdu))
         return True
+
+    def _is_own(self, pdu: Entry | Token) -> bool:
+        """Whether this site has sent what comes under its name.
+
+        What it does not hold is not stable, and so is still in its outbox.
+        """
+        own = self._outbox.find(pdu.number)
+        if own is None or (own.group, own.incarnation) != (pdu.group, pdu.incarnation):
+            return False
+        return own.bodies == pdu.bodies if isinstance(pdu, Entry) else own.length == pdu.count
 
     def body(self, now: Nanoseconds, batch: Batch) -> None:
         """Bodies that travelled apart have come, before their token or after it, or once more."""
@@ -231,7 +246,7 @@ class Branch:
 
     def _is_due(self, item: Item) -> bool:
         is_mine = self._site in self.tree.members.get(item.group, ())
-        return is_mine and not self._ledger.has(item.sender, item.number, item.group)
+        return is_mine and not self._ledger.has(item.sender, item.number)
 
     def find(self, sender: Site, number: int) -> Batch | None:
         """One that is held, as long as anybody may lack it."""

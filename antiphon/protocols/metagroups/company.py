@@ -151,6 +151,10 @@ class Company:
         """Who may still know the version in force, for all that was heard."""
         return frozenset(layout.lives) - self._reborn
 
+    def heard_of(self, layout: Layout) -> frozenset[Site]:
+        """Those of them that are not held to be gone."""
+        return self.remembering(layout) - self._gone
+
     def is_silent(self, now: Nanoseconds, site: Site, since_ns: Nanoseconds) -> bool:
         return now - max(since_ns, self._heard_ns.get(site, since_ns)) > self._suspect_ns
 

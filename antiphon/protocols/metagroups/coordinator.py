@@ -30,6 +30,15 @@ from antiphon.protocols.metagroups.pdus import (
 from antiphon.protocols.metagroups.table import Layout, plan_trees
 from antiphon.protocols.metagroups.voter import LONGEST_LEAP
 
+STUCK_AFTER: Final = 2
+"""A site begins anew if what it lacks for a decision does not come for this many times as long as it takes
+to hold a site to be gone; a coordinator tries again if a decision is not accepted for so long. Raising it
+makes a group wait longer for what nobody has."""
+LOST_AFTER: Final = 2
+"""A coordinator whose cluster can go on only with those who are away waits for this many times as long as it
+takes to hold a site to be gone; then it begins anew. Raising it spares what sites with a memory know, and
+keeps a group from going on when they never come back."""
+
 
 class Alarm:
     """The council's one timer; while it is set, nothing sets it again."""
@@ -62,8 +71,12 @@ class Coordinator:
         random: Random,
         effects: list[Effect],
         vote: Callable[[Nanoseconds, Prepare | Accept], None],
+        give_up: Callable[[Nanoseconds], None],
     ) -> None:
-        """`vote` puts something to this site's own voter, which answers at once."""
+        """`vote` puts something to this site's own voter, which answers at once.
+
+        `give_up` makes this site begin anew.
+        """
         self.attempts = 0
         self._site: Final = site
         self._grove: Final = grove
@@ -74,6 +87,7 @@ class Coordinator:
         self._random: Final = random
         self._effects: Final = effects
         self._vote: Final = vote
+        self._give_up: Final = give_up
         self._attempt: Attempt | None = None
         self._rounds = 0
         """The greatest round heard of."""
@@ -92,6 +106,12 @@ class Coordinator:
         """This site takes part in an attempt: an earlier one of its own is over."""
         self._rounds = max(self._rounds, ballot[0])
         if self._attempt is not None and self._attempt.ballot < ballot:
+            self._attempt = None
+
+    def learn_round(self, round_: int) -> None:
+        """This site's own voter takes part in attempts from this round on; those before are over."""
+        self._rounds = max(self._rounds, round_)
+        if self._attempt is not None and self._attempt.ballot[0] < round_:
             self._attempt = None
 
     # What has to change
@@ -158,10 +178,16 @@ class Coordinator:
         elif attempt.decision is None:
             self._ask(attempt, attempt.invited - attempt.reports.keys())
             self._conclude(now, attempt)
-        elif any(self._company.is_silent(now, site, attempt.since_ns) for site in attempt.open()):
+        elif self._is_stuck(now, attempt):
             self._again(now, attempt)
         else:
             self._propose(attempt, attempt.open())
+
+    def _is_stuck(self, now: Nanoseconds, attempt: Attempt) -> bool:
+        """Whether somebody who must accept has gone, or does not accept for too long."""
+        if now - attempt.since_ns > STUCK_AFTER * self._knobs.suspect_ns:
+            return True
+        return any(self._company.is_silent(now, site, attempt.since_ns) for site in attempt.open())
 
     def _silent(self, now: Nanoseconds, attempt: Attempt) -> frozenset[Site]:
         gone = self._company.gone(now, attempt.invited)
@@ -174,6 +200,9 @@ class Coordinator:
         outcome = attempt.conclude(self._company.wishes, gone, self._handover.over(), self._knobs.shape)
         if outcome is Outcome.STOP_MORE:
             self._again(now, attempt)
+        elif outcome is Outcome.LOST:
+            if now - attempt.since_ns > LOST_AFTER * self._knobs.suspect_ns:
+                self._give_up(now)
         elif outcome is Outcome.NOTHING:
             self._attempt = None
         elif outcome is Outcome.DECIDED:

@@ -16,7 +16,7 @@ from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.metagroups.company import Company
-from antiphon.protocols.metagroups.coordinator import Alarm, Coordinator
+from antiphon.protocols.metagroups.coordinator import STUCK_AFTER, Alarm, Coordinator
 from antiphon.protocols.metagroups.credible import can_follow, is_heard_of
 from antiphon.protocols.metagroups.grove import Grove
 from antiphon.protocols.metagroups.handover import Handover
@@ -28,6 +28,7 @@ from antiphon.protocols.metagroups.pdus import (
     Decision,
     Goodbye,
     Install,
+    Life,
     MetaGroupsConfiguration,
     Origin,
     Prepare,
@@ -42,11 +43,6 @@ from antiphon.protocols.metagroups.voter import Voter
 LATEST_VERSION: Final = 1 << 40
 """A site without a cluster is let in by no later version. There is always room to count on: a version a
 millisecond takes 35 years."""
-
-
-STUCK_AFTER: Final = 2
-"""A site begins anew if what it lacks for a decision does not come for this many times as long as it takes
-to hold a site to be gone. Raising it makes a group wait longer for what nobody has."""
 
 
 class Floor(Interface):
@@ -81,7 +77,7 @@ class Council:
         self._voter: Final = Voter(grove, effects)
         self._coordinator: Final = Coordinator(
             site, grove, self.company, self._handover, self._alarm, configuration, random, effects,
-            lambda now, pdu: self._hear(now, site, pdu),
+            lambda now, pdu: self._hear(now, site, pdu), floor.begin_anew,
         )  # fmt: skip
         self._rival_ns: Nanoseconds | None = None
         """When another without a cluster that comes before this site was last heard."""
@@ -223,7 +219,7 @@ class Council:
             if layout.lives.get(sender) == pdu.life:
                 self._effects.extend(said(Install(self._rules, layout.decision), sender))
             elif self.company.wish(sender, pdu, layout):
-                self._take_stock(now, layout)
+                self._take_stock(now, layout, _has_given_up(pdu.life, layout.lives.get(sender)))
         elif self._is_rival(now, sender, pdu.origin, layout):
             return
         elif pdu.version < layout.version:
@@ -237,13 +233,15 @@ class Council:
             if self.company.wish(sender, pdu, layout):
                 self.look(now)
 
-    def _take_stock(self, now: Nanoseconds, layout: Layout) -> None:
+    def _take_stock(self, now: Nanoseconds, layout: Layout, has_given_up: bool) -> None:
         """Somebody wants to come in, and may have lost its memory: see whether this cluster can go on.
 
         If those who have not are too few, no version can ever follow by a vote, whoever comes back. So this
-        site gives up what it knows, as others will who find the same, and they found another cluster.
+        site gives up what it knows, as others will who find the same, and they found another cluster. If one
+        has given up because those who are away did not come back, they are not waited for here either.
         """
-        if layout.is_quorum(self.company.remembering(layout)):
+        company = self.company
+        if layout.is_quorum(company.heard_of(layout) if has_given_up else company.remembering(layout)):
             self.look(now)
         else:
             self._floor.begin_anew(now)
@@ -329,7 +327,10 @@ class Council:
 
     def _takes_part(self, sender: Site, version: int, round_: int) -> bool:
         """Whether this site takes part in an attempt; then it gives up its own, if that is an earlier one."""
-        if not self._is_for_us(sender, version) or not self._voter.promises(sender, version, round_):
+        if not self._is_for_us(sender, version):
+            return False
+        if not self._voter.promises(sender, version, round_):
+            self._coordinator.learn_round(self._voter.round)
             return False
         self._coordinator.give_way((round_, sender))
         return True
@@ -351,12 +352,19 @@ class Council:
         self._coordinator.hear_report(now, sender, pdu)
 
     def _hear_accept(self, now: Nanoseconds, sender: Site, pdu: Accept) -> None:
+        if self._grove.layout is None and not self._is_bound_by(pdu.decision):
+            self._effects.append(Send(sender, Refuse(pdu.version, pdu.round)))
+            return
         if not self._is_credible(pdu) or not self._takes_part(sender, pdu.version, pdu.round):
             return
         self._voter.consider(sender, pdu)
         self._try_to_accept(now)
         if self._voter.pending is not None:
             self._alarm.set(self._knobs.repair_ns)
+
+    def _is_bound_by(self, decision: Decision) -> bool:
+        """Whether a site without a cluster is being let in by this version; else it has been called away."""
+        return self._bound is not None and self._bound[:2] == (decision.origin, decision.version)
 
     def _is_credible(self, pdu: Accept) -> bool:
         """Whether a decision can follow what is known here, and gives this site no seat that it did not want.
@@ -366,8 +374,7 @@ class Council:
         """
         layout, decision = self._grove.layout, pdu.decision
         if layout is None:
-            is_called = self._bound is not None and self._bound[:2] == (decision.origin, decision.version)
-            return is_called and (pdu.adopted or self._is_wanted(decision))
+            return pdu.adopted or self._is_wanted(decision)
         if not can_follow(decision, layout, self._knobs):
             return False
         is_fair = self._is_wanted(decision) and is_heard_of(decision, layout, self.company.has_heard)
@@ -437,3 +444,8 @@ class Council:
         Refuse: _hear_refuse,
         Install: _hear_install,
     }
+
+
+def _has_given_up(life: Life, seated: Life | None) -> bool:
+    """Whether a site with a seat begins anew although it has not crashed."""
+    return seated is not None and life[0] == seated[0] and life[1] > seated[1]

@@ -16,12 +16,16 @@ whatever order keeps senders' numbers. For that nothing may be sure that stands 
 of the same sender that is not. Nobody can have delivered such a message: either the same primary site put
 both in its order, where readiness is a prefix, or the sender waited until the first was stable. A batch that
 only its sender names has either no place yet, or was delivered by all, who then know it.
+
+A sender that is there knows best what it sent. A batch of its that is not sure and that it does not name was
+never sent: were it stable, it would be sure.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
+from typing import Final
 
 from antiphon.core.ids import Group, Site
 from antiphon.protocols.metagroups.pdus import Ending, Holding, Item, TreeId
@@ -47,8 +51,15 @@ class Inventory:
         for site in sorted(holdings):
             for item in self._told_by(site, holdings[site]):
                 said.setdefault((item.sender, item.number), Counter())[item] += 1
-        # Should sites say different things of one batch, what most of them say counts.
+        # Should sites say different things of one batch, its sender's word counts, else that of most.
         self.items |= {name: max(items, key=lambda item: items[item]) for name, items in said.items()}
+        self.named: Final = {
+            (site, item.number): item
+            for site, holding in holdings.items()
+            for item in holding.waiting
+            if item.sender == site
+        }
+        self.items |= self.named
         for site in sorted(holdings):
             self._add(site, holdings[site])
 
@@ -72,6 +83,10 @@ class Inventory:
         for item in holding.waiting:
             if item.sender == site and self.items.get((site, item.number)) == item:
                 self.sources.setdefault((site, item.number), site)
+
+    def is_forged(self, name: Name) -> bool:
+        """Whether a batch that is not sure was never sent, by the word of its sender."""
+        return name[0] in self._present and name not in self.named
 
     def present(self, item: Item) -> frozenset[Site]:
         """For whom a batch is, of those who are there."""
@@ -98,7 +113,8 @@ def end_tree(
     inventory = Inventory(members, holdings)
     sure = inventory.sure()
     streams = [[name for name in stream if name in sure] for stream in inventory.streams]
-    rest = sorted(inventory.items.keys() - sure, key=lambda name: (name[1], name[0]))
+    doubtful = [name for name in inventory.items.keys() - sure if not inventory.is_forged(name)]
+    rest = sorted(doubtful, key=lambda name: (name[1], name[0]))
     wanted = [name for name in (*merge(streams), *rest) if inventory.present(inventory.items[name])]
     items = tuple(inventory.items[name] for name in wanted)
     sources = tuple(inventory.sources[name] for name in wanted)

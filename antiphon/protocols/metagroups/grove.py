@@ -15,6 +15,7 @@ from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.metagroups.branch import Branch
 from antiphon.protocols.metagroups.channels import Batch
+from antiphon.protocols.metagroups.ledger import Ledger
 from antiphon.protocols.metagroups.pdus import (
     BUSY,
     DRAINED,
@@ -38,7 +39,6 @@ from antiphon.protocols.metagroups.pdus import (
     TreeId,
     Want,
 )
-from antiphon.protocols.metagroups.reading import Ledger
 from antiphon.protocols.metagroups.sending import Outbox
 from antiphon.protocols.metagroups.table import Layout
 
@@ -81,6 +81,7 @@ class Grove:
     def adopt(self, layout: Layout) -> None:
         """A version of the table is in force: trees that are not in it are over, and new ones begin."""
         self.layout = layout
+        self._ledger.settle(layout.lives)
         self.stopped.clear()
         going_on = layout.all_trees()
         self.over &= going_on
@@ -89,8 +90,6 @@ class Grove:
         self._told = None
         for tree in layout.trees.values():
             if self._site in tree.node_of and tree.id not in self._branches:
-                if not self._branches:
-                    self._ledger.forget(lambda sender: sender not in layout.lives)
                 self._branches[tree.id] = Branch(
                     self._site, tree, self._outbox(tree.id), self._ledger, self._knobs, self._effects
                 )

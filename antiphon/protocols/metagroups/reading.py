@@ -1,50 +1,16 @@
 """A site's own stream in one tree: what comes to its meta-group, delivered in that order."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from antiphon.core.effects import Arrived, Deliver, Effect, Stable
-from antiphon.core.ids import Group, Site
+from antiphon.core.effects import Arrived, Effect
+from antiphon.core.ids import Site
 from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch
+from antiphon.protocols.metagroups.ledger import Ledger
 from antiphon.protocols.metagroups.pdus import NO_GROUP, Holding, Item, TreeId
-
-MOST_FOLLOWED: Final = 1 << 16
-"""Senders and groups of which it is known how far they were delivered; the longest silent are forgotten."""
-
-
-class Ledger:
-    """How far each sender's messages to each group were delivered here, over all trees."""
-
-    __slots__ = ("_effects", "_following", "_safe", "_site")
-
-    def __init__(self, site: Site, effects: list[Effect], *, safe: bool) -> None:
-        self._site = site
-        self._effects = effects
-        self._safe = safe
-        self._following: dict[tuple[Site, Group], int] = {}
-
-    def has(self, sender: Site, number: int, group: Group) -> bool:
-        return number < self._following.get((sender, group), 0)
-
-    def deliver(self, batch: Batch) -> None:
-        assert batch.bodies is not None, "only what is held is delivered"
-        self._following.pop((batch.sender, batch.group), None)
-        self._following[batch.sender, batch.group] = batch.number + batch.length
-        if len(self._following) > MOST_FOLLOWED:
-            del self._following[next(iter(self._following))]
-        self._effects.append(
-            Deliver(batch.sender, batch.number, batch.bodies, batch.group, batch.incarnation)
-        )
-        if self._safe and batch.sender != self._site:
-            # A site hears of its own batches from their primary site, also where it is not in the group.
-            self._effects.append(Stable(batch.sender, batch.number, batch.length, batch.group))
-
-    def forget(self, is_gone: Callable[[Site], bool]) -> None:
-        """Those who are gone number from where they were; nothing of theirs is under way."""
-        self._following = {key: number for key, number in self._following.items() if not is_gone(key[0])}
 
 
 class Reader:

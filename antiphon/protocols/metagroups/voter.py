@@ -47,6 +47,11 @@ class Voter:
         self.vote = self._pending = self._lacking = None
         self._promised = (version, NO_BALLOT)
 
+    @property
+    def round(self) -> int:
+        """The attempts that it takes part in begin with this round."""
+        return self._promised[1][0]
+
     def promises(self, sender: Site, version: int, round_: int) -> bool:
         """Take part in this attempt and in none before; refuse if there is a later one."""
         wanted = (version, (round_, sender))
