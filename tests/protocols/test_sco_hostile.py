@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from antiphon.core.effects import Admitted
-from antiphon.core.inputs import Admit, Received, Start, TimerFired
+from antiphon.core.inputs import Admit, Received, Start, Suspected, TimerFired
 from antiphon.core.packing import pack
 from antiphon.core.wire import MAXIMUM_BODY_BYTES, Garbage, Packet, Pdu
 from antiphon.protocols.fifo.pdus import Leaving
@@ -307,6 +307,22 @@ def test_only_what_a_member_says_last_of_those_who_are_gone_counts() -> None:
     for serial, final, has_all, expected in told:
         group.give("b", Received("a", control(serial=serial, final=final, targets=for_b(0, 1, has_all))))
         assert peer.final is expected, serial
+
+
+def test_of_two_who_hold_one_another_to_be_gone_the_one_in_less_company_gives_in() -> None:
+    group = Group(3)
+    group.give("b", Suspected("a"))
+    end = (Name("b", 0, gone=True),)
+    for company, begun_anew in ((2, 0), (3, 1)):
+        group.give("b", Received("a", control(company=company, over=end)))
+        assert group.figure("b", "begun_anew") == begun_anew, company
+
+
+def test_an_end_that_never_was_does_not_hide_one_that_is() -> None:
+    group = Group(3)
+    for begun_anew, life in ((1, FAR_LIFE), (1, FAR_LIFE), (2, 1)):
+        group.give("b", Received("a", control(over=(Name("b", life, gone=True),))))
+        assert group.figure("b", "begun_anew") == begun_anew, life
 
 
 def test_nobody_is_met_by_what_is_said_to_be_held_of_it() -> None:
