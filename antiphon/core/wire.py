@@ -169,16 +169,18 @@ def _extension(value: object) -> msgspec.msgpack.Ext:
 
 
 def _packed(code: int, view: memoryview) -> Packed:
-    """Packed bodies, not copied where they are the last field of their PDU, as in every PDU of this version.
-
-    A view does not tell where in the whole it begins; that the whole ends with the same bytes is as good.
-    """
+    """Packed bodies."""
     if code != PACKED:
         raise ValueError("an extension that is not ours")
-    whole = view.obj
-    if type(whole) is bytes and whole.endswith(view):
-        return Packed(whole, len(whole) - len(view))
     return Packed(bytes(view))
+
+
+def _packed_at_the_end(code: int, view: memoryview) -> Packed:
+    """Packed bodies that end where all of their PDU ends: not copied."""
+    whole = view.obj
+    if code != PACKED or type(whole) is not bytes:
+        return _packed(code, view)
+    return Packed(whole, len(whole) - len(view))
 
 
 def _no_packed(kind: type, value: object) -> Packed:
@@ -194,14 +196,19 @@ class Codec:
     def __init__(self, kinds: Iterable[type[Pdu]]) -> None:
         self.kinds: Final = tuple(kinds)
         self._decoders: dict[int, msgspec.msgpack.Decoder[Pdu]] = {}
+        self._later: dict[int, msgspec.msgpack.Decoder[Pdu]] = {}
+        """For PDUs with more fields than we know: there, bodies are not at the end."""
         self._fields: dict[int, int] = {}
         for kind in self.kinds:
             if not 1 <= kind.code <= 255:
                 raise UsageError(f"{kind.__name__} has the PDU code {kind.code}, which is not from 1 to 255.")
             if kind.code in self._decoders:
                 raise UsageError(f"{kind.__name__} has the PDU code {kind.code}, but so has another PDU.")
-            self._decoders[kind.code] = msgspec.msgpack.Decoder(kind, dec_hook=_no_packed, ext_hook=_packed)
-            self._fields[kind.code] = len(kind.__struct_fields__)
+            fields = msgspec.structs.fields(kind)
+            at_end = _packed_at_the_end if fields and fields[-1].type is Packed else _packed
+            self._decoders[kind.code] = msgspec.msgpack.Decoder(kind, dec_hook=_no_packed, ext_hook=at_end)
+            self._later[kind.code] = msgspec.msgpack.Decoder(kind, dec_hook=_no_packed, ext_hook=_packed)
+            self._fields[kind.code] = len(fields)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_extension)
 
     def encode(
@@ -254,13 +261,13 @@ class Codec:
 
     def decode_body(self, code: int, body: Bytes) -> tuple[Site, Pdu] | Reason:
         """The sender's name and the PDU in an opened body, or why there are none."""
-        decoder = self._decoders.get(code)
-        if decoder is None:
+        if code not in self._decoders:
             return Reason.KIND
         view = memoryview(body)
-        if not view or not 0 < view[0] < len(view):
+        if not view or not 0 < view[0] < len(view) - 1:
             return Reason.BODY
         end = 1 + view[0]
+        decoder = (self._later if self.has_later_fields(code, view) else self._decoders)[code]
         try:
             return str(view[1:end], "utf-8"), decoder.decode(view[end:])
         except Exception:
@@ -268,9 +275,12 @@ class Codec:
             return Reason.BODY
 
     def has_later_fields(self, code: int, body: Bytes) -> bool:
-        """Whether an opened body that was decoded has more fields than we know: a later version's."""
+        """Whether an opened body, behind its name, has more fields than we know: a later version's."""
         begin = 1 + body[0]
         kind = body[begin]
-        # MessagePack writes the length of an array into its first byte, or behind it.
-        count = kind & 0x0F if kind & 0xF0 == 0x90 else int.from_bytes(body[begin + 1 : begin + 3], "big")
+        # MessagePack writes the length of an array into its first byte, or into two or four behind it.
+        if kind & 0xF0 == 0x90:
+            count = kind & 0x0F
+        else:
+            count = int.from_bytes(body[begin + 1 : begin + (5 if kind == 0xDD else 3)], "big")
         return count > self._fields[code]
