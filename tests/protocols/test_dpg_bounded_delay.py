@@ -13,6 +13,7 @@ from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.protocols.dpg.pdus import LARGEST, Farewell, Report
 from antiphon.protocols.dpg.services import bounded_delay, clocks
 from antiphon.protocols.dpg.services.bounded_delay import (
+    ALONE_NS,
     FUTURE,
     GREET,
     RELEASE,
@@ -920,6 +921,17 @@ def test_the_gap_of_one_that_has_vanished_ends_where_time_stands() -> None:
     assert not streams.is_whole(1_000, 1_500)
     assert streams.is_whole(2_000, 2_500)
     assert streams.reached() > 10_000, "and nobody waits for them"
+
+
+def test_the_gap_of_one_that_has_only_vouched_ends_when_it_has_been_silent_for_long() -> None:
+    """Nobody is told that it vanishes, as it never was in anybody's company."""
+    service, _ = started("evidence")
+    streams, heard_ns = service._streams, START + 10 * MS
+    service.receive_other(heard_ns, "x", Vouch(1, 5, at(ALONE_NS + 500 * MS)), after_loss=False)
+    service.note(heard_ns + ALONE_NS)
+    assert not streams.is_whole(at(ALONE_NS + 20 * MS), at(ALONE_NS + 30 * MS))
+    service.note(heard_ns + ALONE_NS + 1)
+    assert streams.is_whole(at(ALONE_NS + 20 * MS), at(ALONE_NS + 30 * MS))
 
 
 def test_clock_and_delays_of_one_that_has_vanished_do_not_count() -> None:

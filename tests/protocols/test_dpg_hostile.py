@@ -75,6 +75,7 @@ def reports(draw: st.DrawFn) -> Report:
         streams=draw(st.dictionaries(st.sampled_from("abxy"), st.tuples(numbers, numbers), max_size=3)),
         service=draw(noise),
         gone=draw(lists),
+        passed=draw(lists),
     )
 
 
@@ -156,7 +157,7 @@ def test_what_makes_no_sense_is_counted_and_dropped(pdu: Pdu, monkeypatch: pytes
     assert after["vertices"] == 0
 
 
-@pytest.mark.parametrize("field", ["agreed", "vertices", "arcs", "lost", "links"])
+@pytest.mark.parametrize("field", ["agreed", "vertices", "arcs", "lost", "links", "gone", "passed"])
 def test_a_report_with_a_torn_list_is_counted_and_dropped(field: str) -> None:
     lan = Lan("abc")
     lan.admit("b")

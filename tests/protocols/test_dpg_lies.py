@@ -99,6 +99,7 @@ LENGTHS: list[tuple[type[Pdu], str, int]] = [
     (Report, "arcs", 16 * MOST_ARCS),
     (Report, "lost", 8 * MOST_ASKED),
     (Report, "gone", 8 * MOST_ASKED),
+    (Report, "passed", 8 * MOST_ASKED),
     (Report, "service", MOST_NOTE_BYTES),
     (Farewell, "service", MOST_NOTE_BYTES),
     (Request, "lost", 8 * MOST_ASKED),
@@ -791,6 +792,44 @@ def test_a_body_is_waited_for_since_it_was_first_lacking() -> None:
     order.add(100, 8)
     order.incorporate(250, 8)
     assert [(queued.tag, queued.since_ns) for queued in order.queue] == [(7, 100), (8, 250)]
+
+
+def asking_for(lan: Lan, name: str, tag: int) -> Dpg:
+    """A member whose order has come to a message that nobody has."""
+    member = lan.members[name]
+    order = member._order
+    order.add(lan.now, tag)
+    order.incorporate(lan.now, tag)
+    return member
+
+
+def test_what_another_has_passed_over_is_not_waited_for_longer_than_what_it_lacks() -> None:
+    lan = Lan("ab")
+    lan.pass_time(50)
+    recovery = asking_for(lan, "a", 7)._recovery
+    lan.members["b"]._order.bury(7, 0)
+    assert not recovery.may_pass(lan.now, 7)
+    lan.pass_time(100)
+    assert b"".join(report.passed for report in lan.sent(Report)) == pack_tags([7])
+    assert recovery.lacking(lan.now, 7) == {"b"}
+    assert recovery.may_pass(lan.now, 7)
+    recovery.note_passed(lan.now, "b", (9,))
+    assert not recovery.lacking(lan.now, 9), "it is not lacking here"
+
+
+def test_only_what_was_passed_over_is_told_to_be_and_not_too_much_of_it() -> None:
+    lan = Lan("ab")
+    member = lan.members["b"]
+    tags = tuple(range(1, MOST_ASKED + 2))
+    for tag in tags:
+        member._order.bury(tag, 0)
+    assert not member._recovery.has_gone()
+    member._recovery.asked(0, 0, "a", (MOST_ASKED + 2,))
+    assert not member._recovery.has_gone(), "it was never heard of"
+    member._recovery.asked(0, 0, "a", tags)
+    assert member._recovery.has_gone()
+    assert member._recovery.passed() == list(tags[:MOST_ASKED])
+    assert not member._recovery.has_gone()
 
 
 # Pace

@@ -973,6 +973,17 @@ class TestHostile:
             assert member.service.figures()["ignored"] == ignored + senseless
             assert member.service._has_left or member.service._claim is not None
 
+    def test_a_claim_is_not_given_up_for_an_epoch_that_leaves_no_room_for_later_ones(self) -> None:
+        group = begun(NAMES[:4])
+        member = group.members[others(group)[0]]
+        member.service._begin_claim(group.now)
+        for counter, is_refusal in ((NUMBER_LIMIT // 2 - 1, True), (NUMBER_LIMIT // 2, False)):
+            claim = member.service._claim
+            assert claim is not None
+            claim._refusing.clear()
+            group.hand_in(member, "x", Answer(counter, "x", 0, 1, b""))
+            assert bool(claim._refusing) == is_refusal
+
     def test_one_liar_cannot_have_a_claim_given_up(self) -> None:
         claim = Claiming(frozenset("bc"), 5, 10, is_first=False)
         claim.refuse("x", Epoch(3, "x"))

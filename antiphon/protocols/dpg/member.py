@@ -451,6 +451,8 @@ class Dpg:
             self._hearing.learned()
         if told.lost:
             self._was_asked(now, time_ns, sender, told.lost)
+        if told.passed:
+            self._recovery.note_passed(time_ns, sender, told.passed)
         learning.compare(sender, report, told)
         self._telling.note_report(now, time_ns, lacking=learned.lacking)
         self._progress(now, time_ns)

@@ -128,6 +128,10 @@ class Order:
         """Whether it has been delivered here, as far as that is remembered."""
         return self.is_placed(tag) and tag not in self.lost
 
+    def was_passed(self, tag: Tag) -> bool:
+        """Whether it was passed over here, or lies before our spell."""
+        return self.tombstones.is_skipped(tag)
+
     def before(self, one: Tag, other: Tag) -> bool:
         """Whether one is known to precede the other."""
         place, place_of_other = self.tombstones.index(one), self.tombstones.index(other)

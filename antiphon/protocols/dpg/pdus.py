@@ -108,7 +108,8 @@ class Report(Pdu, frozen=True, gc=False):
     for each: bit 0 if the arc from the tag before it is true, bit 1 if it is marked. `index` counts what it
     incorporated since the group began, `digest` is the digest of that sequence. `vertices` are those of its
     graph, `arcs` pairs of tags whose heads are vertices or agreed, the mark in the tail's highest bit.
-    `lost` is the list LM; `gone` are tags on others' lists that it has delivered and keeps no more.
+    `lost` is the list LM. Of tags on others' lists, `gone` are those that it has delivered and keeps no more,
+    and `passed` those that it has passed over: it will never have them, and nobody needs to wait for it.
     `demand_ns` is its own demand on Message_Cycle; `clock_ns` its clock. `streams` is told to those who
     listen before they take part: of each sender its incarnation and the number that is expected next.
     `service` is what its one-channel service has to say.
@@ -130,6 +131,7 @@ class Report(Pdu, frozen=True, gc=False):
     streams: Annotated[dict[Name, tuple[Incarnation, Number]], Meta(max_length=MOST_STREAMS)]
     service: ServiceNote
     gone: AskedTags = b""
+    passed: AskedTags = b""
 
 
 class Farewell(Pdu, frozen=True, gc=False):

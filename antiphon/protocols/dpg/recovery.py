@@ -4,7 +4,7 @@ Source: Konorski, section 4.3. One member answers: the sender if it was heard of
 agree on without a word; when that did not help, a few at random, each time twice as many. On a shared channel
 everyone hears a remulticast, and leaves it to whoever was quicker; elsewhere it goes to the one who asked.
 Who asks tells also what becomes of a message that has been waited for long enough: it is passed over if all
-who are there lack it.
+who are there lack it. Whoever has passed it over already says so to those who ask.
 """
 
 from collections.abc import Callable
@@ -69,6 +69,7 @@ class Recovery:
         self._shared = shared
         self._answers: dict[Tag, Answer] = {}
         self._gone: dict[Tag, None] = {}
+        self._passed: dict[Tag, None] = {}
         self._tries: dict[Tag, int] = {}
         """How often each body that is lacking here was asked for."""
         self._lacking: dict[Tag, dict[Site, Nanoseconds]] = {}
@@ -150,7 +151,7 @@ class Recovery:
 
     def has_gone(self) -> bool:
         """Whether somebody asks in vain and should know."""
-        return bool(self._gone)
+        return bool(self._gone or self._passed)
 
     def heard_of(self, tags: tuple[Tag, ...]) -> None:
         """Another does not know where these stand: it should hear of those that no report tells any more."""
@@ -165,6 +166,18 @@ class Recovery:
         self._gone.clear()
         return gone
 
+    def passed(self) -> list[Tag]:
+        """What was asked for here lately that we have passed over: we shall never have it."""
+        passed = list(self._passed)
+        self._passed.clear()
+        return passed
+
+    def note_passed(self, time_ns: Nanoseconds, by: Site, tags: tuple[Tag, ...]) -> None:
+        """Another has passed these over, and so lacks them for good."""
+        for tag in tags:
+            if tag in self._order.lost:
+                self._lacking.setdefault(tag, {})[by] = time_ns
+
     # Answering
 
     def asked(self, now: Nanoseconds, time_ns: Nanoseconds, by: Site, tags: tuple[Tag, ...]) -> None:
@@ -177,6 +190,8 @@ class Recovery:
                     self._lacking.setdefault(tag, {})[by] = time_ns
                 elif order.was_delivered(tag) and len(self._gone) < MOST_ASKED:
                     self._gone[tag] = None
+                elif order.was_passed(tag) and len(self._passed) < MOST_ASKED:
+                    self._passed[tag] = None
                 continue
             order.kept.touch(time_ns, tag)
             answer = self._note(tag, time_ns)

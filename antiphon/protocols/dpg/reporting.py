@@ -28,6 +28,7 @@ class Told(NamedTuple):
     arcs: tuple[Arc, ...]
     lost: tuple[Tag, ...]
     gone: tuple[Tag, ...]
+    passed: tuple[Tag, ...]
 
 
 class Learned(NamedTuple):
@@ -64,23 +65,25 @@ def arcs_as_sent(message: Message) -> list[Arc]:
 
 def lists_bytes(report: Report) -> int:
     """What a report's lists take: most of it."""
-    lists = (report.agreed, report.links, report.vertices, report.arcs, report.lost, report.gone)
+    lists = (
+        report.agreed, report.links, report.vertices, report.arcs, report.lost, report.gone, report.passed
+    )  # fmt: skip
     return sum(map(len, lists)) + len(report.service)
 
 
 def read(report: Report) -> Told | None:
     """A report's lists, or None if it makes no sense."""
-    packed = (report.agreed, report.vertices, report.arcs, report.lost, report.gone)
+    packed = (report.agreed, report.vertices, report.arcs, report.lost, report.gone, report.passed)
     whole = [tags for part in packed if (tags := unpack_tags(part)) is not None]
     if len(whole) < len(packed):
         return None
-    agreed, vertices, ends, lost, gone = whole
+    agreed, vertices, ends, lost, gone, passed = whole
     if len(report.links) != len(agreed) or len(ends) % 2 or report.index < len(agreed):
         return None
     arcs = tuple((tail & ~MARK, head, tail >= MARK) for tail, head in zip(ends[::2], ends[1::2], strict=True))
     if not are_tags((*agreed, *vertices, *lost, *ends[1::2])):
         return None
-    return Told(agreed, report.links, vertices, arcs, lost, gone)
+    return Told(agreed, report.links, vertices, arcs, lost, gone, passed)
 
 
 def unite(order: Order, time_ns: Nanoseconds, index: int, told: Told, *, shared: bool) -> Learned:

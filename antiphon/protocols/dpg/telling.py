@@ -155,7 +155,7 @@ class Telling:
             self._own.incarnation, self._serial, now, order.agreement.index, order.agreement.digest,
             agreed, links, pack_tags(vertices), pack_arcs(arcs), pack_tags(wanted),
             self._flow.own_ns, listening, self._streams() if listened and not order.queue else {},
-            self._service.note(now), pack_tags(self._recovery.gone()),
+            self._service.note(now), pack_tags(self._recovery.gone()), pack_tags(self._recovery.passed()),
         )  # fmt: skip
 
     def _streams(self) -> dict[Site, Expected]:

@@ -465,6 +465,8 @@ class BoundedDelayService:
         """Its stamp has told that already."""
 
     def note(self, now: Nanoseconds) -> bytes:
+        # One that has only vouched is in nobody's company, and so never vanishes from it.
+        self._streams.expire(now - ALONE_NS, self._clock.read(now))
         self._bound.choose(self._clock.lately(now))
         told = Note(
             now, self._clock.adjustment_ns, self._bound.demand_ns, self._next_number, self.stamp(now),

@@ -187,6 +187,12 @@ class Streams:
         if gap is not None:
             gap.below = min(gap.below, stamp)
 
+    def expire(self, before_ns: Nanoseconds, stamp: int) -> None:
+        """Close those who have not been heard since then, whatever they said before, as if they had gone."""
+        gone = [site for site in self._gaps if self._streams[site].heard_ns < before_ns]
+        for site in gone:
+            self.close(site, stamp)
+
     def _open_stream(self, sender: Site, incarnation: int) -> Stream:
         self._gaps.pop(sender, None)
         self._streams.pop(sender, None)

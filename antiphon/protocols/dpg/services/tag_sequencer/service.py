@@ -417,7 +417,8 @@ class SequencerService:
         if self._claim is None:
             return
         if epoch != self._epoch:
-            self._claim.refuse(sender, epoch)
+            if not is_leap(epoch.counter, 0):
+                self._claim.refuse(sender, epoch)
             return
         for number, tag in enumerate(tags, pdu.first):
             if tag:
