@@ -122,6 +122,8 @@ class Performance:
         """Honest messages that their own senders know to be held by all."""
         self._passed_over: dict[tuple[Site, MessageId], str] = {}
         """What members told that they do not deliver, and why."""
+        self._disagreed = False
+        """Whether an honest member has told that its order is not that of another one."""
         self._silent_ns = 0
         self._recovered_ns = 0
         self._largest = 0
@@ -368,7 +370,9 @@ class Performance:
             self._stable.update(MessageId(host.site, number) for number in numbers)
 
     def _note_doubt(self, _now: Nanoseconds, host: Host, effect: fx.Disagreed | fx.Unavailable) -> None:
-        if isinstance(effect, fx.Unavailable) and effect.sender is not None and effect.number is not None:
+        if isinstance(effect, fx.Disagreed):
+            self._disagreed |= host.site in self._sites and effect.other in self._sites
+        elif effect.sender is not None and effect.number is not None:
             self._passed_over[host.site, MessageId(effect.sender, effect.number)] = effect.reason
 
     def _note_presence(self, _now: Nanoseconds, host: Host, effect: fx.Appeared | fx.Vanished) -> None:
@@ -421,20 +425,29 @@ class Performance:
             }
         promises = ORDERS[plan.order].promises(plan.repair, plan.across)
         judged = Run(RUN, plan.order, promises, groups)
+        events = list(self._arena.trace.events())
         after = After(self._sites, self._silent_ns, self._recovered_ns, self._forged)
-        for violation in after.broken(self._arena.trace.events(), judged):
-            if self._is_granted(violation):
-                continue
-            raise Failed(f"{violation.property} is broken: {violation.explanation}")
+        for violation in after.broken(events, judged):
+            if not self._is_granted(violation):
+                raise Failed(f"{violation.property} is broken: {violation.explanation}")
+        recovered = After(self._sites, self._recovered_ns, self._recovered_ns, self._forged)
+        for violation in recovered.broken(events, judged):
+            if violation.property == "total":
+                raise Failed(f"total is broken after the recovery: {violation.explanation}")
 
     def _is_granted(self, violation: Violation) -> bool:
-        """Whether a message is missing where nothing but signatures could have helped, and that was told.
+        """Whether a message is missing, or stands elsewhere, for what the liar has said, and that was told.
 
         The quasi-agreed order takes others' word for what precedes what. What the liar has said of that may
-        stand in a graph until the group has recovered, and a member that has gone on by it passes a message
-        over, and says so. And a number that was delivered for a forged message is not delivered again.
+        stand in graphs until the group has recovered: a member that has gone on by it passes a message over,
+        or has it in another place than others, and says so. And a number that was delivered for a forged
+        message is not delivered again.
         """
-        if violation.property != "atomicity" or self._plan.order != "total":
+        if self._plan.order != "total":
+            return False
+        if violation.property == "total":
+            return self._disagreed
+        if violation.property != "atomicity":
             return False
         assert violation.site is not None
         assert violation.sender is not None
