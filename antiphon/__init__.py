@@ -10,6 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from antiphon.core.errors import AntiphonError as AntiphonError
+    from antiphon.core.errors import InputError as InputError
+    from antiphon.core.errors import MissingRequirementError as MissingRequirementError
+    from antiphon.core.errors import OutputError as OutputError
+    from antiphon.core.errors import UsageError as UsageError
     from antiphon.live.boards import LeftError as LeftError
     from antiphon.live.boards import MissedError as MissedError
     from antiphon.live.boards import NameTakenError as NameTakenError
@@ -26,16 +31,21 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "AntiphonError",
     "Batch",
     "Group",
+    "InputError",
     "LeftError",
     "Limits",
     "Membership",
     "Message",
     "MissedError",
+    "MissingRequirementError",
     "NameTakenError",
     "Node",
+    "OutputError",
     "Presence",
+    "UsageError",
     "__version__",
     "join",
     "node",
@@ -43,6 +53,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AntiphonError": "antiphon.core.errors",
+    "InputError": "antiphon.core.errors",
+    "MissingRequirementError": "antiphon.core.errors",
+    "OutputError": "antiphon.core.errors",
+    "UsageError": "antiphon.core.errors",
     "Batch": "antiphon.live.messages",
     "Group": "antiphon.live.group",
     "LeftError": "antiphon.live.boards",

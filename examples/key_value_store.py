@@ -49,7 +49,7 @@ class Store:
 
 
 async def replica(name: str) -> dict[str, int]:
-    async with antiphon.join("store", name=name, order="sequencer", sequencer=REPLICAS[0]) as group:
+    async with antiphon.join("store", name=name, order="total") as group:
         await group.wait_for_members(len(REPLICAS))
         store = Store(group)
         for _ in range(TURNS):

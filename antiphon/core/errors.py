@@ -14,6 +14,9 @@ class AntiphonError(Exception):
         self.sentence = sentence
         self.hint = hint
 
+    def __str__(self) -> str:
+        return self.sentence if self.hint is None else f"{self.sentence} Hint: {self.hint}"
+
     def __reduce__(self) -> tuple[type["AntiphonError"], tuple[str, str | None]]:
         return type(self), (self.sentence, self.hint)
 

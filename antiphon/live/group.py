@@ -46,7 +46,7 @@ from antiphon.live.inbox import Inbox
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.limits import Limits, require_group_name
 from antiphon.live.member import Member
-from antiphon.live.messages import Batch, Message, Presence
+from antiphon.live.messages import Batch, Body, Message, Presence, bytes_of, view_of
 from antiphon.live.networks import Network
 from antiphon.live.orders import (
     DEFAULT_SERVICE,
@@ -162,7 +162,7 @@ class Group:
         returning = self._recorder is not None and self._recorder.returning
         next_number = self._outbox.next_number
         self._stability.begin(self.name, next_number)
-        self._standing.has_come = True
+        self._standing.come()
         self._member.listen()
         try:
             await self._meet_others()
@@ -475,7 +475,7 @@ class Group:
 
     async def send(
         self,
-        body: bytes | bytearray | memoryview,
+        body: Body,
         *,
         to: Collection[Site] | None = None,
         group: GroupName | None = None,
@@ -484,7 +484,7 @@ class Group:
 
         With 'total-across' it goes to the members of one `group` of several.
         """
-        data = body if type(body) is bytes else bytes(body)
+        data = bytes_of(body)
         destinations = self._destinations(to, group)
         await self._outbox.hand_in([data], destinations, group)
         return Message(
@@ -493,7 +493,7 @@ class Group:
 
     async def send_many(
         self,
-        bodies: Iterable[bytes | bytearray | memoryview],
+        bodies: Iterable[Body],
         *,
         to: Collection[Site] | None = None,
         group: GroupName | None = None,
@@ -501,7 +501,7 @@ class Group:
         """Multicast several messages, one after another; waits while the group cannot take more."""
         destinations = self._destinations(to, group)
         rest = iter(bodies)
-        while some := [body if type(body) is bytes else bytes(body) for body in islice(rest, AT_ONCE)]:
+        while some := [bytes_of(body) for body in islice(rest, AT_ONCE)]:
             await self._outbox.hand_in(some, destinations, group)
 
     def _destinations(self, to: Collection[Site] | None, group: GroupName | None) -> Destinations:
@@ -531,7 +531,7 @@ class Group:
 
     async def send_records(
         self,
-        records: bytes | bytearray | memoryview,
+        records: Body,
         size: int,
         *,
         to: Collection[Site] | None = None,
@@ -541,7 +541,7 @@ class Group:
 
         Much less work a message than one by one, where they come like that: samples, ticks, rows of an array.
         """
-        view = memoryview(records).cast("B")
+        view = view_of(records)
         if not 1 <= size <= LARGEST_RECORD_BYTES or len(view) % size:
             raise UsageError(
                 f"{len(view)} bytes are not records of {size} bytes each.",

@@ -5,12 +5,30 @@ from typing import Final, Literal
 
 import msgspec
 
+from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, MessageId, Site
 from antiphon.core.packing import Destinations
 
 PresenceKind = Literal["appeared", "vanished", "missed", "history", "disagreed", "unavailable", "refused"]
 
 StableWaiter = Callable[[Site, int], Awaitable[None]]
+
+Body = bytes | bytearray | memoryview
+
+
+def bytes_of(body: Body) -> bytes:
+    """The body of a message, which no one can change any more."""
+    return body if type(body) is bytes else bytes(view_of(body))
+
+
+def view_of(body: Body) -> memoryview:
+    """The bytes of what is to be sent, if it is bytes or something like them."""
+    try:
+        view = memoryview(body)
+        return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
+    except TypeError:
+        hint = "Encode it: text.encode()." if isinstance(body, str) else "Make bytes of it first."
+        raise UsageError(f"A message is bytes, not {type(body).__name__}.", hint=hint) from None
 
 
 class Message:

@@ -18,7 +18,7 @@ from antiphon.core.ids import Group as GroupName
 from antiphon.core.ids import Site
 from antiphon.live.group import Group
 from antiphon.live.joining import join
-from antiphon.live.messages import Batch, Message, Presence
+from antiphon.live.messages import Batch, Body, Message, Presence
 
 ACROSS: Final = "total-across"
 
@@ -110,15 +110,15 @@ class Membership:
         self._whole = whole
         self.group: Final = group
 
-    async def send(self, body: bytes | bytearray | memoryview) -> Message:
+    async def send(self, body: Body) -> Message:
         """Multicast to all members of the group; waits while it cannot take more."""
         return await self._whole.send(body, group=self.group)
 
-    async def send_many(self, bodies: Iterable[bytes | bytearray | memoryview]) -> None:
+    async def send_many(self, bodies: Iterable[Body]) -> None:
         """Multicast several messages, one after another."""
         await self._whole.send_many(bodies, group=self.group)
 
-    async def send_records(self, records: bytes | bytearray | memoryview, size: int) -> None:
+    async def send_records(self, records: Body, size: int) -> None:
         """Multicast messages of one size that lie one after another in one buffer."""
         await self._whole.send_records(records, size, group=self.group)
 

@@ -1,7 +1,9 @@
 """Whether a member is in its group: what all that serves its application looks at, and the group changes."""
 
+import threading
 from typing import Final
 
+from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
 from antiphon.live.boards import LeftError
 
@@ -15,10 +17,22 @@ class Standing:
         """Whether the membership is over."""
         self.error: BaseException | None = None
         """What has ended it, unless it was the application."""
+        self._thread = threading.get_ident()
         self._name: Final = name
         self._group: Final = group
 
+    def come(self) -> None:
+        """The member listens from now on; this thread's event loop drives it."""
+        self._thread = threading.get_ident()
+        self.has_come = True
+
     def require_in(self) -> None:
+        """Only the thread that joined may ask: nothing here is locked."""
+        if threading.get_ident() != self._thread:
+            raise UsageError(
+                f"'{self._name}' joined '{self._group}' in the event loop of another thread.",
+                hint="Threads use antiphon.sync.join.",
+            )
         if self.error is not None:
             raise self.error
         if self.is_out or not self.has_come:

@@ -53,5 +53,6 @@ def test_errors_carry_a_hint_and_survive_pickling() -> None:
     error = pickle.loads(pickle.dumps(InputError("No such trace.", hint="Look elsewhere.")))
     assert isinstance(error, InputError)
     assert isinstance(error, AntiphonError)
-    assert (str(error), error.hint) == ("No such trace.", "Look elsewhere.")
-    assert UsageError("Bad.").hint is None
+    assert (error.sentence, error.hint) == ("No such trace.", "Look elsewhere.")
+    assert str(error) == "No such trace. Hint: Look elsewhere."
+    assert (str(UsageError("Bad.")), UsageError("Bad.").hint) == ("Bad.", None)

@@ -7,6 +7,7 @@ import os
 import socket
 import urllib.request
 import weakref
+from array import array
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -18,7 +19,9 @@ from hypothesis import strategies as st
 
 import antiphon
 from antiphon.check.checkers import check_trace
+from antiphon.core import errors
 from antiphon.core.errors import OutputError, UsageError
+from antiphon.live import boards
 from antiphon.live.boards import SENDERS_KEPT, LeftError, MissedError, PresenceBoard, StabilityBoard
 from antiphon.live.group import Group
 from antiphon.live.joining import join
@@ -611,6 +614,40 @@ def test_a_message_beyond_the_limit_and_a_second_join_are_refused() -> None:
     within(body())
 
 
+@pytest.mark.parametrize("body", [5, "text", None, [1, 2]])
+def test_only_bytes_can_be_sent(body: Any) -> None:
+    async def misuse() -> None:
+        async with joined("a") as (group,):
+            for call in (group.send(body), group.send_many([b"x", body]), group.send_records(body, 1)):
+                with pytest.raises(UsageError, match=f"bytes, not {type(body).__name__}"):
+                    await call
+            assert group.counters["admitted_messages"] == 0
+
+    within(misuse())
+
+
+def test_whatever_lies_in_memory_as_bytes_can_be_sent() -> None:
+    bodies = [bytearray(b"ab"), memoryview(b"a.b.")[::2], array("H", [1]), memoryview(b"")]
+
+    async def body() -> None:
+        async with joined("a") as (group,):
+            for each in bodies:
+                await group.send(each)  # type: ignore[arg-type]
+            assert [text for *_, text in await read(group, 4)] == [bytes(each) for each in bodies]
+
+    within(body())
+
+
+def test_another_threads_calls_are_refused() -> None:
+    async def body() -> None:
+        async with joined("a") as (group,):
+            for call in (group.send(b"x"), group.send_many([b"x"])):
+                with pytest.raises(UsageError, match=r"another thread.*antiphon\.sync"):
+                    await asyncio.to_thread(asyncio.run, call)
+
+    within(body())
+
+
 def test_a_follower_without_its_sequencer_says_who_is_missing() -> None:
     limits = Limits(join_s=0.3)
     with pytest.raises(LeftError, match="'nobody' did not answer"):
@@ -647,3 +684,11 @@ def test_the_package_offers_the_api_by_name() -> None:
     assert antiphon.join is join
     assert antiphon.Group is Group
     assert not hasattr(antiphon, "nothing")
+
+
+def test_all_errors_that_an_application_may_meet_are_the_packages() -> None:
+    told = [each for module in (errors, boards) for each in vars(module).values() if isinstance(each, type)]
+    for each in told:
+        if issubclass(each, errors.AntiphonError):
+            assert getattr(antiphon, each.__name__) is each
+            assert each.__name__ in antiphon.__all__

@@ -327,7 +327,7 @@ class Unwritable:
 
 @pytest.mark.spark
 def test_a_full_disk_ends_the_job_and_is_told(spark: "SparkSession", tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"cannot be written to .*: No space left on device\.$"):
+    with pytest.raises(OutputError, match=r"cannot be written to .*: No space left on device\. Hint: "):
         run_all(spark, [Unwritable()], tmp_path)
 
 

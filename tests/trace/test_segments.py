@@ -389,7 +389,7 @@ def fill_until_it_fails(recorder: SegmentRecorder) -> int:
 def require_orderly_end(recorder: SegmentRecorder, folder: Path, flushed: int) -> None:
     content = [path.read_bytes() for path in files(folder)]
     recorder.flush()
-    with pytest.raises(OutputError, match=r"^The log of a cannot be written to .*: [A-Z][a-z ]+\.$") as info:
+    with pytest.raises(OutputError, match=r"^The log of a cannot be written to .*: [A-Z][a-z ]+\. H") as info:
         fill(recorder, 1)
     assert info.value.hint
     recorder.close()
