@@ -5,6 +5,8 @@
         async for message in group:
             print(message.sender, message.body)
 
+Where a block does not fit, `group = await antiphon.join(...)` joins and `await group.leave()` leaves.
+
 Nothing here grows without limit. `send` waits while the group cannot take more. An application that reads
 too slowly first slows the group down; if it has not caught up after `patience_s`, its member goes absent
 until the queue has drained, and says so: the others go on.
@@ -14,7 +16,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -147,6 +149,10 @@ class Group:
         )  # fmt: skip
 
     # Coming and going
+
+    def __await__(self) -> Generator[Any, None, "Group"]:
+        """Join without a block: `group = await join(...)`; then `leave` is up to the caller."""
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> "Group":
         if self._member is not None:

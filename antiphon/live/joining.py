@@ -52,7 +52,7 @@ def join(
     catch_up: bool = False,
     limits: Limits | None = None,
 ) -> Group:
-    """A member of a group: `async with join(...) as group`.
+    """A member of a group: `async with join(...) as group`, or `group = await join(...)` and `group.leave()`.
 
     name: who this member is, unique in the group; by default the host's name and the process id.
     order: 'fifo', 'causal' (nothing overtakes what it may have come of, and messages go to whom they

@@ -10,7 +10,7 @@
 The nodes of one `cluster` know one another; each joins the groups that it likes, and can send to any of them.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from types import TracebackType
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ ACROSS: Final = "total-across"
 
 
 def node(cluster: GroupName, *, name: Site | None = None, **options: Any) -> "Node":
-    """A node of a cluster: `async with antiphon.node("shop", name="alice") as node`.
+    """A node of a cluster: `async with antiphon.node("shop", name="alice") as node`, or `await` and `leave`.
 
     The options are those of `antiphon.join`: causal (causal order across groups, too), bodies and bypass,
     which all nodes of a cluster must be told alike; network, key, insecure, trace, run and limits.
@@ -37,6 +37,10 @@ class Node:
 
     def __init__(self, whole: Group) -> None:
         self._whole = whole
+
+    def __await__(self) -> Generator[Any, None, "Node"]:
+        """Begin without a block: `node = await antiphon.node(...)`; then `leave` is up to the caller."""
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> "Node":
         await self._whole.__aenter__()
@@ -74,9 +78,12 @@ class Node:
         await self._whole.enter(group)
         return Membership(self._whole, group)
 
-    async def leave(self, group: GroupName) -> None:
-        """Be in a group no more."""
-        await self._whole.exit(group)
+    async def leave(self, group: GroupName | None = None) -> None:
+        """Be in a group no more; without one, leave them all and the cluster."""
+        if group is None:
+            await self._whole.leave()
+        else:
+            await self._whole.exit(group)
 
     def group(self, group: GroupName) -> "Membership":
         """A group to send to, whether this node is in it or not."""

@@ -37,5 +37,6 @@ class Standing:
             raise self.error
         if self.is_out or not self.has_come:
             raise LeftError(
-                f"'{self._name}' is not in '{self._group}'.", "Join with: async with antiphon.join(...)."
+                f"'{self._name}' is not in '{self._group}'.",
+                "Join with: async with antiphon.join(...), or await antiphon.join(...).",
             )

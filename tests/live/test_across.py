@@ -53,6 +53,22 @@ async def read(node: Node, wanted: int) -> list[tuple[str | None, str, int, byte
     return found
 
 
+def test_a_node_can_be_awaited_and_leaves_when_it_is_told() -> None:
+    async def body() -> None:
+        cluster = a_group_name()
+        alice, bob = await asyncio.gather(*(antiphon.node(cluster, name=name) for name in ("alice", "bob")))
+        await bob.wait_for_nodes(2)
+        orders = await alice.join("orders")
+        await orders.send(b"x")
+        assert await read(alice, 1) == [("orders", "alice", 0, b"x")]
+        await alice.leave()
+        with pytest.raises(antiphon.LeftError):
+            await orders.send(b"y")
+        await bob.leave()
+
+    within(body())
+
+
 def violations(folder: Path) -> set[Property]:
     """The promises that the trace breaks."""
     trace = read_trace(folder)

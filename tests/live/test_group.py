@@ -614,6 +614,24 @@ def test_a_message_beyond_the_limit_and_a_second_join_are_refused() -> None:
     within(body())
 
 
+def test_a_member_can_be_awaited_and_leaves_when_it_is_told() -> None:
+    async def body() -> None:
+        name = a_group_name()
+        alice = await join(name, name="alice")
+        bob = await join(name, name="bob")
+        await bob.wait_for_members(2)
+        await alice.send(b"x")
+        assert await read(bob, 1) == [("alice", 0, b"x")]
+        with pytest.raises(UsageError, match="joined before"):
+            await alice
+        news = bob.presence()
+        await alice.leave()
+        assert [(await anext(news)).kind for _ in range(2)] == ["appeared", "vanished"]
+        await bob.leave()
+
+    within(body())
+
+
 @pytest.mark.parametrize("body", [5, "text", None, [1, 2]])
 def test_only_bytes_can_be_sent(body: Any) -> None:
     async def misuse() -> None:
