@@ -36,8 +36,9 @@ import pyarrow.parquet as pq
 from antiphon.core.ids import site_names
 from antiphon.spark.audit import audit
 from antiphon.spark.session import spark_session
+from antiphon.trace.arrow import EVENTS
 from antiphon.trace.files import write_trace
-from antiphon.trace.schema import EVENTS, Run
+from antiphon.trace.schema import Run
 
 SITES: Final = 10
 SWAPS: Final = 100

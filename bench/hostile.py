@@ -48,8 +48,8 @@ from antiphon.live.keys import KeyRing, read_keys, write_keys
 from antiphon.live.networks import Loopback
 from antiphon.live.sockets import derived_endpoint, enlarge_buffers, open_network
 from antiphon.spark.audit import audit_here
+from antiphon.trace.arrow import EVENTS
 from antiphon.trace.files import conform, event_parts, open_trace, read_runs, write_trace
-from antiphon.trace.schema import EVENTS
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MEMBERS: Final = 5

@@ -17,9 +17,8 @@ from antiphon.check.stability import check_stability
 from antiphon.check.total import check_total
 from antiphon.check.verdict import Violation
 from antiphon.core.recording import PROPERTIES, Property
-from antiphon.trace.files import Trace
 from antiphon.trace.sanity import require_sane
-from antiphon.trace.schema import Event, Run
+from antiphon.trace.schema import Event, Run, Trace
 
 CHECKERS: Final[Mapping[Property, Callable[[History], list[Violation]]]] = {
     "integrity": check_integrity,

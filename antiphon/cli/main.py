@@ -17,6 +17,7 @@ from cyclopts import App, CycloptsError
 from antiphon import __version__
 from antiphon.cli.console import print_error, talk
 from antiphon.core.errors import AntiphonError, UsageError
+from antiphon.core.extras import require_extra
 from antiphon.sim.scenarios import find_scenario
 
 OK: Final = 0
@@ -35,6 +36,16 @@ VERBS: Final = {
     "groups": ("antiphon.cli.groups:groups", "Overlapping groups: their trees, and what a join changes."),
     "reproduce": ("antiphon.cli.reproduce:reproduce", "Every study, the claims' verdicts and the report."),
 }
+EXTRAS: Final = {
+    "demo": ("spark", "report"),
+    "simulate": ("sim",),
+    "sweep": ("spark",),
+    "audit": ("spark",),
+    "perf": ("sim",),
+    "advise": ("sim",),
+    "reproduce": ("spark", "report"),
+}
+"""What a verb needs beside the core."""
 
 
 def build(tokens: Sequence[str]) -> App:
@@ -109,12 +120,17 @@ def _open_streams() -> None:
 
 
 def require_known(tokens: Sequence[str]) -> None:
-    """A verb, or a protocol to simulate, that does not exist is told with those that do."""
+    """A verb, or a protocol to simulate, that does not exist is told with those that do.
+
+    So is what a verb needs and the machine lacks.
+    """
     words = [token for token in tokens[:2] if not token.startswith("-")]
     if words and words[0] not in VERBS:
         near = difflib.get_close_matches(words[0], VERBS, n=1)
         guess = f"Did you mean '{near[0]}'? " if near else ""
         raise UsageError(f"There is no command '{words[0]}'.", hint=f"{guess}There are: {', '.join(VERBS)}.")
+    for extra in EXTRAS.get("".join(words[:1]), ()):
+        require_extra(extra, f"'antiphon {words[0]}' needs")
     if words[:1] == ["simulate"] and len(words) == 2:
         find_scenario(words[1])
         if ":" in words[1]:

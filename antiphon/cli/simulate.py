@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, get_type_hints
 
-import pyarrow as pa
 from cyclopts import App, Parameter, validators
 
 from antiphon.cli.console import data, print_json, run_bar, say
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.scenarios import find_scenario, scenario_names
 from antiphon.spark.single import SimulatedRun, measure, simulate_and_judge
+from antiphon.trace.arrow import pa
 from antiphon.trace.files import write_trace
 
 ROWS_PER_FILE: Final = 500_000

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import pyarrow.parquet as pq
 from cyclopts import Parameter, validators
 
 from antiphon.cli.connections import NAME as CONNECTIONS
@@ -14,6 +13,7 @@ from antiphon.spark.statistics import Point
 from antiphon.spark.sweep import SweepResult
 from antiphon.studies.model import Effort, Results, Study
 from antiphon.studies.reproduce import find_study, run_study
+from antiphon.trace.arrow import pq
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

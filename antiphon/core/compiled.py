@@ -1,9 +1,17 @@
-"""The one door to numba: functions compiled on first use and cached on disk, with their types kept."""
+"""The one door to numba: functions compiled on first use and cached on disk, with their types kept.
+
+Whoever imports this where numba is not installed is told which extra installs it.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-import numba
+from antiphon.core.extras import lacking
+
+try:
+    import numba
+except ModuleNotFoundError:
+    raise lacking("sim", "Compiled kernels, which simulate and judge at speed, need") from None
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

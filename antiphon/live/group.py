@@ -65,7 +65,6 @@ from antiphon.live.refusals import Refusals
 from antiphon.live.standing import Standing
 from antiphon.live.transport import Transport
 from antiphon.protocols.fifo import HistoryRole
-from antiphon.trace.files import note_run
 from antiphon.trace.schema import Run
 from antiphon.trace.segments import SegmentRecorder
 
@@ -262,6 +261,8 @@ class Group:
         anew = replace(settings, history=role)
         try:
             if self._trace is not None:
+                from antiphon.trace.files import note_run  # only who traces needs pyarrow
+
                 self._recorder = SegmentRecorder(self._trace, self._run, self.name)
                 promises = order.promises(settings.repair, self._across)
                 parameters = json.dumps(self._options)

@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 
 from antiphon.core.errors import UsageError
+from antiphon.core.extras import require_extra
 from antiphon.core.ids import Group as GroupName
 from antiphon.core.ids import Site
 from antiphon.live.group import Group
@@ -104,6 +105,8 @@ def join(
     chosen = check_service(order, service)
     role = HistoryRole(history is not None, catch_up)
     check_history(order, role)
+    if trace is not None:
+        require_extra("trace", "Traces need")
     folder = None if trace is None else Path(trace)
     options = {
         "order": order,

@@ -29,7 +29,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.core.errors import AntiphonError, MissingRequirementError
+from antiphon.core.errors import AntiphonError
+from antiphon.core.extras import lacking
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import SECOND_NS
@@ -354,10 +355,8 @@ def runner(*, uvloop: bool) -> Callable[[Coroutine[Any, Any, None]], None]:
         return asyncio.run
     try:
         found: Callable[[Coroutine[Any, Any, None]], None] = import_module("uvloop").run
-    except ImportError:
-        raise MissingRequirementError(
-            "uvloop is not installed.", hint="pip install 'antiphon[uvloop]', or do without."
-        ) from None
+    except ModuleNotFoundError:
+        raise lacking("uvloop", "Members that run on uvloop need") from None
     return found
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
-from antiphon.core.errors import MissingRequirementError, OutputError
+from antiphon.core.errors import OutputError
+from antiphon.core.extras import lacking
 from antiphon.live.figures import BOUNDS_S, Latency
 from antiphon.live.group import Group
 
@@ -97,10 +98,8 @@ def registry(groups: Iterable[Group]) -> "CollectorRegistry":
     """A registry with these groups' figures, to serve or to join with one's own."""
     try:
         from prometheus_client import CollectorRegistry
-    except ImportError:
-        raise MissingRequirementError(
-            "Metrics need the package prometheus_client.", hint="pip install 'antiphon[metrics]'"
-        ) from None
+    except ModuleNotFoundError:
+        raise lacking("metrics", "Metrics need") from None
     collectors = CollectorRegistry()
     for group in groups:
         collectors.register(GroupCollector(group))

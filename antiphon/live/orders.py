@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from antiphon.core.errors import UsageError
+from antiphon.core.extras import require_extra
 from antiphon.core.ids import Site
 from antiphon.core.protocol import LiveProtocol
 from antiphon.core.recording import Property
@@ -282,6 +283,8 @@ def check_stability(order: str, repair: str, options: StabilityOptions) -> None:
     given = options.given()
     if order == "fifo":
         options.configure(repair=repair)
+        if options.detector == "gossip":
+            require_extra("sim", "Failure detection by gossip needs")
     elif given:
         name = next(iter(given))
         raise UsageError(

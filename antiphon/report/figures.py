@@ -15,7 +15,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from antiphon.core.errors import MissingRequirementError, UsageError
+from antiphon.core.errors import UsageError
+from antiphon.core.extras import lacking
 from antiphon.report.escape import clean, escape, shorten
 from antiphon.report.model import FigureData, Series
 
@@ -51,11 +52,8 @@ def draw(figure: FigureData, prefix: str = "figure") -> str:
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingRequirementError(
-            "Figures need matplotlib, which is not installed.",
-            "Install it with: pip install 'antiphon[report]'",
-        ) from error
+    except ModuleNotFoundError:
+        raise lacking("report", "Figures need") from None
     with mpl.rc_context({**SETTINGS, "svg.hashsalt": prefix}):
         canvas = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES), layout="constrained")
         axes = canvas.add_subplot()

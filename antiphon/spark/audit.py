@@ -23,8 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from antiphon.check.verdict import Verdict, Violation
 from antiphon.core.errors import InputError, OutputError, UsageError
@@ -34,6 +32,7 @@ from antiphon.spark.judging import Judgement, judge
 from antiphon.spark.log import Log, build_log
 from antiphon.spark.packing import Segment, pack, read_row_groups
 from antiphon.spark.session import map_in_arrow
+from antiphon.trace.arrow import pa, pq
 from antiphon.trace.files import TraceFiles, open_trace, read_runs
 from antiphon.trace.frames import ROW
 from antiphon.trace.schema import Run

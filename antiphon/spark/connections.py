@@ -21,11 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
-
 from antiphon.check.verdict import Verdict
 from antiphon.core.errors import InputError, UsageError
 from antiphon.core.recording import PROPERTIES, Property
@@ -36,6 +31,7 @@ from antiphon.spark.log import build_log
 from antiphon.spark.recorder import SegmentRecorder
 from antiphon.spark.sweep import numbers
 from antiphon.spark.tasks import DIED, Progress, Watch, prepare, run_all, write_whole
+from antiphon.trace.arrow import ds, pa, pc, pq
 from antiphon.trace.schema import Run
 
 if TYPE_CHECKING:

@@ -16,14 +16,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from antiphon.core.errors import InputError
 from antiphon.core.ids import Group, Site
 from antiphon.core.recording import KINDS
+from antiphon.trace.arrow import EVENTS, pa, pq
 from antiphon.trace.sanity import LARGEST_NUMBER, row_flaw, unjudgeable_row
-from antiphon.trace.schema import EVENTS, Event
+from antiphon.trace.schema import Event
 
 COLUMNS: Final = ("run", "site", "step", "kind", "sender", "number", "count", "group", "destinations")
 TEXT_COLUMNS: Final = ("run", "site", "kind", "sender", "group")

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import antiphon
-from antiphon.core.errors import MissingRequirementError, UsageError
+from antiphon.core.errors import UsageError
+from antiphon.core.extras import require_extra
 from antiphon.spark.java import java_home
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def spark_session(
     master: str = "local[*]", app_name: str = "antiphon", settings: Mapping[str, str] | None = None
 ) -> Iterator["SparkSession"]:
     """A Spark session, stopped at the end unless it was there before."""
-    _require_pyspark()
+    require_extra("spark", "Spark jobs need")
     if not MASTER.fullmatch(master):
         raise UsageError(
             f"{master!r} is no Spark master.",
@@ -83,14 +84,6 @@ def _interrupts_held() -> Iterator[list[int]]:
         yield held
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _require_pyspark() -> None:
-    if importlib.util.find_spec("pyspark") is None:
-        raise MissingRequirementError(
-            "This needs Spark, and the package pyspark is not installed.",
-            hint="Install it with `pip install 'antiphon[spark]'`.",
-        )
 
 
 def _start(master: str, app_name: str, folder: Path, settings: Mapping[str, str]) -> "SparkSession":

@@ -15,14 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from antiphon.core.errors import InputError
 from antiphon.sim.scenario import Metrics, replay_command
 from antiphon.sim.scenarios import find_scenario
 from antiphon.spark.single import measure
 from antiphon.spark.tasks import DIED, Progress, Watch, prepare, run_all, write_whole
+from antiphon.trace.arrow import pa, pq
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

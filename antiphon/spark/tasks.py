@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from typing import Protocol as Interface
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from antiphon.core.errors import OutputError
 from antiphon.spark.session import map_in_arrow
+from antiphon.trace.arrow import pa, pq
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

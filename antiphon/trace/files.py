@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from antiphon.core.errors import InputError, OutputError
 from antiphon.core.ids import Group, Site
 from antiphon.core.recording import PROMISABLE, Property
+from antiphon.trace.arrow import EVENTS, RUNS, events_table, pa, pq, runs_table
 from antiphon.trace.frames import SUFFIX, safe_name
-from antiphon.trace.recorder import MemoryRecorder, events_table, runs_table
+from antiphon.trace.recorder import MemoryRecorder
 from antiphon.trace.sanity import require_sane
-from antiphon.trace.schema import EVENTS, RUNS, Event, Run
+from antiphon.trace.schema import Event, Run, Trace
 from antiphon.trace.segment_tables import SegmentFile, open_segments, segment_tables
 
 REQUIRED_EVENT_COLUMNS: Final = ("run", "site", "step", "kind", "sender", "number")
@@ -48,14 +47,6 @@ class TraceFiles(msgspec.Struct, frozen=True):
     events: tuple[Path, ...]
     runs: tuple[Path, ...]
     segments: tuple[SegmentFile, ...] = ()
-
-
-class Trace(msgspec.Struct, frozen=True):
-    """A whole trace in memory. `unpromised` names the runs whose promises nobody recorded."""
-
-    events: list[Event]
-    runs: list[Run]
-    unpromised: frozenset[str] = frozenset()
 
 
 # Writing

@@ -1,18 +1,19 @@
-"""A recorder that keeps a run's rows in memory, and the way from rows to Arrow tables.
+"""A recorder that keeps a run's rows in memory.
 
 Recording stands in the simulator's innermost loop, so a row is one tuple appended to one list; it becomes
 columns only when the run is over.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, TypeAlias
 
 from antiphon.core.ids import Group, Site
 from antiphon.core.recording import Kind
 from antiphon.core.time import Nanoseconds
-from antiphon.trace.schema import EVENTS, RUNS, Event, Run
+from antiphon.trace.schema import Event
+
+if TYPE_CHECKING:
+    from antiphon.trace.arrow import pa
 
 Row: TypeAlias = tuple[
     Site,
@@ -63,27 +64,9 @@ class MemoryRecorder:
         """The rows so far, in the order in which they were recorded."""
         return [Event(self.run, *row) for row in self._rows]
 
-    def table(self) -> pa.Table:
+    def table(self) -> "pa.Table":
         """The rows so far as a table of the schema `EVENTS`."""
+        from antiphon.trace.arrow import EVENTS, as_table  # only who wants tables needs pyarrow
+
         columns: list[Sequence[object]] = list(zip(*self._rows, strict=True)) or [()] * (len(EVENTS) - 1)
-        return _table(EVENTS, [[self.run] * len(self._rows), *columns])
-
-
-def events_table(events: Iterable[Event]) -> pa.Table:
-    """Events as a table of the schema `EVENTS`, in the order given."""
-    rows = list(events)
-    return _table(EVENTS, [[getattr(row, name) for row in rows] for name in EVENTS.names])
-
-
-def runs_table(runs: Iterable[Run]) -> pa.Table:
-    """Runs as a table of the schema `RUNS`, in the order given."""
-    rows = list(runs)
-    columns: list[Sequence[object]] = [[getattr(row, name) for row in rows] for name in RUNS.names]
-    where = RUNS.get_field_index("groups")
-    columns[where] = [None if row.groups is None else list(row.groups.items()) for row in rows]
-    return _table(RUNS, columns)
-
-
-def _table(schema: pa.Schema, columns: Sequence[Sequence[object]]) -> pa.Table:
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+        return as_table(EVENTS, [[self.run] * len(self._rows), *columns])

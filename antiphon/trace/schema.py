@@ -1,43 +1,13 @@
-"""The trace's two tables, `events` and `runs`, as Arrow schemas and as Python rows.
+"""The trace's two tables, `events` and `runs`, as Python rows; `trace.arrow` has their Arrow schemas.
 
 A row of `events` is one thing that one site did; a site's rows are ordered by `step`, which counts from 0
 without gaps. Times are for latency and display, never for order.
 """
 
-from typing import Final
-
 import msgspec
-import pyarrow as pa
 
 from antiphon.core.ids import Group, Site
 from antiphon.core.recording import Kind, Property
-
-EVENTS: Final = pa.schema(
-    [
-        pa.field("run", pa.string(), nullable=False),
-        pa.field("site", pa.string(), nullable=False),
-        pa.field("step", pa.int64(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("sender", pa.string()),
-        pa.field("number", pa.int64()),
-        pa.field("count", pa.int32()),
-        pa.field("group", pa.string()),
-        pa.field("destinations", pa.list_(pa.string())),
-        pa.field("size", pa.int32()),
-        pa.field("time_ns", pa.int64()),
-    ]
-)
-
-RUNS: Final = pa.schema(
-    [
-        pa.field("run", pa.string(), nullable=False),
-        pa.field("protocol", pa.string()),
-        pa.field("promises", pa.list_(pa.string())),
-        pa.field("groups", pa.map_(pa.string(), pa.list_(pa.string()))),
-        pa.field("parameters", pa.string()),
-        pa.field("seed", pa.int64()),
-    ]
-)
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -65,3 +35,11 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     groups: dict[Group, tuple[Site, ...]] | None = None
     parameters: str | None = None
     seed: int | None = None
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """A whole trace in memory. `unpromised` names the runs whose promises nobody recorded."""
+
+    events: list[Event]
+    runs: list[Run]
+    unpromised: frozenset[str] = frozenset()

@@ -16,14 +16,13 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from antiphon.core.errors import InputError
 from antiphon.core.ids import Site
 from antiphon.core.recording import KINDS
+from antiphon.trace.arrow import EVENTS, events_table, pa
 from antiphon.trace.frames import NONE, Address, Begin, Block, read_begin, read_blocks
-from antiphon.trace.recorder import events_table
-from antiphon.trace.schema import EVENTS, Event
+from antiphon.trace.schema import Event
 
 LENGTH_READINGS: Final = 5
 """How often the lengths are taken; the quickest reading counts."""

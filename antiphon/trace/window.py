@@ -4,13 +4,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from antiphon.core.ids import MessageId, Site
+from antiphon.trace.arrow import EVENTS, pa, pc
 from antiphon.trace.files import conform, event_parts, events_of, open_trace
 from antiphon.trace.sanity import LARGEST_NUMBER
-from antiphon.trace.schema import EVENTS, Event
+from antiphon.trace.schema import Event
 
 CONTEXT_STEPS: Final = 8
 """How many rows before and after each place are read; a diagram shows fewer."""

@@ -6,8 +6,7 @@ from antiphon.check.checkers import CHECKERS, check_all, check_trace
 from antiphon.check.verdict import Violation, Witness, count_by_property
 from antiphon.core.errors import InputError
 from antiphon.core.recording import PROMISABLE, PROPERTIES
-from antiphon.trace.files import Trace
-from antiphon.trace.schema import Event, Run
+from antiphon.trace.schema import Event, Run, Trace
 from tests.histories import history
 
 CASES = {

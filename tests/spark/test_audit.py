@@ -14,8 +14,8 @@ from antiphon.core.errors import InputError, OutputError, UsageError
 from antiphon.core.ids import MessageId
 from antiphon.core.recording import PROPERTIES, Kind, Property
 from antiphon.spark.audit import audit
+from antiphon.trace.arrow import events_table, runs_table
 from antiphon.trace.files import write_trace
-from antiphon.trace.recorder import events_table, runs_table
 from antiphon.trace.schema import Event, Run
 from tests.strategies import random_trace
 

@@ -21,7 +21,7 @@ from antiphon.spark.judging import Judgement, judge
 from antiphon.spark.kernels import order
 from antiphon.spark.log import build_log
 from antiphon.spark.packing import Segment, pack
-from antiphon.trace.recorder import events_table
+from antiphon.trace.arrow import events_table
 from antiphon.trace.schema import Event, Run
 from tests.strategies import random_trace, traces
 
@@ -300,7 +300,7 @@ def test_flawed_rows_are_named_in_the_same_words(flawed: Event) -> None:
     pieces = list(pack(events_table([flawed, other])))
     with pytest.raises(InputError) as pure:
         check_trace([flawed], Run("run"))
-    assert [(piece.run, piece.trouble) for piece in pieces] == [("run", str(pure.value)), ("other", None)]
+    assert [(piece.run, piece.trouble) for piece in pieces] == [("run", pure.value.sentence), ("other", None)]
 
 
 def test_the_merge_of_agreeing_sequences_needs_no_doubt() -> None:

@@ -160,7 +160,7 @@ def test_start_script_is_never_taken_from_a_folder_that_others_may_write_to(
 def test_without_pyspark_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with (
-        pytest.raises(MissingRequirementError, match="pyspark is not installed") as error,
+        pytest.raises(MissingRequirementError, match="need the package pyspark") as error,
         session.spark_session(),
     ):
         pass

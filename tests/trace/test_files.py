@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.core.errors import InputError, OutputError
+from antiphon.trace.arrow import EVENTS, RUNS, events_table, runs_table
 from antiphon.trace.files import note_run, open_trace, read_runs, read_trace, write_trace
-from antiphon.trace.recorder import MemoryRecorder, events_table, runs_table
-from antiphon.trace.schema import EVENTS, RUNS, Event, Run
+from antiphon.trace.recorder import MemoryRecorder
+from antiphon.trace.schema import Event, Run
 from antiphon.trace.segments import SegmentRecorder
 from tests.histories import history
 from tests.strategies import random_trace

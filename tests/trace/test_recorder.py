@@ -3,9 +3,10 @@
 from random import Random
 
 from antiphon.core.recording import Recorder
+from antiphon.trace.arrow import EVENTS, RUNS, events_table, runs_table
 from antiphon.trace.files import events_of
-from antiphon.trace.recorder import MemoryRecorder, events_table, runs_table
-from antiphon.trace.schema import EVENTS, RUNS, Event, Run
+from antiphon.trace.recorder import MemoryRecorder
+from antiphon.trace.schema import Event, Run
 from tests.strategies import random_trace
 
 

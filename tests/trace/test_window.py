@@ -5,8 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from antiphon.core.ids import MessageId
+from antiphon.trace.arrow import events_table
 from antiphon.trace.files import write_trace
-from antiphon.trace.recorder import events_table
 from antiphon.trace.schema import Event, Run
 from antiphon.trace.window import CONTEXT_STEPS, read_window
 

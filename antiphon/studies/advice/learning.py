@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow.parquet as pq
-
 from antiphon.core.errors import InputError
 from antiphon.studies.advice.plans import PLANS, Place, Plan, key_of
 from antiphon.studies.advice.tables import FILE, FINISHED, METRICS, axes_of
+from antiphon.trace.arrow import pq
 
 DIGITS: Final = 5
 

@@ -1,0 +1,18 @@
+"""`antiphon` and `python -m antiphon`: the command line, or a sentence where its packages are missing."""
+
+import sys
+
+from antiphon.core.errors import MissingRequirementError
+
+
+def main() -> None:
+    try:
+        from antiphon.cli.main import main as run
+    except MissingRequirementError as error:
+        sys.stderr.write(f"error: {error.sentence}\nhint: {error.hint}\n")
+        sys.exit(2)
+    run()
+
+
+if __name__ == "__main__":
+    main()
