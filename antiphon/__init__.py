@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from antiphon import sync as sync
     from antiphon.core.errors import AntiphonError as AntiphonError
     from antiphon.core.errors import InputError as InputError
     from antiphon.core.errors import MissingRequirementError as MissingRequirementError
@@ -50,6 +51,7 @@ __all__ = [
     "join",
     "node",
     "simulate",
+    "sync",
 ]
 
 _HOMES = {
@@ -74,8 +76,13 @@ _HOMES = {
 }
 
 
+_MODULES = ("sync",)
+
+
 def __getattr__(name: str) -> Any:
     """Load the library's names when they are used: importing the package stays quick."""
+    if name in _MODULES:
+        return import_module(f"antiphon.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'antiphon' has no attribute {name!r}")
