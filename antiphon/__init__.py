@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from antiphon import sync as sync
+    from antiphon import testing as testing
     from antiphon.core.errors import AntiphonError as AntiphonError
     from antiphon.core.errors import InputError as InputError
     from antiphon.core.errors import MissingRequirementError as MissingRequirementError
@@ -52,6 +53,7 @@ __all__ = [
     "node",
     "simulate",
     "sync",
+    "testing",
 ]
 
 _HOMES = {
@@ -76,7 +78,7 @@ _HOMES = {
 }
 
 
-_MODULES = ("sync",)
+_MODULES = ("sync", "testing")
 
 
 def __getattr__(name: str) -> Any:

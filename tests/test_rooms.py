@@ -19,6 +19,7 @@ MAY_TOUCH: dict[str, set[str]] = {
     "check": {"core", "trace"},
     "live": {"core", "analysis", "protocols", "trace"},
     "sync.py": {"core", "live"},
+    "testing": {"core", "live"},
     "spark": {"core", "sim", "trace", "check"},
     "studies": {"core", "analysis", "protocols", "sim", "trace", "spark"},
     "report": {"core", "trace", "check", "spark"},

@@ -15,12 +15,10 @@ until the queue has drained, and says so: the others go on.
 import asyncio
 import contextlib
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
-from random import Random
 from types import TracebackType
 from typing import Any, Final
 
@@ -30,7 +28,7 @@ from antiphon.core.ids import Group as GroupName
 from antiphon.core.ids import Site
 from antiphon.core.inputs import JoinGroup, LeaveGroup, Start
 from antiphon.core.packing import Destinations
-from antiphon.core.time import MILLISECOND_NS
+from antiphon.core.time import MILLISECOND_NS, to_seconds
 from antiphon.core.wire import Codec
 from antiphon.live.boards import (
     GroupsBoard,
@@ -115,6 +113,7 @@ class Group:
         self._caught_up = asyncio.Event()
         self._history_complete = False
         self._network = network
+        self._machine: Final = network.machine
         self._keys = keys
         self._trace = trace
         self._run = run
@@ -140,11 +139,11 @@ class Group:
         self._standing = Standing(site, group)
         self._inbox = Inbox(
             site, standing=self._standing, limits=limits, figures=self._figures, watch=self._watch,
-            stable=self._stability.wait,
+            stable=self._stability.wait, machine=self._machine,
         )  # fmt: skip
         self._outbox = Outbox(
             standing=self._standing, inbox=self._inbox, most_bytes=limits.outgoing_bytes,
-            selective=self._order.selective,
+            selective=self._order.selective, machine=self._machine,
         )  # fmt: skip
 
     # Coming and going
@@ -174,7 +173,7 @@ class Group:
             delivered = await self._delivered_before() if returning and self._role.catches_up else None
             # The clock makes a later incarnation the greater one, without anything kept on disk. It may have
             # been set back: then what the others remember decides.
-            incarnation = max(time.time_ns() // MILLISECOND_NS, self._reported + 1)
+            incarnation = max(self._machine.wall_ns() // MILLISECOND_NS, self._reported + 1)
             self._member.start(Start(incarnation, next_number, returning, delivered))
             await asyncio.wait_for(self._taking_part.wait(), self._limits.join_s)
             self._standing.require_in()
@@ -227,12 +226,12 @@ class Group:
     async def _meet_others(self) -> None:
         """Prove to the others that this process runs, and learn whether they can take it in."""
         transport = self._transport_of_member()
-        end = time.monotonic() + MEETING_S
+        end = to_seconds(self._machine.now_ns()) + MEETING_S
         while True:
             await asyncio.sleep(PROOF_S)
             self._standing.require_in()
             is_waiting = transport.is_pending(PENDING_NS) or transport.is_meeting(PENDING_NS)
-            if not is_waiting or time.monotonic() > end:
+            if not is_waiting or to_seconds(self._machine.now_ns()) > end:
                 return
 
     def _transport_of_member(self) -> Transport:
@@ -251,7 +250,7 @@ class Group:
         )  # fmt: skip
         settings = Settings(
             site=self.name, sequencer=self._options["sequencer"], repair=self._options["repair"],
-            receive_buffer_bytes=transport.receive_buffer_bytes, random=Random(),
+            receive_buffer_bytes=transport.receive_buffer_bytes, random=self._machine.random(),
             stability=self._stability_options, across=self._across, history=self._role,
             service=self._options.get("service", DEFAULT_SERVICE), secret=self.group.encode(),
             hears_itself=echoes and transport.notices_losses,
@@ -271,6 +270,7 @@ class Group:
                 site=self.name, group=self.group, listener=self, reader=self._inbox,
                 build=lambda failed: order.build(anew if failed else settings), transport=transport,
                 recorder=self._recorder, counters=self._counters, poison=self._poison, history=self._history,
+                machine=self._machine,
             )  # fmt: skip
         except BaseException:
             transport.close()
@@ -326,7 +326,7 @@ class Group:
 
     def reported(self, incarnation: int) -> None:
         """Another member knows an incarnation of this one's name, perhaps a later one."""
-        if incarnation > time.time_ns() // MILLISECOND_NS + LARGEST_LEAP:
+        if incarnation > self._machine.wall_ns() // MILLISECOND_NS + LARGEST_LEAP:
             return
         self._reported = max(self._reported, incarnation)
         if self._member is not None:
@@ -336,7 +336,7 @@ class Group:
     def refused(self, site: Site, reason: str) -> None:
         """Another process cannot be let in, or lets nobody in here; people should know why."""
         self._objection = reason
-        if self._refusals.note(reason, time.monotonic()):
+        if self._refusals.note(reason, to_seconds(self._machine.now_ns())):
             self._presence.post(Presence("refused", site, reason))
 
     def namesake(self, address: str) -> None:
@@ -345,10 +345,11 @@ class Group:
             f"'{self.name}' cannot be in '{self.group}': a process at {address} has that name there.",
             "Give each process a name of its own.",
         )
-        asyncio.get_running_loop().call_soon(self._fail_once, error)
+        asyncio.get_running_loop().call_soon(self.fail, error)
 
-    def _fail_once(self, error: AntiphonError) -> None:
-        if not self._standing.is_out:
+    def fail(self, error: AntiphonError) -> None:
+        """End the membership for this reason, unless it is over."""
+        if self._member is not None and not self._standing.is_out:
             self.failed(error)
 
     def begun_anew(self) -> None:
@@ -564,7 +565,7 @@ class Group:
     def admitted(self, effect: fx.Admitted) -> None:
         self._figures.admitted_messages += effect.count
         self._admitted_to = effect.number + effect.count
-        self._watch.admitted(effect.number + effect.count, time.monotonic_ns())
+        self._watch.admitted(effect.number + effect.count, self._machine.now_ns())
 
     def stable(self, effect: fx.Stable) -> None:
         end = effect.number + effect.count
@@ -574,7 +575,7 @@ class Group:
         else:
             self._stability.advance(effect.sender, end)
         if effect.sender == self.name:
-            self._watch.stable(end, time.monotonic_ns())
+            self._watch.stable(end, self._machine.now_ns())
 
     # Receiving
 
@@ -621,7 +622,7 @@ class Group:
         return {
             **asdict(self._figures),
             **self._counters.snapshot(),
-            **({} if self._transport is None else self._transport.figures(time.monotonic_ns())),
+            **({} if self._transport is None else self._transport.figures(self._machine.now_ns())),
             "refusals": self._refusals.counts(),
             **({} if self._member is None else self._member.figures()),
             **({} if self._history is None else self._history.figures()),

@@ -8,7 +8,6 @@ A full queue first slows the group down: bodies are not taken in until it has dr
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from inspect import iscoroutinefunction
@@ -20,6 +19,7 @@ from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.live.figures import Figures, Watch
 from antiphon.live.limits import Limits
+from antiphon.live.machine import REAL, Machine
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch, StableWaiter
 from antiphon.live.pieces import Incoming
@@ -43,6 +43,7 @@ class Inbox:
         figures: Figures,
         watch: Watch,
         stable: StableWaiter,
+        machine: Machine = REAL,
     ) -> None:
         self.pressed = False
         """Whether the application reads so slowly that bodies are not taken in."""
@@ -56,6 +57,7 @@ class Inbox:
         self._figures: Final = figures
         self._watch: Final = watch
         self._stable: Final = stable
+        self._now_ns: Final = machine.now_ns
         self._member: Member | None = None
         self._queue: deque[Batch] = deque()
         self._news = asyncio.Event()
@@ -154,7 +156,7 @@ class Inbox:
         sender, number = effect.sender, effect.number
         count = bodies.messages
         if sender == self._name:
-            self._watch.delivered(number + count, time.monotonic_ns())
+            self._watch.delivered(number + count, self._now_ns())
         if places is not None and len(places) < count:
             self._deliver_some(effect, bodies, places)
             return

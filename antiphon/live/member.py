@@ -11,7 +11,6 @@ application is told. Only the application's own mistakes, and a trace that canno
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 from typing import Protocol as Interface
@@ -37,6 +36,7 @@ from antiphon.core.protocol import LiveProtocol
 from antiphon.core.time import MILLISECOND_NS, NEVER_NS, SECOND_NS, Nanoseconds
 from antiphon.live.counters import Counters
 from antiphon.live.history import HistoryLog, Recaller
+from antiphon.live.machine import REAL, Machine
 from antiphon.live.poison import POISON, PoisonRing
 from antiphon.live.timers import Timers
 from antiphon.live.transport import Arrival, Transport
@@ -119,6 +119,7 @@ class Member:
         counters: Counters,
         poison: PoisonRing,
         history: HistoryLog | None = None,
+        machine: Machine = REAL,
     ) -> None:
         """`build` makes a protocol with an empty memory; it is told whether one has failed before."""
         self.steps = 0
@@ -146,7 +147,9 @@ class Member:
         self._recaller = None if history is None else Recaller(history, self._recalled)
         self._history_failed = False
         self._wants_room = False
-        self._loop = asyncio.get_running_loop()
+        self._loop = machine.loop()
+        self._now_ns = machine.now_ns
+        self._wall_clock_ns = machine.wall_ns
         self._timers = Timers()
         self._wake: asyncio.TimerHandle | None = None
         self._wake_ns: Nanoseconds = NEVER_NS
@@ -171,7 +174,7 @@ class Member:
         self._running = True
         for place, number in enumerate(self._transport.filenos()):
             self._loop.add_reader(number, self._receive, place)
-        self._transport.tick(time.monotonic_ns())
+        self._transport.tick(self._now_ns())
         self._schedule()
 
     def start(self, event: Start) -> None:
@@ -243,7 +246,7 @@ class Member:
         one after all, the event loop calls again at once.
         """
         try:
-            read_ns = time.monotonic_ns()
+            read_ns = self._now_ns()
             one_by_one = self._arrived_last <= 1 and read_ns - self._read_ns > PAUSE_NS
             self._read_ns = read_ns
             arrivals = self._transport.receive(1 if one_by_one else PDUS_AT_ONCE, place=place, now=read_ns)
@@ -253,12 +256,12 @@ class Member:
             elif self._reader.pressed or self._refused:
                 arrivals = self._with_room_for(arrivals)
             if arrivals:
-                self._wall_ns = time.time_ns()
+                self._wall_ns = self._wall_clock_ns()
                 for sender, pdu, after_loss in arrivals:
                     if self._away:
                         break
                     # Each at its own time: the process may be stopped between two, and must notice.
-                    self._carry_out(time.monotonic_ns(), Received(sender, pdu, after_loss))
+                    self._carry_out(self._now_ns(), Received(sender, pdu, after_loss))
                 self._let_go()
             if self._reader.hand_out():
                 self._finish_receiving()
@@ -293,8 +296,8 @@ class Member:
         if not self._running:
             return
         try:
-            self._wall_ns = time.time_ns()
-            self._carry_out(time.monotonic_ns(), event)
+            self._wall_ns = self._wall_clock_ns()
+            self._carry_out(self._now_ns(), event)
             self._flush()
             self._reader.wake()
         except UsageError:
@@ -307,10 +310,10 @@ class Member:
         self._wake = None
         self._wake_ns = NEVER_NS
         try:
-            now = time.monotonic_ns()
-            self._wall_ns = time.time_ns()
+            now = self._now_ns()
+            self._wall_ns = self._wall_clock_ns()
             while (name := self._timers.due(now)) is not None:
-                self._carry_out(time.monotonic_ns(), TimerFired(name))
+                self._carry_out(self._now_ns(), TimerFired(name))
             if now >= self._tick_ns:
                 self._tick_ns = now + TICK_NS
                 self._tick(now)
@@ -356,7 +359,7 @@ class Member:
 
     def _schedule(self) -> None:
         """One wake-up for the earliest timer or the transport's next look."""
-        now = time.monotonic_ns()
+        now = self._now_ns()
         is_idle = not (self._wants_room or self._transport.is_unfinished)
         next_ns = min(self._timers.next_ns(), now + (IDLE_TICK_NS if is_idle else TICK_NS))
         if not self._running or (self._wake is not None and self._wake_ns <= next_ns):
@@ -398,7 +401,7 @@ class Member:
             self._poison.keep(event.sender, type(event.pdu).__name__, error, data)
         else:
             self._poison.keep(self._site, type(event).__name__, error)
-        now = time.monotonic_ns()
+        now = self._now_ns()
         calm = now - self._begun_anew_ns >= CALM_NS
         self._pause_ns = 0 if calm else min(LONGEST_PAUSE_NS, max(FIRST_PAUSE_NS, 2 * self._pause_ns))
         self._give_up_memory(now)
@@ -417,7 +420,7 @@ class Member:
         """Take part with an empty memory, under a later incarnation."""
         if not self._running or self._start is None:
             return
-        now = time.monotonic_ns()
+        now = self._now_ns()
         self._give_up_memory(now)
         self._begun_anew_ns = now
         self._protocol = self._build(True)

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from antiphon.core.errors import UsageError
 from antiphon.live.keys import KeyFile, KeyRing
+from antiphon.live.machine import REAL, Machine
 
 Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 """As the socket module has it: host and port, in IPv6 followed by flow and scope."""
@@ -50,6 +51,8 @@ class Network:
     """Kernel memory asked for each socket's buffer. Raising it costs that memory when a member lags."""
     offload: bool = True
     """Let the kernel cut and join fragments where it can."""
+    machine: Machine = field(default=REAL, compare=False, repr=False)
+    """The machine that members run on."""
 
     @property
     def is_loopback(self) -> bool:

@@ -5,7 +5,6 @@ waits already.
 """
 
 import asyncio
-import time
 from collections import deque
 from typing import Final
 
@@ -14,6 +13,7 @@ from antiphon.core.ids import Group
 from antiphon.core.packing import Destinations
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.live.inbox import Inbox
+from antiphon.live.machine import REAL, Machine
 from antiphon.live.member import Member
 from antiphon.live.pieces import BATCH_BYTES, LARGEST_MESSAGE_BYTES, Outgoing
 from antiphon.live.standing import Standing
@@ -25,7 +25,9 @@ LATELY_NS: Final = MILLISECOND_NS
 class Outbox:
     """Messages on their way to the protocol, numbered as they come."""
 
-    def __init__(self, *, standing: Standing, inbox: Inbox, most_bytes: int, selective: bool) -> None:
+    def __init__(
+        self, *, standing: Standing, inbox: Inbox, most_bytes: int, selective: bool, machine: Machine = REAL
+    ) -> None:
         """`most_bytes` may wait before whoever hands in more has to wait."""
         self.next_number = 0
         self.batch_bytes = BATCH_BYTES
@@ -35,6 +37,7 @@ class Outbox:
         self._inbox: Final = inbox
         self._most_bytes: Final = most_bytes
         self._selective: Final = selective
+        self._now_ns: Final = machine.now_ns
         self._outgoing = Outgoing(selective=selective)
         self._member: Member | None = None
         self._pumped_ns = 0
@@ -112,7 +115,7 @@ class Outbox:
         if self.is_pumping:
             return
         self.is_pumping = True
-        now = time.monotonic_ns()
+        now = self._now_ns()
         if now - self._pumped_ns > LATELY_NS:
             self.pump()
         else:

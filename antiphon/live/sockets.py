@@ -108,7 +108,7 @@ class Sockets:
         sealed: bool,
         notice_losses: bool = False,
     ) -> None:
-        opened = open_network(network, group)
+        opened = network.machine.open(group) or open_network(network, group)
         self._buffer = memoryview(bytearray(READ_BYTES))
         self.receiving: Final = opened.receiving
         self.datagram_bytes: Final = opened.datagram_bytes

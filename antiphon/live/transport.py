@@ -14,8 +14,6 @@ cipher for each datagram would cost more than the cipher; its fragments carry to
 A PDU that cannot be encoded, because it would be too large, is counted and not sent.
 """
 
-import secrets
-import time
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, TypeAlias
 
@@ -67,7 +65,6 @@ from antiphon.live.resolving import Resolving
 from antiphon.live.sealing import GENERATION_BITS, TAG_BYTES, TOKEN_BYTES, Seals, SendingKey
 from antiphon.live.sockets import Sockets
 
-BOOT_BITS: Final = 64
 REPAIR_BYTES_PER_TICK: Final = 4 << 20
 """Fragments sent again between two ticks, at most. Raising it costs bandwidth when many ask at once."""
 REPAIR_BYTES_PER_MEMBER: Final = 1 << 20
@@ -144,12 +141,14 @@ class Transport:
         self._counters = counters
         self._host = host
         self._poison = PoisonRing() if poison is None else poison
-        self.boot: Final = secrets.randbits(BOOT_BITS)
+        self.boot: Final = network.machine.boot()
         self._key_file = keys if isinstance(keys, KeyFile) else None
         self._key_looked_ns: Nanoseconds = 0
         ring = keys.ring if isinstance(keys, KeyFile) else keys
         self._seals = None if ring is None else Seals(ring, group)
-        self._key = None if self._seals is None else SendingKey(self._seals, self.boot, time.monotonic_ns())
+        self._key = (
+            None if self._seals is None else SendingKey(self._seals, self.boot, network.machine.now_ns())
+        )
         self._counter = 0
         self._buffer = bytearray(HEADER.size) + name
         self._body_begins = len(self._buffer)
