@@ -122,6 +122,11 @@ class Cluster:
         require_name(name)
         if "network" in options:
             raise UsageError("A cluster has its own network.", hint="Leave network= out.")
+        if options.get("service") == "lan":
+            raise UsageError(
+                "The service 'lan' needs one channel that all hear alike, which a cluster does not have.",
+                hint="Leave service= out.",
+            )
         machine = self._machines.get(name)
         if machine is None or machine.is_dead:
             self._lives += 1

@@ -317,6 +317,8 @@ def test_mistakes_are_told() -> None:
                 cluster.loss(2)
             with pytest.raises(UsageError, match="its own network"):
                 cluster.join("g", name="carol", network="loopback")
+            with pytest.raises(UsageError, match="'lan' needs one channel"):
+                cluster.join("g", name="carol", order="total", service="lan")
 
     testing.run(body())
     with pytest.raises(UsageError, match="simulated time"):
