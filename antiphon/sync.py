@@ -82,6 +82,9 @@ class Group:
             if self._running:
                 try:
                     self._wait(self._live.leave(linger=linger))
+                except BaseException:  # an interrupt while it lingers
+                    self._wait(self._live.leave(linger=False))
+                    raise
                 finally:
                     # Whoever reads is woken by the end, and lets go.
                     with self._reading:

@@ -509,7 +509,7 @@ class Group:
         """Multicast several messages, one after another; waits while the group cannot take more."""
         destinations = self._destinations(to, group)
         rest = iter(bodies)
-        while some := [bytes_of(body) for body in islice(rest, AT_ONCE)]:
+        while some := [body if type(body) is bytes else bytes_of(body) for body in islice(rest, AT_ONCE)]:
             await self._outbox.hand_in(some, destinations, group)
 
     def _destinations(self, to: Collection[Site] | None, group: GroupName | None) -> Destinations:

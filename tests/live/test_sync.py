@@ -1,5 +1,6 @@
 """Members for threads: calls that block, from any thread, and errors where the caller waits."""
 
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -132,6 +133,27 @@ def test_what_ends_a_membership_is_raised_where_threads_wait_and_by_later_calls(
         with pytest.raises(OutputError, match="disk"):
             next(iter(group))
         group.leave()
+
+
+def test_an_interrupt_while_a_member_lingers_ends_it_at_once() -> None:
+    group = sync.join(a_group_name(), name="alice", limits=antiphon.Limits(linger_s=1000))
+    other = sync.join(group.group, name="bob")
+    group.wait_for_members(2, timeout=WITHIN_S)
+    assert other._live._member is not None
+    other._loop.call_soon_threadsafe(other._live._member.stop)
+    group.send(b"held by nobody else")
+    main = threading.main_thread().ident
+    assert main is not None
+    interrupt = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT))
+    interrupt.start()
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(list, group)
+        with pytest.raises(KeyboardInterrupt):
+            group.leave()
+        reading.result(WITHIN_S)
+    with pytest.raises(LeftError):
+        group.send(b"late")
+    other.leave(linger=False)
 
 
 @pytest.mark.parametrize(
