@@ -9,9 +9,11 @@ receiver's socket. It asks the slowest each time and the others by turns, a few 
 receivers answer does not grow with the group. Each answer is a round trip as well.
 
 The rate rises by a quarter with each round until something is lost. Then it falls to what arrived, and later
-by three tenths for each round with a loss; it rises again along a cubic curve, fast, then slowly around what
-was reached before, then faster. It does not rise while the application sends less than it may, nor while round
-trips show that a long queue stands on the way. Losses below `TOLERATED` count for nothing.
+by a fifth for each round with a loss; it rises again along a cubic curve, fast, then slowly around what
+was reached before, then faster. It does not rise while the application sends less than it may, nor while
+round trips show that a long queue stands on the way. Losses below `TOLERATED` count for nothing. Where losses
+stay the same however far the rate falls, they are not for want of room, as on a bad radio link: then as much
+as that is tolerated for a while.
 
 Guarantees: the rate stays between `FLOOR_BYTES_S` and the cap. A receiver that cannot keep up with the floor
 for `PATIENCE_NS` is not waited for any more, and is named (`left_behind`), until it has been silent or has
@@ -31,7 +33,15 @@ FLOOR_BYTES_S: Final = float(LEAST_RATE_BYTES_S)
 """No receiver slows its senders down further. Raising it costs slow links losses that do not end."""
 TOLERATED: Final = 0.02
 """The share of bytes that may be lost without the sender's slowing down."""
-DECREASE: Final = 0.7
+MOST_TOLERATED: Final = 0.4
+"""The same at most, where slowing down does not help."""
+MOST_VAIN: Final = 4
+"""Times in a row that slowing down must not have helped. Lowering it costs others on a full link."""
+SOON_NS: Final[Nanoseconds] = 300 * MILLISECOND_NS
+"""Falls of the rate that are further apart than this have nothing to do with one another."""
+FORGETTING: Final = 0.99
+"""What a round without much loss leaves of what is tolerated beyond the usual."""
+DECREASE: Final = 0.8
 """What a loss leaves of the rate. Raising it costs others on the link; lowering it, throughput."""
 CURVE_BYTES_S4: Final = 1.4e7
 """How fast the rate rises: from 7 to 10 Mbit/s in 0.3 s, from 350 to 500 in a second."""
@@ -104,6 +114,7 @@ class Receiver:
     def begin_anew(self) -> None:
         """What was lost at another rate does not count."""
         self._due = self._lost = 0.0
+        self._confirmed = max(self._confirmed, self._missing)
 
     def queue_ns(self) -> float:
         """What waits on the way to it, as a time."""
@@ -130,6 +141,10 @@ class Controller(Generic[Peer]):
         self._round_ns: Nanoseconds = 0
         self._answered_ns: Nanoseconds = 0
         self._has_news = False
+        self._tolerated = TOLERATED
+        self._lost_before = 0.0
+        self._vain = 0
+        """Times in a row that the rate fell and as much was lost as before."""
 
     def forget(self, peer: Peer) -> None:
         self.receivers.pop(peer, None)
@@ -155,33 +170,31 @@ class Controller(Generic[Peer]):
             return  # where counting begins, for it or for us
         self._has_news = True
         receiver.note(due, got, span_ns)
-        self._judge(now, peer, receiver, sent_ns, got * SECOND_NS / max(1, span_ns))
+        if sent_ns <= self._cut_ns:  # it tells of a rate that is past
+            receiver.begin_anew()
+            return
+        self._judge(now, peer, receiver, got * SECOND_NS / max(1, span_ns))
 
     @staticmethod
     def _measure_trip(receiver: Receiver, trip_ns: Nanoseconds) -> None:
         receiver.shortest_ns = min(receiver.shortest_ns, trip_ns)
         receiver.trip_ns += (trip_ns - receiver.trip_ns) / (8 if receiver.trip_ns else 1)
 
-    def _judge(
-        self, now: Nanoseconds, peer: Peer, receiver: Receiver, sent_ns: Nanoseconds, arriving: float
-    ) -> None:
+    def _judge(self, now: Nanoseconds, peer: Peer, receiver: Receiver, arriving: float) -> None:
         if receiver.is_left:
-            if receiver.lost > TOLERATED:
+            if receiver.lost > self._tolerated:
                 receiver.left_ns = now
             elif now - receiver.left_ns > PATIENCE_NS:
                 receiver.is_left = False
             return
-        if receiver.lost <= TOLERATED:
-            receiver.at_floor_ns = None
-        elif sent_ns > self._cut_ns:  # else it tells of a rate that is past
-            self._cut(now, peer, arriving)
-            if self.rate > FLOOR_BYTES_S:
-                receiver.at_floor_ns = None
-            elif receiver.at_floor_ns is None:
+        if receiver.lost > self._tolerated:
+            self._cut(now, peer, receiver.lost, arriving)
+            if receiver.at_floor_ns is None:
                 receiver.at_floor_ns = now
-            elif now - receiver.at_floor_ns > PATIENCE_NS:
-                receiver.is_left, receiver.left_ns = True, now
-                receiver.at_floor_ns = None
+        if self.rate > FLOOR_BYTES_S:
+            receiver.at_floor_ns = None
+        elif receiver.at_floor_ns is not None and now - receiver.at_floor_ns > PATIENCE_NS:
+            receiver.is_left, receiver.left_ns, receiver.at_floor_ns = True, now, None
 
     def left_behind(self) -> list[Peer]:
         """Those that cannot keep up at any useful rate, and are not waited for."""
@@ -189,8 +202,9 @@ class Controller(Generic[Peer]):
 
     # The rate
 
-    def _cut(self, now: Nanoseconds, peer: Peer, arriving: float) -> None:
+    def _cut(self, now: Nanoseconds, peer: Peer, lost: float, arriving: float) -> None:
         self.cuts += 1
+        self._note_vain(now, lost)
         self.limiter = peer
         rate = self.rate
         if self._is_starting:
@@ -206,6 +220,15 @@ class Controller(Generic[Peer]):
         for receiver in self.receivers.values():
             receiver.begin_anew()
 
+    def _note_vain(self, now: Nanoseconds, lost: float) -> None:
+        """See whether slowing down helps: after a few times in a row that it did not, tolerate the loss."""
+        is_vain = now - self._cut_ns < SOON_NS and lost > self._lost_before / 2
+        self._vain = self._vain + 1 if is_vain else 0
+        self._lost_before = lost
+        if self._vain >= MOST_VAIN:
+            self._vain = 0
+            self._tolerated = min(MOST_TOLERATED, max(self._tolerated, 1.5 * lost))
+
     def close_round(self, now: Nanoseconds, sent: int) -> None:
         """A pulse is sent, and so many bytes were since the one before: see how fast to go on."""
         span_ns = now - self._round_ns
@@ -219,7 +242,10 @@ class Controller(Generic[Peer]):
         self._has_news = False
         counted = [receiver for receiver in self.receivers.values() if not receiver.is_left]
         is_used = sent * SECOND_NS >= USED * self.rate * span_ns
-        is_clear = all(receiver.queue_ns() < QUEUE_NS and receiver.lost <= TOLERATED for receiver in counted)
+        worst = max((receiver.lost for receiver in counted), default=0.0)
+        is_clear = worst <= self._tolerated and all(receiver.queue_ns() < QUEUE_NS for receiver in counted)
+        if worst < self._tolerated / 2:
+            self._tolerated = max(TOLERATED, self._tolerated * FORGETTING)
         if is_used and is_clear and span_ns < SECOND_NS:
             self._rise(span_ns / SECOND_NS)
 

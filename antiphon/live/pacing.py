@@ -2,8 +2,8 @@
 
 A token bucket fills at the rate. What has bodies takes tokens and waits while there are none. What a protocol
 has to say besides (reports, acknowledgements, requests) takes tokens as well but waits for none; it only
-waits for what was said before it, since it may speak of that. Fragments that are sent again have a queue of their
-own and at most half of what is sent while something new waits.
+waits for what was said before it, since it may speak of that. Fragments that are sent again have a queue
+of their own and at most half of what is sent while something new waits.
 
 Both queues are bounded: what comes beyond is not sent, and counted, as if it had been lost on the way. A
 member hands in nothing new while something waits (`is_clear`), so that only protocols that say much at once

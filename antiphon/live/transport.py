@@ -638,8 +638,9 @@ class Transport:
         )
 
     def tick(self, now: Nanoseconds) -> None:
-        """Ask for fragments again, forget what is stale, greet, and look who the peers are."""
+        """Send what has its turn, ask for fragments again, forget what is stale, greet, look for peers."""
         self._now = now
+        self.pace(now)
         self._gate.tick(now)
         self._repair_bytes_left = REPAIR_BYTES_PER_TICK
         self._repaired.clear()
