@@ -123,7 +123,7 @@ def compare(link: Link, members: int, seconds: float) -> list[dict[str, Any]]:
         for size in LARGE:
             for order in ORDERS:
                 took_s = 2 + 8 * 10 * size / link.rate_bits_s
-                large = plan(order, members, took_s, size=size, rate=1 / took_s, senders=1)
+                large = plan(order, members, took_s, size=size, rate=0.5 / took_s, senders=1)
                 found = measure(hosts, large)
                 found.pop("mbit_s", None)
                 note(f"{order}, one message of {size // 1_000_000} MB", found)

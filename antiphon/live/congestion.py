@@ -43,8 +43,9 @@ FORGETTING: Final = 0.99
 """What a round without much loss leaves of what is tolerated beyond the usual."""
 DECREASE: Final = 0.8
 """What a loss leaves of the rate. Raising it costs others on the link; lowering it, throughput."""
-CURVE_BYTES_S4: Final = 1.4e7
-"""How fast the rate rises: from 7 to 10 Mbit/s in 0.3 s, from 350 to 500 in a second."""
+CURVE_BYTES_S4: Final = 3e7
+"""How fast the rate rises: from 8 to 10 Mbit/s in 0.2 s, from 400 to 500 in 0.75 s. Raising it costs losses;
+lowering it, the share beside other traffic."""
 START: Final = 1.25
 """What a round adds to the rate before the first loss, as a factor. Raising it costs a greater loss then."""
 STEEPEST: Final = 1.5
