@@ -5,7 +5,7 @@ INSTALLED := $(VENV)/.installed
 OUT ?= out
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint swarm fuzz mutants campaign reproduce bench-sim bench-audit bench-live bench-services bench-hostile bench-gossip bench-large bench-trees soak pins clean
+.PHONY: help install demo test lint swarm fuzz mutants campaign reproduce bench-sim bench-audit bench-live bench-services bench-hostile bench-network bench-gossip bench-large bench-trees soak pins clean
 
 help: ## list every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ bench-services: $(INSTALLED) ## the total order's three services, on a quiet mac
 
 bench-hostile: $(INSTALLED) ## what floods of garbage, replays and nonsense cost a live group (a quarter of an hour)
 	@$(BIN)/python bench/hostile.py
+
+bench-network: $(INSTALLED) ## groups on links with a rate and a queue, beside Corosync and TCP (half an hour)
+	@$(BIN)/python bench/network.py
 
 bench-gossip: $(INSTALLED) ## a hundredth of the 12,000 gossip runs on Spark, beside the C++ reference's time for all
 	@$(BIN)/python bench/gossip.py

@@ -179,8 +179,14 @@ class Crew:
     """Starts the members, lets them work, and gathers what they saw."""
 
     def __init__(
-        self, plan: Plan, folder: Path, tell: Callable[[dict[str, Any]], None] | None = None
+        self,
+        plan: Plan,
+        folder: Path,
+        tell: Callable[[dict[str, Any]], None] | None = None,
+        inside: Callable[[int], list[str]] = lambda _: [],
     ) -> None:
+        """`inside` is what to put before a member's command, where its host is another than ours."""
+        self._inside = inside
         self._plan = plan
         self._folder = folder
         self._tell = tell
@@ -216,7 +222,8 @@ class Crew:
             index, self.group, self._folder, again=again, tells=index == 0 and self._tell is not None
         )
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "antiphon.live.load", msgspec.json.encode(task).decode(),
+            *self._inside(index), sys.executable, "-m", "antiphon.live.load",
+            msgspec.json.encode(task).decode(),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=LINE_BYTES,
             start_new_session=True,  # an interrupt at the terminal is ours to hand on
         )  # fmt: skip

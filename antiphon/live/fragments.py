@@ -40,6 +40,8 @@ MOST_REMEMBERED: Final = 1024
 """Finished PDUs whose late fragments are recognised."""
 FIRST_PAUSE_NS: Final = 4 * MILLISECOND_NS
 """Silence after which what is missing counts as lost. Raising it costs latency, lowering it duplicates."""
+UNSURE_PAUSE_NS: Final = 25 * MILLISECOND_NS
+"""The same as long as nothing has come that was sent later: a sender may send slowly."""
 LONGEST_PAUSE_NS: Final = 64 * MILLISECOND_NS
 MOST_REQUESTS: Final = 12
 """In a row without an answer: where every fifth datagram is lost, one PDU in 200,000 is given up."""
@@ -218,8 +220,10 @@ class Partial(Generic[Sender]):
         number = sum(1 << index for index, piece in enumerate(self.pieces) if piece is None)
         return number.to_bytes((len(self.pieces) + 7) // 8, "little")
 
-    def is_due(self, now: Nanoseconds) -> bool:
-        return now - self.progress_ns >= self.pause_ns
+    def is_due(self, now: Nanoseconds, *, is_passed: bool) -> bool:
+        """Whether to ask: soon if something has come that was sent after it."""
+        pause_ns = self.pause_ns if is_passed else max(self.pause_ns, UNSURE_PAUSE_NS)
+        return now - self.progress_ns >= pause_ns
 
 
 def missing_indices(bitmap: bytes) -> list[int]:
@@ -254,10 +258,14 @@ class Reassembly(Generic[Sender]):
         self._counters = counters
         self._shelves: dict[Sender, Shelf[Sender]] = {}
         self._done: OrderedDict[tuple[Sender, int], None] = OrderedDict()
+        self._newest: dict[Sender, int] = {}
+        """The latest PDU of each member of which a fragment has come."""
         self.held_bytes = 0
 
     def is_late(self, sender: Sender, counter: int) -> bool:
         """Whether the PDU is complete already."""
+        if counter > self._newest.get(sender, 0):
+            self._newest[sender] = counter
         late = (sender, counter) in self._done
         if late:
             self._counters.drop(LATE)
@@ -313,12 +321,13 @@ class Reassembly(Generic[Sender]):
 
     def tick(self, now: Nanoseconds, is_member: Callable[[Sender], bool]) -> Iterator[Partial[Sender]]:
         """Forget what will not be finished, and answer with what to ask for again."""
+        self._newest = {sender: counter for sender, counter in self._newest.items() if is_member(sender)}
         for sender in [sender for sender in self._shelves if not is_member(sender)]:
             for counter in list(self._shelves[sender].partials):
                 self._give_up(sender, counter, MISSING)
         partials = [each for shelf in self._shelves.values() for each in shelf.partials.values()]
         for partial in partials:
-            if not partial.is_due(now):
+            if not partial.is_due(now, is_passed=partial.counter < self._newest.get(partial.sender, 0)):
                 continue
             if partial.requests >= MOST_REQUESTS:
                 self._give_up(partial.sender, partial.counter, MISSING)

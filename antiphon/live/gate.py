@@ -125,6 +125,9 @@ class Host(Interface):
     def refused(self, site: Site, reason: str) -> None:
         """Another process was refused, or refuses us, for a reason that people should know."""
 
+    def left_behind(self, site: Site) -> None:
+        """A member cannot keep up with what is sent to it at any useful rate: nobody waits for it."""
+
     def namesake(self, address: str) -> None:
         """The others follow a process at that address under our name: this one cannot go on."""
 
@@ -141,6 +144,7 @@ class Known:
         "move",
         "moved_ns",
         "pressed_ns",
+        "received_bytes",
         "seal",
         "site",
         "told",
@@ -174,6 +178,8 @@ class Known:
         """When it was last challenged at its address."""
         self.unanswered = 0
         """Challenges at its address since it was last heard from there."""
+        self.received_bytes = 0
+        """What has come from it."""
         self.told = 0
         """The incarnation of our name that it knew when it was let in; 0 if there was none."""
 

@@ -75,6 +75,9 @@ PENDING_NS: Final = 100 * MILLISECOND_NS
 while a process that spoke within this time has yet to prove itself."""
 MEETING_S: Final = 1.0
 """How long it waits for that at most: strangers may never prove anything."""
+LEFT_BEHIND: Final = (
+    "It loses too much of what is sent to it at any useful rate, and is not waited for. Look at its link."
+)
 LARGEST_LEAP: Final = 1 << 41
 """Incarnations, which are milliseconds, so far ahead of the clock are lies: 70 years. A clock that was set
 back to 1970 is behind by less. Whatever is believed, the next restart finds room above it."""
@@ -247,6 +250,7 @@ class Group:
             network=self._network, keys=self._keys, counters=self._counters, host=self,
             terms=Terms(self._agreed), poison=self._poison,
             notice_losses=on_lan, echoed=order.echoed if echoes else (),
+            rate_bytes_s=self._limits.rate_bytes_s,
         )  # fmt: skip
         settings = Settings(
             site=self.name, sequencer=self._options["sequencer"], repair=self._options["repair"],
@@ -338,6 +342,10 @@ class Group:
         self._objection = reason
         if self._refusals.note(reason, to_seconds(self._machine.now_ns())):
             self._presence.post(Presence("refused", site, reason))
+
+    def left_behind(self, site: Site) -> None:
+        """A member loses too much at any useful rate, and is not waited for."""
+        self._presence.post(Presence("left-behind", site, LEFT_BEHIND))
 
     def namesake(self, address: str) -> None:
         """The others follow another process of this name."""
@@ -623,6 +631,7 @@ class Group:
             **asdict(self._figures),
             **self._counters.snapshot(),
             **({} if self._transport is None else self._transport.figures(self._machine.now_ns())),
+            "limited_by": None if self._transport is None else self._transport.limited_by,
             "refusals": self._refusals.counts(),
             **({} if self._member is None else self._member.figures()),
             **({} if self._history is None else self._history.figures()),

@@ -7,6 +7,7 @@ from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
 
 LONGEST_NAME_BYTES: Final = 64
+LEAST_RATE_BYTES_S: Final = 32_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +24,20 @@ class Limits:
     """How long a leave waits for the member's own messages to be stable."""
     join_s: float = 10.0
     """How long a join may take."""
+    rate_bytes_s: float | None = None
+    """Bytes a second to each other member, at most; None leaves it to what the network takes. Raising it
+    costs others on the link."""
 
     def __post_init__(self) -> None:
         if self.queue_bytes < 1 or self.outgoing_bytes < 1:
             raise UsageError("A queue holds at least one byte.")
         if min(self.patience_s, self.linger_s) < 0 or self.join_s <= 0:
             raise UsageError("A time to wait cannot be negative.")
+        if self.rate_bytes_s is not None and not self.rate_bytes_s >= LEAST_RATE_BYTES_S:
+            raise UsageError(
+                f"A member sends {LEAST_RATE_BYTES_S:,} bytes a second at least.",
+                hint="Leave `rate_bytes_s` out to send as fast as the network takes it.",
+            )
 
 
 def is_name(name: str) -> bool:

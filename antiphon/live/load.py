@@ -298,6 +298,7 @@ class Load:
             "addressed": self._addressed,
             "delivered": self._delivered,
             "holes": self._holes,
+            "counters": self._group.counters,
             "buckets": sorted(self._buckets.items()),
             "latencies_us": sorted(latency // 1000 for latency in self._latencies_ns),
         }

@@ -57,6 +57,9 @@ CALM_NS: Final = 10 * SECOND_NS
 """After so long without a fault a member begins anew at once."""
 
 
+BATCH_NS: Final = 10 * MILLISECOND_NS
+"""What a batch may take on its way out. Raising it costs latency; lowering it, throughput."""
+LEAST_BATCH_BYTES: Final = 1_200
 MISUSES: Final = (Start, Admit, JoinGroup, LeaveGroup)
 """Events at which only this member's own application, or its build, can be at fault."""
 
@@ -158,6 +161,8 @@ class Member:
         self._arrived_last = 0
         self._outgoing: list[fx.Send | fx.Multicast] = []
         self._rejected = False
+        self._awaits_clear = False
+        """Whether something was not taken since the network has to get what was sent before."""
         self._handed_in: Packed | None = None
         """The batch that was handed in last, which is the one that is admitted."""
         self._refused = False
@@ -195,10 +200,21 @@ class Member:
 
     def admit(self, bodies: Packed, destinations: Destinations = None, group: Group | None = None) -> bool:
         """Hand a batch to the protocol; whether it was taken."""
-        self._rejected = False
+        if not self._transport.is_clear():
+            self._awaits_clear = True
+            self._schedule()
+            return False
+        self._rejected = self._awaits_clear = False
         self._handed_in = bodies
         self._step(Admit(bodies, destinations, group))
         return not self._rejected
+
+    def batch_bytes(self, most: int) -> int:
+        """How large a batch should be: so that on a slow link others do not wait long for its end."""
+        rate = self._transport.rate_bytes_s
+        if rate is None:
+            return most
+        return min(most, max(LEAST_BATCH_BYTES, int(rate * BATCH_NS / SECOND_NS)))
 
     def change(self, event: JoinGroup | LeaveGroup) -> None:
         """Where there are several groups: be in one more, or one less."""
@@ -312,6 +328,7 @@ class Member:
         try:
             now = self._now_ns()
             self._wall_ns = self._wall_clock_ns()
+            self._transport.pace(now)
             while (name := self._timers.due(now)) is not None:
                 self._carry_out(self._now_ns(), TimerFired(name))
             if now >= self._tick_ns:
@@ -362,6 +379,8 @@ class Member:
         now = self._now_ns()
         is_idle = not (self._wants_room or self._transport.is_unfinished)
         next_ns = min(self._timers.next_ns(), now + (IDLE_TICK_NS if is_idle else TICK_NS))
+        if self._awaits_clear or self._transport.has_queue:
+            next_ns = min(next_ns, self._transport.clear_ns(now))
         if not self._running or (self._wake is not None and self._wake_ns <= next_ns):
             return
         if self._wake is not None:

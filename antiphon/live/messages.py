@@ -9,7 +9,9 @@ from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, MessageId, Site
 from antiphon.core.packing import Destinations
 
-PresenceKind = Literal["appeared", "vanished", "missed", "history", "disagreed", "unavailable", "refused"]
+PresenceKind = Literal[
+    "appeared", "vanished", "missed", "history", "disagreed", "unavailable", "refused", "left-behind"
+]
 
 StableWaiter = Callable[[Site, int], Awaitable[None]]
 
@@ -132,6 +134,7 @@ class Presence(msgspec.Struct, frozen=True):
     that another member's order is not ours, or would not be if it were let in. `unavailable` tells that a
     message of the order is not delivered here. `refused` tells why a process was not let in (it was told
     other options, speaks other versions, or has a name that is taken) or why a key file cannot be used.
+    `left-behind` names a member that loses too much of what is sent to it at any useful rate.
     """
 
     kind: PresenceKind

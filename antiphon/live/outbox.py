@@ -47,7 +47,7 @@ class Outbox:
         """From now on this member takes what is handed in, in batches of at most so many bytes."""
         self._member = member
         self.batch_bytes = batch_bytes
-        self._outgoing = Outgoing(batch_bytes, selective=self._selective)
+        self._outgoing = Outgoing(member.batch_bytes(batch_bytes), selective=self._selective)
         self.next_number = next_number
 
     def close(self) -> None:
@@ -126,6 +126,7 @@ class Outbox:
         """Hand on what waits, batch by batch, until one is refused."""
         member, outgoing = self._member, self._outgoing
         assert member is not None
+        outgoing.limit(member.batch_bytes(self.batch_bytes))
         while outgoing and not self._inbox.is_aside and not self._standing.is_out:
             if not member.admit(*outgoing.first()):
                 break

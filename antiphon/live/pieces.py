@@ -84,7 +84,7 @@ class Outgoing:
         self.size = 0
         """Bytes that wait, packed or not."""
         self._batch_bytes = batch_bytes
-        self._most_room: Final = batch_bytes - overhead_bytes(0)
+        self._most_room = batch_bytes - overhead_bytes(0)
         self._selective = selective
         self._group: Group | None = None
         """The group that the open batch goes to, where there are several."""
@@ -101,6 +101,11 @@ class Outgoing:
         """Bytes times destinations if each message went by itself."""
         self._together = 0
         """Bytes in all."""
+
+    def limit(self, batch_bytes: int) -> None:
+        """From the next batch on, none is larger than this."""
+        self._batch_bytes = batch_bytes
+        self._most_room = batch_bytes - overhead_bytes(0)
 
     def add(self, bodies: Iterable[bytes], to: Destinations = None, group: Group | None = None) -> int:
         """Take bodies; how many numbers they use."""

@@ -40,6 +40,7 @@ from antiphon.core.wire import (
     stamp,
 )
 from antiphon.live import fragments as pieces
+from antiphon.live.congestion import Controller
 from antiphon.live.counters import Counters
 from antiphon.live.fragments import (
     FRAGMENT,
@@ -59,7 +60,9 @@ from antiphon.live.gate import OWN_CODES, UNPROVEN, Gate, Host, Known
 from antiphon.live.handshake import GREETING_BYTES, Answer, Bye, Challenge, Hello, Here, Refused, Terms, shown
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.memory import keep_spare_memory
+from antiphon.live.metering import Heard, Meter, Pulse
 from antiphon.live.networks import Address, Network, Peers
+from antiphon.live.pacing import Datagrams, Pacer, Waiting
 from antiphon.live.poison import POISON, PoisonRing
 from antiphon.live.resolving import Resolving
 from antiphon.live.sealing import GENERATION_BITS, TAG_BYTES, TOKEN_BYTES, Seals, SendingKey
@@ -85,6 +88,8 @@ KEY_LOOK_NS: Final = SECOND_NS
 
 UNKNOWN_SITE: Final = "not sent: the address is not known yet"
 TOO_MUCH_REPAIR: Final = "not sent: too many fragments asked for at once"
+UNDER_WAY: Final = "not sent: the same is on its way already"
+TOO_FAST: Final = "not sent: too much waits for its turn"
 TOO_LARGE: Final = "not sent: it does not fit a PDU"
 AMPLIFYING: Final = "not sent: larger than what it answers"
 
@@ -97,8 +102,11 @@ class Missing(Pdu, frozen=True, gc=False):
     bitmap: Annotated[bytes, Meta(max_length=MOST_FRAGMENTS // 8)]
 
 
-TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (Hello, Here, Challenge, Answer, Refused, Missing, Bye)
+TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (
+    Hello, Here, Challenge, Answer, Refused, Missing, Bye, Pulse, Heard
+)  # fmt: skip
 PADDED: Final = (Hello, Here, Challenge)
+NOTHING: Final = memoryview(b"")
 Arrival: TypeAlias = tuple[Site, Pdu, bool]
 """Who sent which PDU, and whether something is known to be lost between it and the one before."""
 
@@ -128,6 +136,7 @@ class Transport:
         poison: PoisonRing | None = None,
         notice_losses: bool = False,
         echoed: tuple[type[Pdu], ...] = (),
+        rate_bytes_s: float | None = None,
     ) -> None:
         """With `echoed`, own multicasts of these kinds are received too, where they passed on the channel.
 
@@ -141,6 +150,7 @@ class Transport:
         self._counters = counters
         self._host = host
         self._poison = PoisonRing() if poison is None else poison
+        self._clock_ns = network.machine.now_ns
         self.boot: Final = network.machine.boot()
         self._key_file = keys if isinstance(keys, KeyFile) else None
         self._key_looked_ns: Nanoseconds = 0
@@ -183,6 +193,13 @@ class Transport:
         self.datagram_bytes: Final = self._sockets.datagram_bytes
         self.receive_buffer_bytes: Final = self._sockets.receive_buffer_bytes
         self._listed = self._sockets.destinations
+        self._controller: Controller[Known] = Controller(rate_bytes_s)
+        self._meter = Meter(self._controller)
+        self._pacer = Pacer(self._controller, self._transmit)
+        self._is_paced = not network.is_loopback or rate_bytes_s is not None
+        """On one machine there is no link to be shared: what limits members there is their own pace."""
+        self._named: set[Site] = set()
+        """Members that were told to be left behind."""
         self._accepted = 0
         self._resolving: Resolving | None = None
         if isinstance(network, Peers):
@@ -218,10 +235,11 @@ class Transport:
         return self._gate.is_meeting(within_ns)
 
     def figures(self, now: Nanoseconds) -> dict[str, int]:
-        """How long the present key has been used, and for how many PDUs; nothing where there is none."""
+        """How fast this member may send; how long its key has been used, and for how many PDUs."""
+        rate = {"rate_bytes_s": round(self._controller.rate)} if self._is_paced else {}
         if self._key is None:
-            return {}
-        return {
+            return rate
+        return rate | {
             "key_age_s": self._key.age_ns(now) // SECOND_NS,
             "key_sealed_pdus": self._key.sealed(self._counter),
         }
@@ -234,7 +252,7 @@ class Transport:
         if known is None:
             self._note_unknown(1)
         else:
-            self._send_to(pdu, known.address, to=known.boot)
+            self._send_to(pdu, known.address, to=known.boot, members=(known,))
 
     def multicast(self, pdu: Pdu, to: tuple[Site, ...] | None = None, hops: int | None = None) -> None:
         """To every other member, or to those named, or no further than so many links; sealed once."""
@@ -245,17 +263,17 @@ class Transport:
         elif to is None:
             if self._resolving is not None and self._accepted != self._gate.accepted:
                 self._sockets.destinations = self._fan_out()
-            self._send_to(pdu, *self._sockets.destinations)
+            counter = self._send_to(pdu, *self._sockets.destinations, members=None)
             if self._echoed and type(pdu) in self._echoed and len(self._echoes) < MOST_ECHOES:
-                self._echoes[self._counter] = pdu
+                self._echoes[counter] = pdu
         else:
             self._multicast_to(pdu, to)
 
     def _multicast_to(self, pdu: Pdu, to: tuple[Site, ...]) -> None:
-        found = [known.address for site in to if (known := self._gate.find(site)) is not None]
+        found = tuple(known for site in to if (known := self._gate.find(site)) is not None)
         self._note_unknown(len(to) - len(found))
         if found:
-            self._send_to(pdu, *found)
+            self._send_to(pdu, *(known.address for known in found), members=found)
 
     def _note_unknown(self, count: int) -> None:
         """Greet once more: whoever is there answers, and then its address is known."""
@@ -288,30 +306,44 @@ class Transport:
         self._codec.encode_into(replace(pdu, padding=padding), self._buffer, self._body_begins)
 
     def _send_to(
-        self, pdu: Pdu, *addresses: Address, to: int | None = None, most_bytes: int | None = None
-    ) -> None:
-        """One PDU under one counter, to each address; perhaps for the process of one boot alone."""
+        self,
+        pdu: Pdu,
+        *addresses: Address,
+        to: int | None = None,
+        most_bytes: int | None = None,
+        members: tuple[Known, ...] | None = (),
+    ) -> int:
+        """One PDU under one counter, to each address; perhaps for the process of one boot alone.
+
+        `members` are those who get it, as far as that is counted; None means everyone. Returns the counter.
+        """
         if not self._encode(pdu, most_bytes):
-            return
+            return self._counter
         length = len(self._buffer) + (TAG_BYTES if self._key is not None else 0)
         if most_bytes is not None and length > most_bytes:
             self._counters.drop(AMPLIFYING)
-            return
+            return self._counter
         self._counters.pdus_sent += 1
-        if self._key is not None:
-            self._send_sealed(self._key, pdu.code, addresses, to)
-            return
-        self._counter = counter = self._counter + 1
-        stamp(self._buffer, pdu.code, self._group, self.boot, counter, to)
-        if len(self._buffer) > self.datagram_bytes:
-            self._send_cut(counter, bytes(self._buffer), addresses, no_tokens)
-            return
-        for address in addresses:
-            self._sockets.send(self._buffer, address)
+        datagrams = (
+            self._datagrams(pdu.code, to) if self._key is None else self._sealed(self._key, pdu.code, to)
+        )
+        waiting = Waiting(self._counter, datagrams, addresses, members, getattr(pdu, "bodies", None))
+        if not self._is_paced:
+            self._transmit(waiting)
+        elif pdu.code in OWN_CODES or not (self._pacer.has_queue or waiting.bodies is not None):
+            self._pacer.charge(self._transmit(waiting))
+        else:
+            self._queue(self._clock_ns(), waiting)
+        return waiting.counter
 
-    def _send_sealed(
-        self, key: SendingKey, code: int, addresses: tuple[Address, ...], to: int | None
-    ) -> None:
+    def _datagrams(self, code: int, to: int | None) -> Datagrams:
+        self._counter = counter = self._counter + 1
+        stamp(self._buffer, code, self._group, self.boot, counter, to)
+        if len(self._buffer) > self.datagram_bytes:
+            return self._cut(counter, bytes(self._buffer), no_tokens)
+        return ((bytes(self._buffer), NOTHING),)
+
+    def _sealed(self, key: SendingKey, code: int, to: int | None) -> Datagrams:
         # A counter is used once, whatever becomes of the PDU: nonces are made of it.
         self._counter = counter = key.advance(self._counter)
         seal = key.seal
@@ -322,18 +354,85 @@ class Transport:
         body = seal.seal(counter, associated, memoryview(self._buffer)[HEADER.size :])
         head = prefix + CHECKSUM.pack(seal.identifier)
         if len(head) + length > self.datagram_bytes:
-            self._send_cut(counter, head + body, addresses, seal.tokens)
-            return
-        for address in addresses:
-            self._sockets.send_two(head, body, address)
+            return self._cut(counter, head + body, seal.tokens)
+        return ((head, memoryview(body)),)
 
-    def _send_cut(
-        self, counter: int, pdu: bytes, addresses: tuple[Address, ...], tokens: pieces.Tokens
-    ) -> None:
+    def _cut(self, counter: int, pdu: bytes, tokens: pieces.Tokens) -> Datagrams:
         self._kept.add(counter, pdu, tokens)
-        fragments = cut(pdu, self.datagram_bytes, self._group, self.boot, counter, tokens)
-        for address in addresses:
-            self._sockets.send_fragments(fragments, address)
+        return cut(pdu, self.datagram_bytes, self._group, self.boot, counter, tokens)
+
+    def _transmit(self, waiting: Waiting) -> int:
+        """Hand datagrams to the sockets; how many bytes each address gets."""
+        datagrams, sockets = waiting.datagrams, self._sockets
+        if len(datagrams) > 1:
+            for address in waiting.addresses:
+                sockets.send_fragments(datagrams, address)
+        else:
+            head, body = datagrams[0]
+            for address in waiting.addresses:
+                if body:
+                    sockets.send_two(head, body, address)
+                else:
+                    sockets.send(head, address)
+        size = sum(len(head) + len(body) for head, body in datagrams)
+        self._meter.sent(waiting.members, size)
+        return size
+
+    # Pace
+
+    def _queue(self, now: Nanoseconds, waiting: Waiting) -> None:
+        if self._pacer.is_under_way(now, waiting):
+            self._counters.drop(UNDER_WAY)
+        elif not self._pacer.add(waiting):
+            self._counters.lose(TOO_FAST)
+        else:
+            self._pacer.drain(now)
+            self._pulse(now)
+
+    def is_clear(self) -> bool:
+        """Whether something new may be sent at once."""
+        return not self._is_paced or self._pacer.is_clear(self._clock_ns())
+
+    @property
+    def has_queue(self) -> bool:
+        """Whether something waits for its turn."""
+        return self._pacer.has_queue
+
+    def clear_ns(self, now: Nanoseconds) -> Nanoseconds:
+        """When the next datagram may leave."""
+        return self._pacer.due_ns(now)
+
+    def pace(self, now: Nanoseconds) -> None:
+        """Send what waits for its turn, as far as it has come."""
+        if self._pacer.has_queue:
+            self._pacer.drain(now)
+            self._pulse(now)
+
+    @property
+    def limited_by(self) -> Site | None:
+        """The member whose losses slowed this one down last."""
+        limiter = self._controller.limiter
+        return None if limiter is None else limiter.site
+
+    @property
+    def rate_bytes_s(self) -> float | None:
+        """How many bytes a second may be sent to each member; None where there is no limit."""
+        return self._controller.rate if self._is_paced else None
+
+    def _pulse(self, now: Nanoseconds) -> None:
+        """Ask what has come, if it is time to."""
+        pulse = self._meter.pulse(now, list(self._gate.sites.values()))
+        if pulse is not None:
+            self._send_to(pulse, *self._sockets.destinations, members=None)
+            self._meter.pulsed(now, pulse)
+
+    def _look_after_pace(self) -> None:
+        """Forget members that are gone, and name those that cannot keep up."""
+        self._meter.forget([known for known in self._meter.known() if not self._gate.knows(known)])
+        left = {known.site for known in self._controller.left_behind()}
+        for site in left - self._named:
+            self._host.left_behind(site)
+        self._named = left
 
     # Receiving
 
@@ -400,7 +499,7 @@ class Transport:
         if each:
             self._take_joined(view, each, address, arrived)
         elif size < PREFIX.size or view[3] != FRAGMENT:
-            self._take_pdu(view, address, arrived)
+            self._take_pdu(view, address, arrived, size)
         else:
             # It stays for long: where it is, if that is memory of its own.
             own = view if self._sockets.reads_last else memoryview(bytes(view))
@@ -411,10 +510,12 @@ class Transport:
         if joined is None:
             for begin in range(0, len(view), each):
                 one = memoryview(bytes(view[begin : begin + each]))
-                is_whole = len(one) < PREFIX.size or one[3] != FRAGMENT
-                (self._take_pdu if is_whole else self._take_fragment)(one, address, arrived)
+                if len(one) < PREFIX.size or one[3] != FRAGMENT:
+                    self._take_pdu(one, address, arrived, len(one))
+                else:
+                    self._take_fragment(one, address, arrived)
             return
-        known = self._sender_of(joined.boot, joined.counter, address)
+        known = self._sender_of(joined.boot, joined.counter, address, len(view))
         if known is None:
             return
         count = len(joined.tokens) // TOKEN_BYTES
@@ -425,23 +526,23 @@ class Transport:
             self._counters.drop(pieces.FORGED)
             return
         self._reassembly.finish(known, joined.counter)
-        self._take_pdu(memoryview(joined.whole), address, arrived)
+        self._take_pdu(memoryview(joined.whole), address, arrived, 0)
 
     def _take_fragment(self, view: memoryview, address: Address, arrived: list[Arrival]) -> None:
         piece = parse_fragment(view, self._group)
         if isinstance(piece, str):
             self._counters.drop(piece)
             return
-        known = self._sender_of(piece.boot, piece.counter, address)
+        known = self._sender_of(piece.boot, piece.counter, address, len(view))
         if known is None:
             return
         partial = self._reassembly.find(known, piece.counter) or self._begin(known, piece)
         if partial is not None:
             whole = self._reassembly.take(partial, piece, self._now)
             if whole is not None:
-                self._take_pdu(memoryview(whole), address, arrived)
+                self._take_pdu(memoryview(whole), address, arrived, 0)
 
-    def _sender_of(self, boot: int, counter: int, address: Address) -> Known | None:
+    def _sender_of(self, boot: int, counter: int, address: Address, size: int) -> Known | None:
         """The member that a fragment is from; None if it is from none, or if its PDU is complete."""
         if boot == self.boot:
             return None
@@ -449,6 +550,7 @@ class Transport:
         if known is None:
             self._counters.drop(UNPROVEN)
             return None
+        known.received_bytes += size
         return None if self._reassembly.is_late(known, counter) else known
 
     def _begin(self, known: Known, piece: Piece) -> Partial[Known] | None:
@@ -471,20 +573,28 @@ class Transport:
         self._counters.drop(pieces.FORGED)
         return None
 
-    def _take_pdu(self, view: memoryview, address: Address, arrived: list[Arrival]) -> None:
+    def _take_pdu(self, view: memoryview, address: Address, arrived: list[Arrival], size: int) -> None:
+        """Take in a PDU; `size` is what came with it, 0 if that was counted fragment by fragment."""
         found = self._gate.let_in(view, address)
         if found is None:
             return
         known, pdu = found
+        known.received_bytes += size
         self._counters.pdus_received += 1
         if pdu.code not in OWN_CODES:
             self._arrive(known.site, pdu, arrived)
         elif isinstance(pdu, Missing):
             self._repair(known, pdu)
+        elif isinstance(pdu, Pulse):
+            if self.boot in pdu.asked:
+                heard = Heard(pdu.serial, known.received_bytes)
+                self._send_to(heard, known.address, to=known.boot, members=(known,))
+        elif isinstance(pdu, Heard):
+            self._meter.hear(self._clock_ns(), known, pdu)
         elif isinstance(pdu, Bye):
             self._gate.part_with(known)
         elif isinstance(pdu, Hello) and not self._greetings_left:
-            self._send_to(Here(), known.address, to=known.boot)
+            self._send_to(Here(), known.address, to=known.boot, members=(known,))
 
     def _repair(self, known: Known, missing: Missing) -> None:
         """Send fragments again to the one who asks."""
@@ -494,18 +604,25 @@ class Transport:
         pdu, tokens = kept
         count = count_of(len(pdu), self.datagram_bytes)
         wanted = [index for index in missing_indices(missing.bitmap) if index < count]
-        size = len(wanted) * self.datagram_bytes
-        if not wanted:
+        if not wanted or self._pacer.is_waiting(missing.counter):
             return
+        size = len(wanted) * self.datagram_bytes
         sent = self._repaired.get(known, 0) + size
         if size > self._repair_bytes_left or sent > REPAIR_BYTES_PER_MEMBER:
             self._counters.drop(TOO_MUCH_REPAIR)
             return
         self._repair_bytes_left -= size
         self._repaired[known] = sent
-        self._counters.fragments_resent += len(wanted)
         fragments = cut(pdu, self.datagram_bytes, self._group, self.boot, missing.counter, tokens)
-        self._sockets.send_fragments([fragments[index] for index in wanted], known.address)
+        waiting = Waiting(
+            missing.counter, [fragments[index] for index in wanted], (known.address,), (known,), None
+        )
+        if not self._is_paced:
+            self._transmit(waiting)
+        elif not self._pacer.add(waiting, is_repair=True):
+            self._counters.drop(TOO_MUCH_REPAIR)
+            return
+        self._counters.fragments_resent += len(wanted)
 
     # As time passes
 
@@ -521,11 +638,13 @@ class Transport:
         )
 
     def tick(self, now: Nanoseconds) -> None:
-        """Ask for fragments again, forget what is stale, greet, and look who the peers are."""
+        """Send what has its turn, ask for fragments again, forget what is stale, greet, look for peers."""
         self._now = now
+        self.pace(now)
         self._gate.tick(now)
         self._repair_bytes_left = REPAIR_BYTES_PER_TICK
         self._repaired.clear()
+        self._look_after_pace()
         for partial in self._reassembly.tick(now, self._gate.knows):
             self._ask(partial)
         self._look_after_keys(now)
@@ -552,7 +671,9 @@ class Transport:
         """A member is asked at its own address: nobody can make us write to someone else."""
         known = partial.sender
         self._counters.fragments_requested += partial.missing
-        self._send_to(Missing(partial.counter, partial.bitmap()), known.address, to=known.boot)
+        self._send_to(
+            Missing(partial.counter, partial.bitmap()), known.address, to=known.boot, members=(known,)
+        )
 
     def _look_after_keys(self, now: Nanoseconds) -> None:
         """Renew the key that has been used for long, and take up what the key file says by now."""

@@ -64,6 +64,7 @@ class News:
         self.refusals: list[tuple[Site, str]] = []
         self.namesakes: list[str] = []
         self.reports: list[int] = []
+        self.left: list[Site] = []
         self.incarnations: dict[Site, int] = {}
 
     def incarnation_of(self, site: Site) -> int:
@@ -74,6 +75,9 @@ class News:
 
     def refused(self, site: Site, reason: str) -> None:
         self.refusals.append((site, reason))
+
+    def left_behind(self, site: Site) -> None:
+        self.left.append(site)
 
     def namesake(self, address: str) -> None:
         self.namesakes.append(address)
