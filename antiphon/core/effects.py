@@ -64,6 +64,8 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     """The incarnation of the sender that numbered them."""
     destinations: frozenset[Site] | None = None
     """To whom all of them were multicast, where senders choose; None means the whole group."""
+    place: int | None = None
+    """The batch's place in the one order of all messages, where the protocol keeps one."""
 
 
 class Stable(msgspec.Struct, frozen=True, gc=False):
@@ -73,6 +75,16 @@ class Stable(msgspec.Struct, frozen=True, gc=False):
     number: int
     count: int = 1
     group: Group | None = None
+
+
+class Unstable(msgspec.Struct, frozen=True, gc=False):
+    """These messages will never be told to be stable here; `reason` is one plain sentence."""
+
+    sender: Site
+    number: int
+    count: int
+    group: Group | None
+    reason: str
 
 
 class Missing(msgspec.Struct, frozen=True, gc=False):
@@ -197,6 +209,7 @@ Effect: TypeAlias = (
     | Arrived
     | Deliver
     | Stable
+    | Unstable
     | Missing
     | Discard
     | SetTimer

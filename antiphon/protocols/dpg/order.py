@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from antiphon.core.effects import Arrived, Deliver, Effect, Stable, Unavailable
+from antiphon.core.effects import Arrived, Deliver, Effect, Unavailable
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.agreement import Agreement
@@ -23,6 +23,7 @@ from antiphon.protocols.dpg.company import Incarnations
 from antiphon.protocols.dpg.foretold import Foretold
 from antiphon.protocols.dpg.graph import PrecedenceGraph
 from antiphon.protocols.dpg.pdus import MOST_STREAMS, ORIGIN, DpgConfiguration, Message, Tag
+from antiphon.protocols.dpg.stability import Delivered, Stability
 
 TRUE_LINK: Final = 1
 MARKED_LINK: Final = 3
@@ -49,20 +50,14 @@ class Queued(msgspec.Struct, frozen=True, gc=False):
     place: int
 
 
-class Delivered(msgspec.Struct, frozen=True, gc=False):
-    """A delivered batch that is not known to be everywhere."""
-
-    place: int
-    sender: Site
-    number: int
-    messages: int
-
-
 class Order:
     """Times are in the member's own clock, by which its cycles are counted."""
 
-    def __init__(self, configuration: DpgConfiguration, emit: Callable[[Effect], None]) -> None:
+    def __init__(
+        self, configuration: DpgConfiguration, stability: Stability, emit: Callable[[Effect], None]
+    ) -> None:
         self._configuration = configuration
+        self.stability: Final = stability
         self._emit = emit
         self.graph = PrecedenceGraph()
         self.agreement = Agreement(MEMORY * configuration.history)
@@ -91,7 +86,6 @@ class Order:
         """True arcs into agreed vertices, beside those from the agreed one before."""
         self._chosen = 0
         """The index of the latest vertex that got its place by choice: nothing true leads to it."""
-        self._unstable: deque[Delivered] = deque()
         self._without_place: set[Tag] = set()
         """Bodies held whose vertices were unknown when they were looked at last."""
         self._looked_ns: Nanoseconds = 0
@@ -308,6 +302,7 @@ class Order:
                 self._emit(Unavailable(NOBODY_HAS_IT))
             else:
                 self._hand_up(time_ns, head, held)
+            self.stability.reach(tag, head.place, held=held is not None)
             queue.popleft()
 
     def awaited(self, time_ns: Nanoseconds) -> Tag | None:
@@ -337,10 +332,8 @@ class Order:
         if number > expected[1] and message.incarnation == expected[0]:
             self._fill_gap(time_ns, queued, held, expected)
         self.expect(sender, (message.incarnation, number + count), doubtful=held.again)
-        self._emit(Deliver(sender, number, bodies, None, message.incarnation))
-        self._unstable.append(Delivered(queued.place, sender, number, count))
-        if len(self._unstable) > self._configuration.tombstones:
-            self._unstable.popleft()
+        self._emit(Deliver(sender, number, bodies, None, message.incarnation, None, queued.place))
+        self.stability.note(Delivered(queued.place, sender, number, count))
 
     def _fill_gap(self, time_ns: Nanoseconds, queued: Queued, held: Held, expected: Expected) -> None:
         """A sender's message has its place before an earlier one that is held here: deliver that one first.
@@ -421,13 +414,6 @@ class Order:
         told = (each.end() for each in bodies if each.sender == sender and not each.again)
         return self.streams[sender] > max(told, default=(0, 0))
 
-    def settle(self, index: int) -> None:
-        """Everyone heard of lately has come so far in the order."""
-        unstable = self._unstable
-        while unstable and unstable[0].place <= index:
-            settled = unstable.popleft()
-            self._emit(Stable(settled.sender, settled.number, settled.messages))
-
     # Beginning again
 
     def begin_again(
@@ -450,7 +436,6 @@ class Order:
                 graph.connect(tail, tag, marked=marked)
         self.past.clear()
         self._chosen = index
-        self._unstable.clear()
 
     def bury(self, tag: Tag, index: int) -> None:
         """It lies before our presence spell: it is not to be delivered here."""
@@ -468,7 +453,6 @@ class Order:
             self.buffers.pop(tag, None)
         self.queue.clear()
         self.graph.reset(self.graph.root)
-        self._unstable.clear()
 
     def figures(self) -> dict[str, int]:
         """What a user may want to watch."""
