@@ -154,12 +154,13 @@ class Disagreed(msgspec.Struct, frozen=True, gc=False):
 class Unavailable(msgspec.Struct, frozen=True, gc=False):
     """A message stands here in the order that is not delivered; `reason` is one plain sentence.
 
-    Who sent it is told where it is known.
+    Who sent it is told where it is known, and how many messages that is with those that follow it.
     """
 
     reason: str
     sender: Site | None = None
     number: int | None = None
+    count: int = 1
 
 
 class Joined(msgspec.Struct, frozen=True, gc=False):

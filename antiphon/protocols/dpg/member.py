@@ -557,7 +557,8 @@ class Dpg:
         self._presence.take_part()
         self._service.take_part(now)
         for message in self._own.renew(now, time_ns, agreed):
-            self._effects.append(Unavailable(PASSED_OVER, self.site, message.number))
+            count = message.bodies.messages
+            self._effects.append(Unavailable(PASSED_OVER, self.site, message.number, count))
         self._repeat(now)
         self._intake.take_part(time_ns)
         self._telling.begin_spell(now)

@@ -267,8 +267,7 @@ class Order:
         self.tombstones.add(tag, self.agreement.index, skipped=True)
         self.lost.pop(tag, None)
         held = self.buffers.pop(tag, None) or self.own.pop(tag, None)
-        name = (None, None) if held is None else (held.sender, held.message.number)
-        self._emit(Unavailable(TOO_LATE, *name))
+        self._emit(Unavailable(TOO_LATE) if held is None else held.unavailable(TOO_LATE))
 
     def pass_by(self, tag: Tag, head: Tag) -> None:
         """It precedes one that has its place, and becomes known only now: too late, or before our spell."""
@@ -327,7 +326,7 @@ class Order:
             return
         if (self._foretold or held.again) and self._is_foretold(held):
             self.repeated += 1
-            self._emit(Unavailable(NUMBER_TAKEN, sender, number))
+            self._emit(held.unavailable(NUMBER_TAKEN))
             return
         if number > expected[1] and message.incarnation == expected[0]:
             self._fill_gap(time_ns, queued, held, expected)
