@@ -368,6 +368,21 @@ def test_a_remulticast_cannot_tell_of_an_incarnation_that_its_sender_never_had()
     assert member._order.buffers[tags[1]].again
 
 
+@pytest.mark.parametrize(
+    ("incarnation", "number", "is_taken"),
+    [(100, 1, True), (100, 2, False), (0, 0, True), (0, 1, False), (50, 1, False), (101, 0, False)],
+)
+def test_of_its_own_messages_a_member_takes_from_others_those_that_it_may_have_sent(
+    incarnation: int, number: int, is_taken: bool
+) -> None:
+    """Its former process sent number 0, so it counts on from 1."""
+    member = (lan := joined(100)).members["c"]
+    tag = member._tags.choose(lambda _tag: False)
+    member._order.add(lan.now, tag)
+    lan.give("c", Received("x", Remulticast("c", tag, 0, 0, 0, incarnation, number, pack([b"x"]))))
+    assert (tag in member._order.buffers) == is_taken
+
+
 def test_a_senders_own_report_ends_what_was_told_of_a_later_incarnation() -> None:
     lan = Lan("abc")
     order = lan.members["a"]._order

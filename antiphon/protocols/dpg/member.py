@@ -284,8 +284,9 @@ class Dpg:
         is_plausible = self._order.incarnations.is_plausible(
             pdu.sender, pdu.incarnation, self._company.sites()
         )
-        if pdu.sender == self.site and (message.incarnation, message.number) >= self._own.next():
-            is_plausible = False  # we have sent no such message
+        if pdu.sender == self.site:
+            count = message.bodies.messages
+            is_plausible = self._own.may_have_sent(message.incarnation, message.number, count)
         if not is_plausible or not self._intake.makes_sense(message):
             self.ignored += 1
             return
