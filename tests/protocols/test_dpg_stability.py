@@ -10,7 +10,7 @@ from antiphon.core.inputs import Received
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS
 from antiphon.core.wire import Pdu
 from antiphon.protocols.dpg.agreement import mix
-from antiphon.protocols.dpg.company import Company
+from antiphon.protocols.dpg.company import MOST_SITES, Company
 from antiphon.protocols.dpg.pdus import ORIGIN, Message, Progress, Remulticast, Report, Request
 from antiphon.protocols.dpg.spells import State
 from antiphon.protocols.dpg.stability import (
@@ -310,6 +310,41 @@ def test_reasons_say_which() -> None:
         TOO_MANY,
         HELD_APART,
     }
+
+
+@pytest.mark.parametrize("told", [None, 2])
+def test_only_what_a_member_has_not_told_to_hold_suffers_when_it_begins_again(told: int | None) -> None:
+    others = Others("b", "c")
+    others.deliver(1)
+    for site in "bc":
+        others.told(site, 1, (1,))
+    assert others.said() == [1]
+    others.deliver(2, 3)
+    if told is not None:
+        others.told("b", told, (1, 2))
+    others.company.leave("b")
+    others.stability.begins_again(0, "b", 3, anew=False)
+    others.told("c", 3, (1, 2, 3))
+    assert others.said() == [], "while it listens"
+    others.company.note(0, "b", 3, 3)
+    others.told("b", 3, (1, 2, 3))
+    assert others.said() == [-2 if told is None else 2, -3]
+    others.deliver(4)
+    for site in "bc":
+        others.told(site, 4, (1, 2, 3, 4))
+    assert others.said() == [4]
+
+
+def test_who_listens_is_waited_for_as_long_as_it_is_heard() -> None:
+    others = Others()
+    for site in range(2 * MOST_SITES):
+        others.stability.begins_again(0, f"s{site}", 0, anew=True)
+    assert len(others.stability._listeners) == MOST_SITES
+    others.stability.begins_again(5, "s0", 0, anew=True)
+    others.deliver(1)
+    for now, is_stable in ((10, False), (15, False), (16, True)):
+        others.stability.settle(now)
+        assert others.said() == ([1] if is_stable else [])
 
 
 def test_who_takes_up_anothers_order_begins_with_what_that_holds() -> None:
