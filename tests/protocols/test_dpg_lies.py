@@ -81,7 +81,7 @@ RANGES: list[tuple[type[Pdu], str, tuple[int, int]]] = [
     ),
     *((kind, "index", NUMBERS) for kind in (Message, Report, Progress)),
     *((Report, field, TIMES) for field in ("clock_ns", "demand_ns")),
-    (Report, "serial", NUMBERS),
+    *((Report, field, NUMBERS) for field in ("serial", "lead")),
     (Report, "digest", HASHES),
     *((kind, field, HASHES) for kind in (Report, Progress) for field in ("held", "held_digest")),
     (Vouch, "number", (-1, NUMBER_LIMIT - 1)),

@@ -11,6 +11,7 @@ from antiphon.core.time import MILLISECOND_NS, SECOND_NS
 from antiphon.core.wire import Pdu
 from antiphon.protocols.dpg.agreement import mix
 from antiphon.protocols.dpg.company import MOST_SITES, Company
+from antiphon.protocols.dpg.order import MOST_APART
 from antiphon.protocols.dpg.pdus import ORIGIN, Message, Progress, Remulticast, Report, Request
 from antiphon.protocols.dpg.spells import State
 from antiphon.protocols.dpg.stability import (
@@ -24,7 +25,7 @@ from antiphon.protocols.dpg.stability import (
     Stability,
 )
 from antiphon.protocols.dpg.telling import FEW, Haste
-from tests.protocols.dpg_group import Lan
+from tests.protocols.dpg_group import Lan, an_order
 
 MEETING_MS = 500
 """Long enough for all members of a group to have been heard."""
@@ -369,14 +370,54 @@ def test_all_that_is_remembered_is_bounded() -> None:
     assert len(others.said()) == 2 * MOST_REACHED - 2
 
 
+def places(lan: Lan, name: Site, begin: int) -> list[tuple[Site, int, int]]:
+    return [(effect.sender, effect.number, effect.place) for effect in lan.of(name, Deliver)[begin:]]
+
+
+def test_who_has_passed_a_message_over_soon_counts_as_the_others_do() -> None:
+    lan = met()
+    lan.admit("a")
+    lan.wait_for(lambda: lan.all_delivered(1))
+    agreement = lan.members["c"]._order.agreement
+    agreement._remember([agreement.root], agreement.index - 1, agreement.digest)
+    lan.admit("b")
+    lan.wait_for(lambda: lan.all_delivered(2))
+    lan.pass_time(100)
+    lan.admit("a")
+    lan.wait_for(lambda: lan.all_delivered(3))
+    assert places(lan, "a", 0) == [("a", 0, 1), ("b", 0, 2), ("a", 1, 3)]
+    assert places(lan, "c", 2) == places(lan, "b", 2) == [("a", 1, 3)]
+    lan.depart("b")
+    lan.come_back("b")
+    lan.depart("a")
+    lan.wait_for(lambda: lan.members["b"]._presence.state is State.PRESENT)
+    lan.admit("c")
+    lan.wait_for(lambda: len(lan.delivered("b")) == len(lan.delivered("c")) == 4)
+    assert places(lan, "b", 3) == places(lan, "c", 3) == [("c", 0, 4)], "c has told how it counts"
+
+
+def test_one_who_counts_absurdly_far_is_not_believed() -> None:
+    order = an_order(lambda _: None)
+    for ahead, lead, expected in (
+        (None, 5, 0),
+        (0, 0, 0),
+        (3, 1, 0),
+        (-1, 0, 1),
+        (0, 1, 1),
+        (0, MOST_APART + 2, 1),
+        (-1, MOST_APART, MOST_APART + 1),
+    ):
+        order.keep_up(ahead, lead)
+        assert order.lead == expected
+
+
 def test_a_delivery_tells_its_place() -> None:
     lan = met()
     lan.admit("a", b"x", b"y")
     lan.admit("b")
     lan.wait_for(lambda: lan.all_delivered(3))
-    places = {tuple((effect.sender, effect.place) for effect in lan.of(name, Deliver)) for name in "abc"}
-    assert len(places) == 1
-    assert [place for _, place in places.pop()] == [1, 2]
+    assert places(lan, "a", 0) == places(lan, "b", 0) == places(lan, "c", 0)
+    assert [place for *_, place in places(lan, "a", 0)] == [1, 2]
     assert not any(
         isinstance(effect, Multicast) and isinstance(effect.pdu, Request) for effect in lan.effects
     )

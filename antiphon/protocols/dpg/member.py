@@ -448,7 +448,9 @@ class Dpg:
             self._was_asked(now, time_ns, sender, told.lost)
             self._listen_to(now, time_ns, sender, report, told)
         else:
-            self._company.align(sender, self._order.agreement.ahead_of(report.index, told.agreed))
+            ahead = self._order.agreement.ahead_of(report.index, told.agreed)
+            self._company.align(sender, ahead)
+            self._order.keep_up(ahead, report.lead)
             self._note_progress(now, sender, report)
             self._learn(now, time_ns, sender, report, told)
 

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from antiphon.core.effects import Arrived, Deliver, Effect, Unavailable
+from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.agreement import Agreement
@@ -31,6 +32,8 @@ MEMORY: Final = 4
 """How many times what reports usually tell is remembered of the order. Raising it costs memory."""
 MOST_FORMER: Final = 4096
 """Senders whose next number is remembered although reports tell it no more. Raising it costs memory."""
+MOST_APART: Final = 1024
+"""Places by which another is believed to count further than we do. Raising it lets a liar skip more."""
 SEIZURE_LOOKS: Final = 32
 """Held bodies that are looked at for one that may give way."""
 NEVER_ASKED: Final = -(1 << 62)
@@ -73,6 +76,8 @@ class Order:
         self.newly_lost = False
         """Whether there is one among them that was never asked for."""
         self.queue: deque[Queued] = deque()
+        self.lead = 0
+        """How many more places we count in what is delivered than in our order, to count as others do."""
         self.incarnations: Final = Incarnations()
         self.streams: dict[Site, Expected] = {}
         self._doubtful: dict[Site, Expected] = {}
@@ -331,7 +336,8 @@ class Order:
         if number > expected[1] and message.incarnation == expected[0]:
             self._fill_gap(time_ns, queued, held, expected)
         self.expect(sender, (message.incarnation, number + count), doubtful=held.again)
-        self._emit(Deliver(sender, number, bodies, None, message.incarnation, None, queued.place))
+        place = queued.place + self.lead
+        self._emit(Deliver(sender, number, bodies, None, message.incarnation, None, place))
         self.stability.note(Delivered(queued.place, sender, number, count))
 
     def _fill_gap(self, time_ns: Nanoseconds, queued: Queued, held: Held, expected: Expected) -> None:
@@ -412,6 +418,14 @@ class Order:
         bodies = (held, *self.own.values(), *self.buffers.values(), *self.kept.values())
         told = (each.end() for each in bodies if each.sender == sender and not each.again)
         return self.streams[sender] > max(told, default=(0, 0))
+
+    def keep_up(self, ahead: int | None, lead: int) -> None:
+        """Another has counted some that we passed over, and leads: from here on we count as far.
+
+        We are `ahead` of it by so many places at a message that both have; it leads its own order by `lead`.
+        """
+        if ahead is not None and 0 < lead - ahead - self.lead <= MOST_APART:
+            self.lead = min(lead - ahead, NUMBER_LIMIT // 2)
 
     # Beginning again
 

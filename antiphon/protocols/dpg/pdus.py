@@ -113,7 +113,8 @@ class Report(Pdu, frozen=True, gc=False):
     `demand_ns` is its own demand on Message_Cycle; `clock_ns` its clock. `streams` is told to those who
     listen before they take part: of each sender its incarnation and the number that is expected next.
     `service` is what its one-channel service has to say. `held` is the last vertex that it delivered, and
-    `held_digest` the digest of the bodies that it holds as far as there: see `stability`.
+    `held_digest` the digest of the bodies that it holds as far as there: see `stability`. `lead` is how many
+    more places than `index` it counts, since others had some that it passed over.
     """
 
     code: ClassVar[int] = 72
@@ -135,6 +136,7 @@ class Report(Pdu, frozen=True, gc=False):
     passed: AskedTags = b""
     held: Hash = ORIGIN
     held_digest: Hash = 0
+    lead: Number = 0
 
 
 class Farewell(Pdu, frozen=True, gc=False):

@@ -238,7 +238,7 @@ class Telling:
             agreed, links, pack_tags(vertices), pack_arcs(arcs), pack_tags(wanted),
             self._flow.own_ns, listening, self._streams() if listened and not order.queue else {},
             self._service.note(now), pack_tags(self._recovery.gone()), pack_tags(self._recovery.passed()),
-            order.stability.tag, order.stability.digest,
+            order.stability.tag, order.stability.digest, order.lead,
         )  # fmt: skip
 
     def _streams(self) -> dict[Site, Expected]:
