@@ -64,6 +64,8 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     """The incarnation of the sender that numbered them."""
     destinations: frozenset[Site] | None = None
     """To whom all of them were multicast, where senders choose; None means the whole group."""
+    place: int | None = None
+    """The batch's place in the one order of all messages, where the protocol keeps one."""
 
 
 class Stable(msgspec.Struct, frozen=True, gc=False):
@@ -73,6 +75,16 @@ class Stable(msgspec.Struct, frozen=True, gc=False):
     number: int
     count: int = 1
     group: Group | None = None
+
+
+class Unstable(msgspec.Struct, frozen=True, gc=False):
+    """These messages will never be told to be stable here; `reason` is one plain sentence."""
+
+    sender: Site
+    number: int
+    count: int
+    group: Group | None
+    reason: str
 
 
 class Missing(msgspec.Struct, frozen=True, gc=False):
@@ -142,12 +154,13 @@ class Disagreed(msgspec.Struct, frozen=True, gc=False):
 class Unavailable(msgspec.Struct, frozen=True, gc=False):
     """A message stands here in the order that is not delivered; `reason` is one plain sentence.
 
-    Who sent it is told where it is known.
+    Who sent it is told where it is known, and how many messages that is with those that follow it.
     """
 
     reason: str
     sender: Site | None = None
     number: int | None = None
+    count: int = 1
 
 
 class Joined(msgspec.Struct, frozen=True, gc=False):
@@ -197,6 +210,7 @@ Effect: TypeAlias = (
     | Arrived
     | Deliver
     | Stable
+    | Unstable
     | Missing
     | Discard
     | SetTimer

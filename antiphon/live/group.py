@@ -31,6 +31,7 @@ from antiphon.core.packing import Destinations
 from antiphon.core.time import MILLISECOND_NS, to_seconds
 from antiphon.core.wire import Codec
 from antiphon.live.boards import (
+    DeliveryBoard,
     GroupsBoard,
     LeftError,
     MissedError,
@@ -83,6 +84,13 @@ LARGEST_LEAP: Final = 1 << 41
 back to 1970 is behind by less. Whatever is believed, the next restart finds room above it."""
 
 
+async def _refuse(_number: int) -> int | None:
+    raise UsageError(
+        "This message is not for its sender, and so is not delivered there.",
+        hint="To know that its destinations hold it, await its stable().",
+    )
+
+
 class Group:
     """One member's view of its group; made by `join`."""
 
@@ -129,6 +137,7 @@ class Group:
         self._reported = 0
         """The latest incarnation of this member's name that the others know of."""
         self._stability = StabilityBoard()
+        self._deliveries = DeliveryBoard()
         self._presence = PresenceBoard()
         self._member: Member | None = None
         self._transport: Transport | None = None
@@ -142,7 +151,7 @@ class Group:
         self._standing = Standing(site, group)
         self._inbox = Inbox(
             site, standing=self._standing, limits=limits, figures=self._figures, watch=self._watch,
-            stable=self._stability.wait, machine=self._machine,
+            machine=self._machine,
         )  # fmt: skip
         self._outbox = Outbox(
             standing=self._standing, inbox=self._inbox, most_bytes=limits.outgoing_bytes,
@@ -168,7 +177,7 @@ class Group:
         assert self._member is not None
         returning = self._recorder is not None and self._recorder.returning
         next_number = self._outbox.next_number
-        self._stability.begin(self.name, next_number)
+        self._begin_spell(next_number)
         self._standing.come()
         self._member.listen()
         try:
@@ -223,8 +232,12 @@ class Group:
     async def _settle(self) -> None:
         """Until all that was handed in is stable."""
         await self._outbox.wait_until_empty()
-        while self._outbox.next_number > self._stability.limit(self.name) and self._figures.admitted_messages:
-            await self._stability.wait(self.name, self._stability.limit(self.name))
+        while self._figures.admitted_messages:
+            limit = self._stability.limit(self.name)
+            if self._outbox.next_number <= limit:
+                return
+            with contextlib.suppress(MissedError):
+                await self._stability.wait(self.name, limit, limit)
 
     async def _meet_others(self) -> None:
         """Prove to the others that this process runs, and learn whether they can take it in."""
@@ -311,6 +324,7 @@ class Group:
         if self._history is not None:
             self._history.close()
         self._stability.close(why)
+        self._deliveries.close(why)
         self._presence.close(why)
         self._caught_up.set()
         self._groups.close(why)
@@ -400,6 +414,10 @@ class Group:
             self._presence.post(Presence("disagreed", effect.other, effect.reason + named))
         else:
             self._presence.post(Presence("unavailable", self.name, effect.reason + named))
+            if effect.sender == self.name and effect.number is not None:
+                end = effect.number + effect.count
+                self._deliveries.lose(end, MissedError(effect.reason))
+                self._stability.lose(self.name, effect.number, end, MissedError(effect.reason))
 
     def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished | fx.CaughtUp) -> None:
         match effect:
@@ -411,10 +429,9 @@ class Group:
             case fx.Absent():
                 self._figures.absences += 1
                 self._watch.forget()
-                self._stability.fail(
-                    MissedError("Whether the message is stable is unknown: this member was absent.")
-                )
-                self._stability.begin(self.name, self._admitted_to)
+                for board in (self._stability, self._deliveries):
+                    board.close(MissedError("What became of the message is unknown: this member was absent."))
+                self._begin_spell(self._admitted_to)
             case fx.Present() if self._taking_part.is_set():
                 self._presence.post(Presence("missed", self.name, "This member was absent for a while."))
             case fx.Present():
@@ -423,6 +440,12 @@ class Group:
                 self._history_complete = complete
                 self._caught_up.set()
                 self._presence.post(Presence("history", self.name, reason))
+
+    def _begin_spell(self, number: int) -> None:
+        """What is delivered from here on, and sent from this number on, is asked after on new boards."""
+        self._stability, self._deliveries = StabilityBoard(), DeliveryBoard()
+        self._stability.begin(self.name, number)
+        self._inbox.begin_spell(self._stability, self._deliveries)
 
     # Several groups
 
@@ -456,6 +479,9 @@ class Group:
 
     def grouped(self, effect: fx.Joined | fx.Left) -> None:
         self._groups.note(effect.group, joined=isinstance(effect, fx.Joined))
+        if isinstance(effect, fx.Left):
+            reason = f"The message was not delivered here before this member left '{effect.group}'."
+            self._deliveries.lose(self._outbox.next_number, MissedError(reason))
 
     # History
 
@@ -502,10 +528,14 @@ class Group:
         """
         data = bytes_of(body)
         destinations = self._destinations(to, group)
-        await self._outbox.hand_in([data], destinations, group)
-        return Message(
-            self.name, self._outbox.next_number - 1, data, self._stability.wait, destinations, group
+        first = await self._outbox.hand_in([data], destinations, group)
+        is_here = (
+            group in self._groups.joined if group is not None else self.name in (destinations or self.members)
         )
+        return Message(
+            self.name, self._outbox.next_number - 1, data, self._stability.wait, destinations, group,
+            first=first, delivered=self._deliveries.wait if is_here else _refuse,
+        )  # fmt: skip
 
     async def send_many(
         self,
@@ -581,9 +611,13 @@ class Group:
         if effect.sender == self.name and (self._order.selective or self._order.several):
             self._stability.settle(self.name, effect.number, end)
         else:
-            self._stability.advance(effect.sender, end)
+            self._stability.advance(effect.sender, effect.number, end)
         if effect.sender == self.name:
             self._watch.stable(end, self._machine.now_ns())
+
+    def unstable(self, effect: fx.Unstable) -> None:
+        end = effect.number + effect.count
+        self._stability.lose(effect.sender, effect.number, end, MissedError(effect.reason))
 
     # Receiving
 

@@ -17,16 +17,19 @@ from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
+from antiphon.live.boards import DeliveryBoard, StabilityBoard
 from antiphon.live.figures import Figures, Watch
 from antiphon.live.limits import Limits
 from antiphon.live.machine import REAL, Machine
 from antiphon.live.member import Member
-from antiphon.live.messages import Batch, StableWaiter
+from antiphon.live.messages import Batch
 from antiphon.live.pieces import Incoming
 from antiphon.live.standing import Standing
 
 HUNGRY: Final = 0.25
 """History waits while more than this share of the queue's limit waits for the application."""
+POSITION_BITS: Final = 20
+"""A batch has fewer messages than two to this power, so that each has a position of its own."""
 DRAINED: Final = 0.5
 """A full queue counts as drained when it is down to this share of its limit."""
 
@@ -42,7 +45,6 @@ class Inbox:
         limits: Limits,
         figures: Figures,
         watch: Watch,
-        stable: StableWaiter,
         machine: Machine = REAL,
     ) -> None:
         self.pressed = False
@@ -56,8 +58,10 @@ class Inbox:
         self._limits: Final = limits
         self._figures: Final = figures
         self._watch: Final = watch
-        self._stable: Final = stable
         self._now_ns: Final = machine.now_ns
+        self._stability = StabilityBoard()
+        self._deliveries = DeliveryBoard()
+        self._next_position = 0
         self._member: Member | None = None
         self._queue: deque[Batch] = deque()
         self._news = asyncio.Event()
@@ -69,6 +73,10 @@ class Inbox:
     def open(self, member: Member) -> None:
         """From now on this member can be held up."""
         self._member = member
+
+    def begin_spell(self, stability: StabilityBoard, deliveries: DeliveryBoard) -> None:
+        """What is delivered from here on belongs to another presence spell."""
+        self._stability, self._deliveries = stability, deliveries
 
     def close(self) -> None:
         """The membership is over; what was delivered before can still be read."""
@@ -155,24 +163,46 @@ class Inbox:
     def delivered(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int] | None) -> None:
         sender, number = effect.sender, effect.number
         count = bodies.messages
+        position = self._position(effect.place, count)
+        self._stability.delivered(sender, number, number + count)
         if sender == self._name:
             self._watch.delivered(number + count, self._now_ns())
+            self._deliveries.note(number, number + count, position)
         if places is not None and len(places) < count:
-            self._deliver_some(effect, bodies, places)
+            self._deliver_some(effect, bodies, places, position)
             return
         self._figures.delivered_messages += count
         self._figures.delivered_bytes += bodies.size
+        first = number
         if bodies.continuing or bodies.unfinished or self.pieces.size:
             whole = self.pieces.take(sender, number, bodies)
             if whole is None:
                 return
-            number, bodies = whole
-            count = bodies.messages
-        numbers = range(number, number + count)
+            first, bodies = whole
         to = effect.destinations if bodies.addresses is None else bodies.addresses.each()
-        self._put(Batch(sender, numbers, bodies, bodies.size, self._stable, to, effect.group))
+        positions = None if position is None else range(position, position + count)
+        numbers, stable = range(number, number + count), self._stability.wait
+        self._put(
+            Batch(
+                sender, numbers, bodies, bodies.size, stable, to, effect.group, positions=positions,
+                first=first,
+            )
+        )  # fmt: skip
 
-    def _deliver_some(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int]) -> None:
+    def _position(self, place: int | None, count: int) -> int | None:
+        """The position of a batch's first message: by its place in the order, if there is one.
+
+        It never goes back here, also where another order is taken up that has come less far.
+        """
+        if place is None:
+            return None
+        position = max(place << POSITION_BITS, self._next_position)
+        self._next_position = position + count
+        return position
+
+    def _deliver_some(
+        self, effect: fx.Deliver, bodies: Packed, places: Sequence[int], position: int | None
+    ) -> None:
         """Of a batch for several members, what is for this one."""
         assert bodies.addresses is not None
         offsets, data = bodies.offsets(), bodies.data
@@ -183,7 +213,9 @@ class Inbox:
         to = [each[place] for place in places]
         self._figures.delivered_messages += len(chosen)
         self._figures.delivered_bytes += size
-        self._put(Batch(effect.sender, numbers, chosen, size, self._stable, to, effect.group))
+        positions = None if position is None else [position + place for place in places]
+        stable = self._stability.wait
+        self._put(Batch(effect.sender, numbers, chosen, size, stable, to, effect.group, positions=positions))
 
     def _put(self, batch: Batch) -> None:
         self._queue.append(batch)

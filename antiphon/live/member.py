@@ -88,6 +88,7 @@ class Listener(Interface):
 
     def admitted(self, effect: fx.Admitted) -> None: ...
     def stable(self, effect: fx.Stable) -> None: ...
+    def unstable(self, effect: fx.Unstable) -> None: ...
     def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished | fx.CaughtUp) -> None: ...
     def doubted(self, effect: fx.Disagreed | fx.Unavailable) -> None: ...
     def grouped(self, effect: fx.Joined | fx.Left) -> None:
@@ -530,6 +531,9 @@ class Member:
             )  # fmt: skip
         self._listener.stable(effect)
 
+    def _unstable(self, _now: Nanoseconds, effect: fx.Unstable) -> None:
+        self._listener.unstable(effect)
+
     def _discard(self, _now: Nanoseconds, effect: fx.Discard) -> None:
         if self._recorder is not None:
             self._recorder.record(
@@ -590,6 +594,7 @@ class Member:
         fx.Deliver: _deliver,
         fx.Arrived: _arrived,
         fx.Stable: _stable,
+        fx.Unstable: _unstable,
         fx.Discard: _discard,
         fx.Absent: _note,
         fx.Present: _note,

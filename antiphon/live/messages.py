@@ -1,6 +1,7 @@
 """What an application gets: messages, batches of them, and news of who is there."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import repeat
 from typing import Final, Literal
 
 import msgspec
@@ -13,7 +14,10 @@ PresenceKind = Literal[
     "appeared", "vanished", "missed", "history", "disagreed", "unavailable", "refused", "left-behind"
 ]
 
-StableWaiter = Callable[[Site, int], Awaitable[None]]
+StableWaiter = Callable[[Site, int, int], Awaitable[None]]
+"""Waits until a sender's messages from the first number to the last are stable."""
+DeliveredWaiter = Callable[[int], Awaitable[int | None]]
+"""Waits until the message of this member with that number is delivered; its position."""
 
 Body = bytes | bytearray | memoryview
 
@@ -39,9 +43,12 @@ class Message:
     A message longer than about 60,000 bytes travels in pieces that count one each; its own number is then
     that of its last piece. `to` is None when it went to the whole group. `group` is the group's name where a
     node is in several.
+
+    `position` tells where it stands in a total order: it is the same at all members and only grows, also over
+    absences, but not by one. It is None in other orders, and on what `send` returned before `delivered`.
     """
 
-    __slots__ = ("_stable", "body", "group", "number", "sender", "to")
+    __slots__ = ("_delivered", "_first", "_stable", "body", "group", "number", "position", "sender", "to")
 
     def __init__(
         self,
@@ -51,25 +58,42 @@ class Message:
         stable: StableWaiter,
         to: Destinations = None,
         group: Group | None = None,
+        *,
+        position: int | None = None,
+        first: int | None = None,
+        delivered: DeliveredWaiter | None = None,
     ) -> None:
+        """`first` is the number of its first piece; `delivered` is given for what is not delivered yet."""
         self.sender: Final = sender
         self.number: Final = number
         self.body: Final = body
         self.to: Final = to
         self.group: Final = group
+        self.position = position
+        self._first = number if first is None else first
         self._stable = stable
+        self._delivered = delivered
 
     @property
     def id(self) -> MessageId:
         return MessageId(self.sender, self.number)
 
     async def stable(self) -> None:
-        """Wait until every destination that counts is known to hold this message."""
-        await self._stable(self.sender, self.number)
+        """Wait until every destination that counts is known to hold this message; raise if that cannot be."""
+        await self._stable(self.sender, self._first, self.number)
 
     async def atomic(self) -> None:
         """The same in the words of causal order: wait until this message is atomically accepted."""
-        await self._stable(self.sender, self.number)
+        await self.stable()
+
+    async def delivered(self) -> int | None:
+        """Wait until this message is delivered at its sender; its position, which is None without one order.
+
+        Raises if it cannot be known: the member left or was absent meanwhile, or the message was passed over.
+        """
+        if self._delivered is not None:
+            self.position = await self._delivered(self.number)
+        return self.position
 
     def __repr__(self) -> str:
         return f"Message({self.sender}:{self.number}, {len(self.body)} bytes)"
@@ -78,10 +102,11 @@ class Message:
 class Batch:
     """Messages of one sender, as they travelled. Iterating gives messages; `bodies` is quick.
 
-    Their numbers are consecutive, unless some that travelled between them were for other members.
+    Their numbers are consecutive, unless some that travelled between them were for other members. So are
+    their `positions`; there are none without one order.
     """
 
-    __slots__ = ("_stable", "_to", "bodies", "group", "numbers", "sender", "size")
+    __slots__ = ("_first", "_stable", "_to", "bodies", "group", "numbers", "positions", "sender", "size")
 
     def __init__(
         self,
@@ -92,13 +117,18 @@ class Batch:
         stable: StableWaiter,
         to: Destinations | Sequence[Destinations] = None,
         group: Group | None = None,
+        *,
+        positions: Sequence[int] | None = None,
+        first: int | None = None,
     ) -> None:
-        """`to` is for whom all of them are, or each."""
+        """`to` is for whom all of them are, or each; `first` the number of the first piece of a long one."""
         self.group: Final = group
         self.sender: Final = sender
         self.numbers: Final = numbers
         self.bodies: Final = bodies
         self.size: Final = size
+        self.positions: Final = positions
+        self._first = numbers[0] if first is None else first
         self._stable = stable
         self._to = to
 
@@ -112,16 +142,19 @@ class Batch:
 
     def __iter__(self) -> Iterator[Message]:
         sender, stable, to, group = self.sender, self._stable, self._to, self.group
-        if to is None or isinstance(to, frozenset):
-            for number, body in zip(self.numbers, self.bodies, strict=True):
-                yield Message(sender, number, body, stable, to, group)
-            return
-        for number, body, each in zip(self.numbers, self.bodies, to, strict=True):
-            yield Message(sender, number, body, stable, each, group)
+        # Of a long message, which travels alone, what counts begins with its first piece.
+        first = self._first if self._first != self.numbers[0] else None
+        addresses = repeat(to) if to is None or isinstance(to, frozenset) else to
+        positions = repeat(None) if self.positions is None else self.positions
+        # Not strict: what is repeated has no end.
+        for number, body, each, position in zip(
+            self.numbers, self.bodies, addresses, positions, strict=False
+        ):
+            yield Message(sender, number, body, stable, each, group, position=position, first=first)
 
     async def stable(self) -> None:
-        """Wait until every destination that counts is known to hold all of these."""
-        await self._stable(self.sender, self.numbers[-1])
+        """Wait until every destination that counts is known to hold all of these; raise if that cannot be."""
+        await self._stable(self.sender, self._first, self.numbers[-1])
 
     def __repr__(self) -> str:
         return f"Batch({self.sender}:{self.number}, {len(self.bodies)} messages, {self.size} bytes)"

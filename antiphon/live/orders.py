@@ -11,6 +11,7 @@ from antiphon.core.extras import require_extra
 from antiphon.core.ids import Site
 from antiphon.core.protocol import LiveProtocol
 from antiphon.core.recording import Property
+from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Pdu
 from antiphon.live.pieces import BATCH_BYTES, SMALL_BATCH_BYTES
 from antiphon.protocols import dpg, fifo, metagroups, sco, sequencer
@@ -31,6 +32,11 @@ KEPT_BODIES: Final = 512
 
 That is 33 MB, what a full group delivers within a tenth of a second. Raising it costs memory, lowering it
 makes members that stand still for a moment miss messages.
+"""
+TELL_NS: Final = MILLISECOND_NS // 2
+"""Least pause between words of a member of the total order on what it holds, for each that hears them.
+
+Raising it costs time until messages are stable, lowering it processors where many messages come one by one.
 """
 ORDERING_BUFFERS: Final = 1024
 """Such batches that are not yet delivered. Raising it costs memory."""
@@ -184,6 +190,7 @@ def total_configuration(settings: Settings) -> dpg.DpgConfiguration:
     return dpg.DpgConfiguration(
         window=max(2, windows // 2),
         lag=max(8, min(3 * windows, int(KEPT_BODIES / datagrams / (1 + LEASH)))),
+        tell_ns=TELL_NS,
         admission_buffers=round(ADMISSION_BUFFERS / datagrams),
         ordering_buffers=round(ORDERING_BUFFERS / datagrams),
         kept_bodies=KEPT_BODIES,

@@ -60,7 +60,8 @@ class Outbox:
 
     # What the application hands in
 
-    async def hand_in(self, bodies: list[bytes], to: Destinations, group: Group | None) -> None:
+    async def hand_in(self, bodies: list[bytes], to: Destinations, group: Group | None) -> int:
+        """Take messages; the number of the first piece of the first one."""
         longest = max(map(len, bodies))
         if longest > LARGEST_MESSAGE_BYTES:
             raise UsageError(
@@ -70,7 +71,9 @@ class Outbox:
         self._standing.require_in()
         if self._outgoing.size >= self._most_bytes:
             await self._wait_until_open()
+        first = self.next_number
         self._note_waiting(self._outgoing.add(bodies, to, group))
+        return first
 
     async def hand_in_records(
         self, records: memoryview, size: int, to: Destinations, group: Group | None

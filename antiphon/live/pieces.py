@@ -218,6 +218,8 @@ class Partial(NamedTuple):
     size: int
     expected: int
     """The number of the next piece."""
+    first: int
+    """The number of the first one."""
 
 
 class Incoming:
@@ -233,7 +235,7 @@ class Incoming:
         self._orphans: dict[Site, None] = {}
 
     def take(self, sender: Site, number: int, bodies: Packed) -> tuple[int, Packed] | None:
-        """What of a batch is whole now, with the number of its first message; None if nothing is.
+        """What of a batch is whole now, with the number of the first piece of it; None if nothing is.
 
         A batch that carries a piece carries nothing else.
         """
@@ -244,17 +246,17 @@ class Incoming:
             self.dropped += 1
             known = None
         if not bodies.continuing:
-            known = Partial([], 0, number)
+            known = Partial([], 0, number, number)
         if known is None:
             return None  # the middle of a message whose beginning went by before we were here
         known.pieces.append(bodies[0])
         if not bodies.unfinished:
-            return number, (pack([b"".join(known.pieces)]) if bodies.continuing else bodies)
+            return known.first, (pack([b"".join(known.pieces)]) if bodies.continuing else bodies)
         size = known.size + max(len(bodies[0]), LEAST_PIECE_BYTES)
         if size > LARGEST_MESSAGE_BYTES:
             self.dropped += 1
             return None
-        self._keep(sender, Partial(known.pieces, size, number + len(bodies)))
+        self._keep(sender, Partial(known.pieces, size, number + len(bodies), known.first))
         return None
 
     def _keep(self, sender: Site, partial: Partial) -> None:

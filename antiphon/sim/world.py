@@ -347,6 +347,9 @@ class World:
                 host.site, "stable", self.now, effect.sender, effect.number, effect.count, effect.group
             )
 
+    def _unstable(self, _host: Host, _effect: fx.Unstable) -> None:
+        """A trace has no row for it."""
+
     def _missing(self, host: Host, effect: fx.Missing) -> None:
         if self.on_missing is not None:
             self.on_missing(self.now, host, effect)
@@ -395,4 +398,5 @@ class World:
         fx.Left: _grouped,
         fx.Disagreed: _doubt,
         fx.Unavailable: _doubt,
+        fx.Unstable: _unstable,
     }

@@ -22,7 +22,15 @@ from antiphon.check.checkers import check_trace
 from antiphon.core import errors
 from antiphon.core.errors import OutputError, UsageError
 from antiphon.live import boards
-from antiphon.live.boards import SENDERS_KEPT, LeftError, MissedError, PresenceBoard, StabilityBoard
+from antiphon.live.boards import (
+    PLACES_KEPT,
+    SENDERS_KEPT,
+    DeliveryBoard,
+    LeftError,
+    MissedError,
+    PresenceBoard,
+    StabilityBoard,
+)
 from antiphon.live.group import Group
 from antiphon.live.joining import join
 from antiphon.live.keys import KeyRing
@@ -526,17 +534,16 @@ def free_ports(family: int, host: str, count: int) -> list[int]:
 def test_waiting_for_stability_ends_with_the_membership() -> None:
     async def body() -> None:
         board = StabilityBoard()
-        waits = [asyncio.create_task(board.wait("a", number)) for number in (5, 1, 3)]
+        waits = [asyncio.create_task(board.wait("a", number, number)) for number in (5, 1, 3)]
         await asyncio.sleep(0)
-        board.advance("a", 4)
+        board.advance("a", 0, 4)
         await asyncio.gather(*waits[1:])
-        board.fail(MissedError("absent"))
-        with pytest.raises(MissedError):
-            await waits[0]
         board.close(LeftError("left"))
-        await board.wait("a", 3)
         with pytest.raises(LeftError):
-            await board.wait("a", 4)
+            await waits[0]
+        await board.wait("a", 3, 3)
+        with pytest.raises(LeftError):
+            await board.wait("a", 4, 4)
 
     within(body())
 
@@ -545,16 +552,16 @@ def test_a_board_forgets_senders_beyond_a_bound_but_never_its_own() -> None:
     async def body() -> None:
         board = StabilityBoard()
         board.begin("me", 7)
-        waiting = asyncio.create_task(board.wait("s0", 9))
+        waiting = asyncio.create_task(board.wait("s0", 9, 9))
         await asyncio.sleep(0)
         for number in range(3 * SENDERS_KEPT):
-            board.advance(f"s{number}", 5)
-        assert len(board._limits) == SENDERS_KEPT
+            board.advance(f"s{number}", 0, 5)
+        assert len(board._senders) == SENDERS_KEPT
         assert board.limit("me") == 7
         assert board.limit(f"s{3 * SENDERS_KEPT - 1}") == 5
-        board.advance("s0", 10)
+        board.advance("s0", 5, 10)
         await waiting
-        assert board._waiting == {}
+        assert board._senders["s0"].waiting == []
 
     within(body())
 
@@ -563,12 +570,12 @@ def test_own_messages_to_different_members_are_stable_in_any_order() -> None:
     async def body() -> None:
         board = StabilityBoard()
         board.begin("a", 10)
-        waits = {number: asyncio.create_task(board.wait("a", number)) for number in (10, 12, 13)}
-        other = asyncio.create_task(board.wait("b", 12))
+        waits = {number: asyncio.create_task(board.wait("a", number, number)) for number in (10, 12, 13)}
+        other = asyncio.create_task(board.wait("b", 12, 12))
         await asyncio.sleep(0)
         board.settle("a", 12, 14)
         await asyncio.gather(waits[12], waits[13])
-        await board.wait("a", 13)
+        await board.wait("a", 13, 13)
         assert board.limit("a") == 10
         assert not waits[10].done()
         assert not other.done()
@@ -577,6 +584,86 @@ def test_own_messages_to_different_members_are_stable_in_any_order() -> None:
         await waits[10]
         assert board.limit("a") == 14
         other.cancel()
+
+    within(body())
+
+
+def test_what_was_left_out_is_not_stable_though_later_messages_are() -> None:
+    async def body() -> None:
+        board = StabilityBoard()
+        board.advance("a", 0, 3)
+        between, behind = (asyncio.create_task(board.wait("a", number, number)) for number in (4, 8))
+        await asyncio.sleep(0)
+        board.advance("a", 5, 8)
+        for number in (3, 4):
+            with pytest.raises(MissedError):
+                await board.wait("a", number, number)
+        with pytest.raises(MissedError):
+            await between
+        await board.wait("a", 2, 2)
+        await board.wait("a", 5, 7)
+        with pytest.raises(MissedError):
+            await board.wait("a", 2, 6)
+        board.lose("a", 8, 9, MissedError("lost"))
+        with pytest.raises(MissedError, match="lost"):
+            await behind
+        with pytest.raises(MissedError, match="lost"):
+            await board.wait("a", 8, 12)
+        assert board.limit("a") == 9
+
+    within(body())
+
+
+def test_a_sender_that_counts_from_anew_is_not_taken_for_what_it_was() -> None:
+    async def body() -> None:
+        board = StabilityBoard()
+        board.delivered("a", 0, 8)
+        board.advance("a", 0, 6)
+        old = asyncio.create_task(board.wait("a", 7, 7))
+        await asyncio.sleep(0)
+        board.delivered("a", 0, 2)
+        with pytest.raises(MissedError):
+            await old
+        new = asyncio.create_task(board.wait("a", 1, 1))
+        await asyncio.sleep(0)
+        assert not new.done()
+        board.advance("a", 0, 2)
+        await new
+
+    within(body())
+
+
+def test_a_position_is_known_once_the_message_is_delivered() -> None:
+    async def body() -> None:
+        board = DeliveryBoard()
+        waits = [asyncio.create_task(board.wait(number)) for number in (9, 3, 5)]
+        await asyncio.sleep(0)
+        board.note(3, 5, 100)
+        board.note(6, 9, 200)
+        assert await waits[1] == 100
+        assert [await board.wait(number) for number in (4, 8)] == [101, 202]
+        with pytest.raises(MissedError):
+            await waits[2]
+        with pytest.raises(MissedError):
+            await board.wait(5)
+        board.close(LeftError("left"))
+        with pytest.raises(LeftError):
+            await waits[0]
+        assert await board.wait(7) == 201
+        for number in range(PLACES_KEPT):
+            board.note(10 + number, 11 + number, 300 + number)
+        with pytest.raises(MissedError):
+            await board.wait(3)
+
+    within(body())
+
+
+def test_without_one_order_it_is_known_that_a_message_is_delivered_however_long_ago() -> None:
+    async def body() -> None:
+        board = DeliveryBoard()
+        for number in range(2 * PLACES_KEPT):
+            board.note(number, number + 1, None)
+        assert await board.wait(0) is None
 
     within(body())
 

@@ -23,9 +23,12 @@ from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.dpg import Dpg, DpgConfiguration
+from antiphon.protocols.dpg.company import Company
+from antiphon.protocols.dpg.order import Order
 from antiphon.protocols.dpg.pdus import ORIGIN, Arc, Message, Report, Tag
 from antiphon.protocols.dpg.reporting import read
 from antiphon.protocols.dpg.services.lan import LanService
+from antiphon.protocols.dpg.stability import Stability
 
 KNOBS: dict[str, Any] = {"deliv_cycle_ns": 200 * MILLISECOND_NS, "dummy_cycle_ns": 400 * MILLISECOND_NS}
 TRANSMIT_NS: Nanoseconds = MILLISECOND_NS // 10
@@ -49,6 +52,13 @@ class ChosenTags:
 
     def is_ours(self, tag: Tag) -> bool:
         return tag > ORIGIN
+
+
+def an_order(emit: Callable[[Effect], None], **knobs: Any) -> Order:
+    """The order of a member that knows of nobody else."""
+    configuration = DpgConfiguration(**knobs)
+    company = Company(configuration.lately_ns, SECOND_NS, 1, emit)
+    return Order(configuration, Stability(company, SECOND_NS, 0, configuration.tombstones, emit), emit)
 
 
 class Unordered(LanService):

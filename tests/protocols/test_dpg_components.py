@@ -17,8 +17,9 @@ from antiphon.protocols.dpg.flow import MOST_SITES as MOST_DEMANDS
 from antiphon.protocols.dpg.flow import Flow
 from antiphon.protocols.dpg.heartbeat import ReportHeartbeat
 from antiphon.protocols.dpg.order import Order
-from antiphon.protocols.dpg.pdus import ORIGIN, TAG_LIMIT, DpgConfiguration, Message, Tag
+from antiphon.protocols.dpg.pdus import ORIGIN, TAG_LIMIT, Message, Tag
 from antiphon.protocols.dpg.tags import Tags
+from tests.protocols.dpg_group import an_order
 
 CYCLE_NS = 1000
 IDLE_NS = 10_000
@@ -103,7 +104,7 @@ def test_kept_bodies_that_are_too_large_together_leave_the_longest_quiet_first()
 
 def ordered(tag: Tag) -> Order:
     """An order in which this is to be delivered next, whose body is kept as if that had been done before."""
-    order = Order(DpgConfiguration(), lambda _: None)
+    order = an_order(lambda _: None)
     order.expect("a", (0, tag + 1))
     order.kept.keep(0, tag, held(tag))
     assert order.add(0, tag)

@@ -20,7 +20,7 @@ from antiphon.protocols.dpg.foretold import MOST_SPANS, Foretold
 from antiphon.protocols.dpg.learning import MEMORY_NS, PATIENCE_NS, Touch
 from antiphon.protocols.dpg.learning import MOST_SITES as MOST_REPORTERS
 from antiphon.protocols.dpg.member import BEGINS_AGAIN, SUPERSEDED
-from antiphon.protocols.dpg.order import MARKED_LINK, MOST_FORMER, TRUE_LINK, Order
+from antiphon.protocols.dpg.order import MARKED_LINK, MOST_FORMER, TRUE_LINK
 from antiphon.protocols.dpg.pdus import (
     LARGEST,
     LARGEST_MESSAGE_BYTES,
@@ -46,7 +46,7 @@ from antiphon.protocols.dpg.services.tag_sequencer.pdus import Answer, Claim, Nu
 from antiphon.protocols.dpg.spells import LONGEST_LEAP as LONGEST_ORDER_LEAP
 from antiphon.protocols.dpg.spells import MOST_APART, MOST_WINDOWS, PATIENCE, Listening, State, Window
 from antiphon.protocols.dpg.tag_lists import pack_tags
-from tests.protocols.dpg_group import Lan, message
+from tests.protocols.dpg_group import Lan, an_order, message
 
 CODEC = Codec((*PDUS, *SERVICE_PDUS))
 MS = MILLISECOND_NS
@@ -75,11 +75,15 @@ RANGES: list[tuple[type[Pdu], str, tuple[int, int]]] = [
     *((kind, field, HASHES) for kind in (Message, Remulticast) for field in ("previous", "seen")),
     *((kind, "stamp", TIMES) for kind in (Message, Remulticast)),
     *((kind, "number", HALF) for kind in (Message, Remulticast)),
-    *((kind, "incarnation", INCARNATIONS) for kind in (Message, Remulticast, Report, Farewell, Vouch)),
+    *(
+        (kind, "incarnation", INCARNATIONS)
+        for kind in (Message, Remulticast, Report, Farewell, Progress, Vouch)
+    ),
     *((kind, "index", NUMBERS) for kind in (Message, Report, Progress)),
     *((Report, field, TIMES) for field in ("clock_ns", "demand_ns")),
-    (Report, "serial", NUMBERS),
+    *((Report, field, NUMBERS) for field in ("serial", "lead")),
     (Report, "digest", HASHES),
+    *((kind, field, HASHES) for kind in (Report, Progress) for field in ("held", "held_digest")),
     (Vouch, "number", (-1, NUMBER_LIMIT - 1)),
     (Vouch, "floor", TIMES),
     (TagRequest, "first", (1, NUMBER_LIMIT // 2)),
@@ -364,6 +368,21 @@ def test_a_remulticast_cannot_tell_of_an_incarnation_that_its_sender_never_had()
     assert member._order.buffers[tags[1]].again
 
 
+@pytest.mark.parametrize(
+    ("incarnation", "number", "is_taken"),
+    [(100, 1, True), (100, 2, False), (0, 0, True), (0, 1, False), (50, 1, False), (101, 0, False)],
+)
+def test_of_its_own_messages_a_member_takes_from_others_those_that_it_may_have_sent(
+    incarnation: int, number: int, is_taken: bool
+) -> None:
+    """Its former process sent number 0, so it counts on from 1."""
+    member = (lan := joined(100)).members["c"]
+    tag = member._tags.choose(lambda _tag: False)
+    member._order.add(lan.now, tag)
+    lan.give("c", Received("x", Remulticast("c", tag, 0, 0, 0, incarnation, number, pack([b"x"]))))
+    assert (tag in member._order.buffers) == is_taken
+
+
 def test_a_senders_own_report_ends_what_was_told_of_a_later_incarnation() -> None:
     lan = Lan("abc")
     order = lan.members["a"]._order
@@ -427,7 +446,7 @@ def test_a_senders_earlier_messages_come_first_whatever_places_another_gives_the
     again: tuple[int, ...], expected: list[int]
 ) -> None:
     effects: list[Effect] = []
-    order = Order(DpgConfiguration(), effects.append)
+    order = an_order(effects.append)
     for number in range(4):
         order.store("b", changed(message(11 + number), number=number), again=number in again)
     order.store("c", changed(message(21), number=1))
@@ -441,7 +460,7 @@ def test_a_senders_earlier_messages_come_first_whatever_places_another_gives_the
 
 
 def test_who_has_sent_a_message_is_known() -> None:
-    order = Order(DpgConfiguration(), lambda _: None)
+    order = an_order(lambda _: None)
     order.store("b", message(11))
     order.expect("c", (0, 1))
     assert [order.has_sent(site) for site in "bcd"] == [True, True, False]
@@ -450,7 +469,7 @@ def test_who_has_sent_a_message_is_known() -> None:
 @pytest.mark.parametrize("where", ["own", "buffers", "nowhere", "buried", "lost"])
 def test_a_body_is_stored_if_it_is_not_held_and_may_still_be_delivered(where: str) -> None:
     effects: list[Effect] = []
-    order = Order(DpgConfiguration(), effects.append)
+    order = an_order(effects.append)
     held = Held("a", message(11))
     if where in ("own", "buffers"):
         getattr(order, where)[11] = held
@@ -469,7 +488,7 @@ def test_a_body_for_which_there_is_no_room_does_not_arrive_and_what_gives_way_is
     None
 ):
     effects: list[Effect] = []
-    order = Order(DpgConfiguration(ordering_buffers=1), effects.append)
+    order = an_order(effects.append, ordering_buffers=1)
     assert order.store("b", message(11)) is None
     assert order.store("b", message(12)) == 12
     assert [effect.number for effect in effects if isinstance(effect, Arrived)] == [0]
@@ -484,7 +503,7 @@ def test_a_body_for_which_there_is_no_room_does_not_arrive_and_what_gives_way_is
 
 
 def test_a_report_tells_which_links_are_true_and_which_are_marked() -> None:
-    order = Order(DpgConfiguration(), lambda _: None)
+    order = an_order(lambda _: None)
     for tag, tail, marked in ((11, 0, True), (12, 11, False), (13, None, False), (14, 13, True)):
         order.store("b", changed(message(tag), number=tag))
         order.add(0, tag)

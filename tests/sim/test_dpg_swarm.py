@@ -39,7 +39,7 @@ DELIVERIES_PER_VIOLATION = 10_000
 EASY_BYTES_PER_S = 300_000
 """What an Ethernet of 10 Mbit/s carries with ease, copies and reports of many members besides."""
 MOMENT_NS = 500 * MILLISECOND_NS
-NEVER_BROKEN: tuple[Property, ...] = ("integrity", "duplicate", "fifo")
+NEVER_BROKEN: tuple[Property, ...] = ("integrity", "duplicate", "fifo", "stability")
 """Whatever becomes of the order, these hold where nobody loses its memory."""
 
 
@@ -68,7 +68,8 @@ def draw(kind: str, seed: int) -> dict[str, Any]:
         "crashes": crashes,
         "cycles": "count" if rate >= 150.0 and not crashes and random.random() < 0.3 else "clock",
     }
-    return parameters | (draw_channel(random) if service == "lan" else draw_network(random))
+    parameters |= draw_channel(random) if service == "lan" else draw_network(random)
+    return parameters | {"tell_ms": random.choice([0.0, 0.5, 2.0])}
 
 
 def draw_channel(random: Random) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class Outcome:
     def judge(self) -> str | None:
         """Why it is not good enough, if it is not."""
         crashed = self.parameters.get("crashes", 0) > 0
-        never: tuple[Property, ...] = ("integrity",) if crashed else NEVER_BROKEN
+        never: tuple[Property, ...] = ("integrity", "stability") if crashed else NEVER_BROKEN
         grave = [violation for violation in self.broken if violation.property in never]
         is_found = self.metrics["disagreements"] or self.metrics["unavailable"] or crashed
         unforgiven = grave or ([] if is_found else self.broken)

@@ -9,14 +9,15 @@ leave and return. Infinitely many repetitions reach everyone (Eventual Receipt).
 
 Guarantees, each proved by the checker of that name: *integrity*, *duplicate*, *fifo*; and, except in
 schedules that the cycles make improbable, *total* and *atomicity* within each presence spell (quasi-agreed
-order). Nobody waits for anybody: there are no views, and a member that is gone costs nothing but its own
-messages. Members exchange digests of what they have agreed on, and say so (`Disagreed`) when orders have gone
-apart; a message that is passed over is told too (`Unavailable`).
+order), and *stability*. Nobody waits for anybody: there are no views, and a member that is gone costs nothing
+but its own messages. Members exchange digests of what they have agreed on, and say so (`Disagreed`) when
+orders have gone apart; a message that is passed over is told too (`Unavailable`).
 
 Members that lie under their own names: every field is bounded as it is decoded. An order far from what the
 others tell is not taken up, and what is told of a sender counts only until the sender is heard itself. What
-nobody has is waited for up to Dummy_Cycle, and what a liar said counts until it has been silent for a second.
-While it lies it can slow the others down or end their spells. A remulticast message is believed as it comes:
+nobody has is waited for up to Dummy_Cycle, and what a liar said counts until it has been silent for a second
+and a half. While it lies it can slow the others down, end their spells, or keep messages from being called
+stable. A remulticast message is believed as it comes:
 to tell a forged one takes signatures. But no number of a sender is delivered twice, and none that is held
 here after a later one of that sender. Where demands, clocks or sequencers are concerned, names that were
 hardly heard or never sent a message have little say or none.
@@ -26,8 +27,9 @@ What is where: `graph` the precedence graph; `order` the graph's root, the agree
 bodies as they come; `foretold` what was delivered on another's word; `recovery` lost bodies; `own` a member's
 own messages until they have a place;
 `reporting` what stands in reports; `telling` when a member reports, and what; `learning` what it makes of
-others' reports; `agreement` digests; `spells` absence and return; `company` who was heard of lately; `flow`,
-`cycles`, `heartbeat`, `wakes`, `buffers`, `tags` what their names say; `member` ties them together.
+others' reports; `agreement` digests; `stability` what all hold; `spells` absence and return; `company` who
+was heard of lately; `flow`, `cycles`, `heartbeat`, `wakes`, `buffers`, `tags` what their names say; `member`
+ties them together.
 
 Deviations, with reasons:
 - 'message' PDUs carry a packed batch, so that one vertex orders many messages; they name the sender's message
@@ -51,7 +53,7 @@ Deviations, with reasons:
   was away keeps its place before its successors; if those were delivered meanwhile its sender is told.
 - The delay of a report is also waived when something is lost, else requesters starve; see `heartbeat`.
 - A vertex that should have preceded one already delivered is passed over: order is kept, atomicity is not.
-- Stability (`Stable`) is as far as members heard of lately have told; it is not promised.
+- Stability (`Stable`): the paper has none. Members tell which bodies they hold, see `stability`.
 """
 
 from typing import Final
@@ -62,6 +64,10 @@ from antiphon.protocols.dpg.pdus import PDUS, DpgConfiguration
 
 __all__ = ["ALMOST", "PDUS", "PROMISES", "Dpg", "DpgConfiguration"]
 
-PROMISES: Final[tuple[Property, ...]] = ("integrity", "duplicate", "atomicity", "fifo", "total")
-ALMOST: Final[tuple[Property, ...]] = ("atomicity", "total")
-"""Those of them that hold almost always; members report when one did not."""
+PROMISES: Final[tuple[Property, ...]] = ("integrity", "duplicate", "atomicity", "fifo", "total", "stability")
+ALMOST: Final[tuple[Property, ...]] = ("atomicity", "total", "stability")
+"""Those of them that hold almost always; members report when one did not.
+
+Stability fails where a member is present and was never heard, or not for longer than it may be silent: by
+losses in a row, or on the other side of a network that is cut in two.
+"""

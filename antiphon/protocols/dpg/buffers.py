@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from antiphon.core.effects import Unavailable
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.pdus import Message, Tag
@@ -29,6 +30,10 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     def end(self) -> tuple[int, int]:
         """The sender's incarnation, and the number that follows its messages."""
         return self.message.incarnation, self.message.number + self.message.bodies.messages
+
+    def unavailable(self, reason: str) -> Unavailable:
+        """That it is not delivered."""
+        return Unavailable(reason, self.sender, self.message.number, self.message.bodies.messages)
 
 
 class OrderingBuffers(dict[Tag, Held]):

@@ -1,4 +1,4 @@
-"""Who was heard of lately, and how far they have come: for pacing and for telling what has reached everyone.
+"""Who was heard of lately, and how far their orders have come: for pacing, and to know who counts.
 
 No decision about order depends on it: a member that is not heard of any more is simply not waited for. How
 long one may be silent before that is taken to mean something depends on how long it was silent at times while
@@ -169,12 +169,3 @@ class Company:
         """By how much more than usual one may be left behind."""
         share = (now - one.heard_ns) / (self._patience_ns(one) + LEASH_SILENCES * self._lately_ns)
         return LEASH * lag * share if share < 1 else inf
-
-    def everywhere(self, now: Nanoseconds, own: int) -> int:
-        """The least index of all who are not gone, and ours."""
-        since_ns = now - self._gone_ns
-        least = own
-        for one in self._sites.values():
-            if one.index < least and one.heard_ns >= since_ns:
-                least = one.index
-        return least

@@ -37,6 +37,7 @@ from antiphon.protocols.dpg.recovery import Recovery
 from antiphon.protocols.dpg.reporting import Told, lists_bytes, read
 from antiphon.protocols.dpg.services.base import PREFIX, Service
 from antiphon.protocols.dpg.spells import Presence, State
+from antiphon.protocols.dpg.stability import Stability
 from antiphon.protocols.dpg.tag_lists import unpack_tags
 from antiphon.protocols.dpg.tags import Tags
 from antiphon.protocols.dpg.telling import Telling
@@ -78,12 +79,15 @@ class Dpg:
         self._clock = build_clock(knobs, idle_ns)
         self._wakes = wakes = Wakes(self._clock, emit)
         self._tags = Tags(secret, random)
-        self._order = order = Order(knobs, emit)
         self._flow = Flow(
             knobs.message_cycle_ns, knobs.delta_ns, knobs.fc_cycle_ns, knobs.longest_message_cycle_ns,
             2 * knobs.deliv_cycle_ns,
         )  # fmt: skip
-        self._company = Company(knobs.lately_ns, GONE_SILENCES * silence_ns, knobs.lag // 4, emit)
+        # A member that was stopped for less than this goes on with its spell, and is waited for.
+        gone_ns = max(GONE_SILENCES * silence_ns, knobs.absence_ns + 2 * silence_ns)
+        self._company = Company(knobs.lately_ns, gone_ns, knobs.lag // 4, emit)
+        self._stability = Stability(self._company, gone_ns, 2 * silence_ns, knobs.tombstones, emit)
+        self._order = order = Order(knobs, self._stability, emit)
         self._own = own = OwnMessages(site, knobs, order, service, self._tags)
         self._hearing = Hearing(knobs, order, own, reports_ordered=service.reports_ordered)
         self._recovery = Recovery(
@@ -203,7 +207,9 @@ class Dpg:
         elif type(pdu) is Report:
             self._receive_report(now, sender, pdu, after_loss)
         elif type(pdu) is Progress:
-            self._note_progress(now, sender, pdu.index)
+            if not self._is_latest(now, sender, pdu.incarnation):
+                return
+            self._note_progress(now, sender, pdu)
             self._service.receive_other(now, sender, pdu, after_loss=after_loss)
         else:
             if type(pdu) is Remulticast:
@@ -215,6 +221,7 @@ class Dpg:
                     self.ignored += 1
                     return
                 self._company.leave(sender)
+                self._stability.leave(sender)
             self._service.receive_other(now, sender, pdu, after_loss=after_loss)
         if self._own.waiting:
             self._send_waiting(now)
@@ -277,8 +284,9 @@ class Dpg:
         is_plausible = self._order.incarnations.is_plausible(
             pdu.sender, pdu.incarnation, self._company.sites()
         )
-        if pdu.sender == self.site and (message.incarnation, message.number) >= self._own.next():
-            is_plausible = False  # we have sent no such message
+        if pdu.sender == self.site:
+            count = message.bodies.messages
+            is_plausible = self._own.may_have_sent(message.incarnation, message.number, count)
         if not is_plausible or not self._intake.makes_sense(message):
             self.ignored += 1
             return
@@ -299,12 +307,12 @@ class Dpg:
         if self._recovery.has_gone():
             self._telling.urge(now, time_ns)
 
-    def _note_progress(self, now: Nanoseconds, sender: Site, index: int) -> None:
-        """Another tells how far it has come."""
-        own = self._order.agreement.index
-        self._company.note(now, sender, index, own)
+    def _note_progress(self, now: Nanoseconds, sender: Site, pdu: Progress | Report) -> None:
+        """Another tells how far it has come, and what it holds."""
+        self._company.note(now, sender, pdu.index, self._order.agreement.index)
+        self._stability.told(sender, pdu.held, pdu.held_digest)
         if self._presence.state is State.PRESENT:
-            self._order.settle(self._company.everywhere(now, own))
+            self._stability.settle(now)
 
     # The channel, as the service calls it
 
@@ -358,8 +366,11 @@ class Dpg:
     def _progress(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
         """Deliver what can be, and tell how far that is."""
         if self._presence.state is State.PRESENT:
+            delivered = self._stability.index
             self._delivering.deliver(now, time_ns)
             self._telling.tell_progress(now)
+            if self._stability.index > delivered:
+                self._stability.settle(now)
 
     # Timers
 
@@ -377,6 +388,8 @@ class Dpg:
             self._recovery.answer(now, self._clock.time(now))
         elif name == "ask":
             self._recovery.ask(self._clock.time(now))
+        elif name == "tell" and self._presence.state is State.PRESENT:
+            self._telling.tell_progress(now)
         self._send_waiting(now)
 
     def _commit(self, now: Nanoseconds) -> None:
@@ -399,9 +412,10 @@ class Dpg:
         self._order.sweep(time_ns)
         for site in self._company.look(now):
             self._flow.forget(time_ns, site)
+            self._stability.leave(site)
             self._service.vanished(now, site)
         if presence.state is State.PRESENT:
-            self._order.settle(self._company.everywhere(now, self._order.agreement.index))
+            self._stability.settle(now)
             if not self._company.known():
                 self._own.locate_alone(now, time_ns)
                 self._progress(now, time_ns)
@@ -415,6 +429,7 @@ class Dpg:
         if told is None:
             self.ignored += 1
             return
+        is_anew = report.incarnation > self._order.incarnations.get(sender, report.incarnation)
         if not self._is_latest(now, sender, report.incarnation):
             return
         time_ns = self._clock.time(now)
@@ -426,13 +441,17 @@ class Dpg:
         if report.listening:
             self._order.agreement.forget(sender)
             self._company.leave(sender, BEGINS_AGAIN)
+            self._stability.begins_again(now, sender, self._order.agreement.index, anew=is_anew)
             self._welcome(now, time_ns)
         elif self._presence.state is State.LISTENING:
+            self._note_progress(now, sender, report)
             self._was_asked(now, time_ns, sender, told.lost)
             self._listen_to(now, time_ns, sender, report, told)
         else:
-            self._company.align(sender, self._order.agreement.ahead_of(report.index, told.agreed))
-            self._note_progress(now, sender, report.index)
+            ahead = self._order.agreement.ahead_of(report.index, told.agreed)
+            self._company.align(sender, ahead)
+            self._order.keep_up(ahead, report.lead)
+            self._note_progress(now, sender, report)
             self._learn(now, time_ns, sender, report, told)
 
     def _learn(
@@ -467,6 +486,7 @@ class Dpg:
         self._order.incarnations.hear(self.site, event.incarnation)
         if not event.incarnation:
             self._presence.begin()
+            self._stability.listen(now)
             self._begin_service(now)
             self._service.take_part(now)
             return
@@ -484,6 +504,7 @@ class Dpg:
         self._presence.listen(now)
         self._wakes.forget()
         self._order.forget_graph()
+        self._stability.listen(now)
         self._order.kept.refresh(time_ns)
         self._hearing.listen()
         self._recovery.listen()
@@ -539,9 +560,11 @@ class Dpg:
         self._presence.take_part()
         self._service.take_part(now)
         for message in self._own.renew(now, time_ns, agreed):
-            self._effects.append(Unavailable(PASSED_OVER, self.site, message.number))
+            count = message.bodies.messages
+            self._effects.append(Unavailable(PASSED_OVER, self.site, message.number, count))
         self._repeat(now)
         self._intake.take_part(time_ns)
+        self._telling.begin_spell(now)
         self._progress(now, time_ns)
         self._send_waiting(now)
 

@@ -14,7 +14,8 @@ from typing import Final
 
 import msgspec
 
-from antiphon.core.effects import Arrived, Deliver, Effect, Stable, Unavailable
+from antiphon.core.effects import Arrived, Deliver, Effect, Unavailable
+from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.agreement import Agreement
@@ -23,6 +24,7 @@ from antiphon.protocols.dpg.company import Incarnations
 from antiphon.protocols.dpg.foretold import Foretold
 from antiphon.protocols.dpg.graph import PrecedenceGraph
 from antiphon.protocols.dpg.pdus import MOST_STREAMS, ORIGIN, DpgConfiguration, Message, Tag
+from antiphon.protocols.dpg.stability import Delivered, Stability
 
 TRUE_LINK: Final = 1
 MARKED_LINK: Final = 3
@@ -30,6 +32,8 @@ MEMORY: Final = 4
 """How many times what reports usually tell is remembered of the order. Raising it costs memory."""
 MOST_FORMER: Final = 4096
 """Senders whose next number is remembered although reports tell it no more. Raising it costs memory."""
+MOST_APART: Final = 1024
+"""Places by which another is believed to count further than we do. Raising it lets a liar skip more."""
 SEIZURE_LOOKS: Final = 32
 """Held bodies that are looked at for one that may give way."""
 NEVER_ASKED: Final = -(1 << 62)
@@ -49,20 +53,14 @@ class Queued(msgspec.Struct, frozen=True, gc=False):
     place: int
 
 
-class Delivered(msgspec.Struct, frozen=True, gc=False):
-    """A delivered batch that is not known to be everywhere."""
-
-    place: int
-    sender: Site
-    number: int
-    messages: int
-
-
 class Order:
     """Times are in the member's own clock, by which its cycles are counted."""
 
-    def __init__(self, configuration: DpgConfiguration, emit: Callable[[Effect], None]) -> None:
+    def __init__(
+        self, configuration: DpgConfiguration, stability: Stability, emit: Callable[[Effect], None]
+    ) -> None:
         self._configuration = configuration
+        self.stability: Final = stability
         self._emit = emit
         self.graph = PrecedenceGraph()
         self.agreement = Agreement(MEMORY * configuration.history)
@@ -78,6 +76,8 @@ class Order:
         self.newly_lost = False
         """Whether there is one among them that was never asked for."""
         self.queue: deque[Queued] = deque()
+        self.lead = 0
+        """How many more places we count in what is delivered than in our order, to count as others do."""
         self.incarnations: Final = Incarnations()
         self.streams: dict[Site, Expected] = {}
         self._doubtful: dict[Site, Expected] = {}
@@ -91,7 +91,6 @@ class Order:
         """True arcs into agreed vertices, beside those from the agreed one before."""
         self._chosen = 0
         """The index of the latest vertex that got its place by choice: nothing true leads to it."""
-        self._unstable: deque[Delivered] = deque()
         self._without_place: set[Tag] = set()
         """Bodies held whose vertices were unknown when they were looked at last."""
         self._looked_ns: Nanoseconds = 0
@@ -273,8 +272,7 @@ class Order:
         self.tombstones.add(tag, self.agreement.index, skipped=True)
         self.lost.pop(tag, None)
         held = self.buffers.pop(tag, None) or self.own.pop(tag, None)
-        name = (None, None) if held is None else (held.sender, held.message.number)
-        self._emit(Unavailable(TOO_LATE, *name))
+        self._emit(Unavailable(TOO_LATE) if held is None else held.unavailable(TOO_LATE))
 
     def pass_by(self, tag: Tag, head: Tag) -> None:
         """It precedes one that has its place, and becomes known only now: too late, or before our spell."""
@@ -308,6 +306,7 @@ class Order:
                 self._emit(Unavailable(NOBODY_HAS_IT))
             else:
                 self._hand_up(time_ns, head, held)
+            self.stability.reach(tag, head.place, held=held is not None)
             queue.popleft()
 
     def awaited(self, time_ns: Nanoseconds) -> Tag | None:
@@ -332,15 +331,14 @@ class Order:
             return
         if (self._foretold or held.again) and self._is_foretold(held):
             self.repeated += 1
-            self._emit(Unavailable(NUMBER_TAKEN, sender, number))
+            self._emit(held.unavailable(NUMBER_TAKEN))
             return
         if number > expected[1] and message.incarnation == expected[0]:
             self._fill_gap(time_ns, queued, held, expected)
         self.expect(sender, (message.incarnation, number + count), doubtful=held.again)
-        self._emit(Deliver(sender, number, bodies, None, message.incarnation))
-        self._unstable.append(Delivered(queued.place, sender, number, count))
-        if len(self._unstable) > self._configuration.tombstones:
-            self._unstable.popleft()
+        place = queued.place + self.lead
+        self._emit(Deliver(sender, number, bodies, None, message.incarnation, None, place))
+        self.stability.note(Delivered(queued.place, sender, number, count))
 
     def _fill_gap(self, time_ns: Nanoseconds, queued: Queued, held: Held, expected: Expected) -> None:
         """A sender's message has its place before an earlier one that is held here: deliver that one first.
@@ -421,12 +419,13 @@ class Order:
         told = (each.end() for each in bodies if each.sender == sender and not each.again)
         return self.streams[sender] > max(told, default=(0, 0))
 
-    def settle(self, index: int) -> None:
-        """Everyone heard of lately has come so far in the order."""
-        unstable = self._unstable
-        while unstable and unstable[0].place <= index:
-            settled = unstable.popleft()
-            self._emit(Stable(settled.sender, settled.number, settled.messages))
+    def keep_up(self, ahead: int | None, lead: int) -> None:
+        """Another has counted some that we passed over, and leads: from here on we count as far.
+
+        We are `ahead` of it by so many places at a message that both have; it leads its own order by `lead`.
+        """
+        if ahead is not None and 0 < lead - ahead - self.lead <= MOST_APART:
+            self.lead = min(lead - ahead, NUMBER_LIMIT // 2)
 
     # Beginning again
 
@@ -450,7 +449,6 @@ class Order:
                 graph.connect(tail, tag, marked=marked)
         self.past.clear()
         self._chosen = index
-        self._unstable.clear()
 
     def bury(self, tag: Tag, index: int) -> None:
         """It lies before our presence spell: it is not to be delivered here."""
@@ -468,7 +466,6 @@ class Order:
             self.buffers.pop(tag, None)
         self.queue.clear()
         self.graph.reset(self.graph.root)
-        self._unstable.clear()
 
     def figures(self) -> dict[str, int]:
         """What a user may want to watch."""

@@ -43,6 +43,7 @@ class OwnMessages:
         self._service = service
         self._tags = tags
         self.incarnation = 0
+        self._first_number = 0
         self._next_number = 0
         self.waiting: deque[Batch] = deque()
         """Admitted, and not yet handed over."""
@@ -59,11 +60,18 @@ class OwnMessages:
 
     def begin(self, incarnation: int, next_number: int) -> None:
         self.incarnation = incarnation
-        self._next_number = next_number
+        self._first_number = self._next_number = next_number
 
     def next(self) -> tuple[int, int]:
         """Our incarnation, and the number of our next message."""
         return self.incarnation, self._next_number
+
+    def may_have_sent(self, incarnation: int, number: int, count: int) -> bool:
+        """Whether we have sent these messages; if we count from 0, an earlier process may have sent any."""
+        if incarnation == self.incarnation:
+            return number + count <= self._next_number
+        is_counted_on = self._first_number > 0
+        return incarnation < self.incarnation and not (is_counted_on and number + count > self._first_number)
 
     # On the way out
 

@@ -112,7 +112,9 @@ class Report(Pdu, frozen=True, gc=False):
     and `passed` those that it has passed over: it will never have them, and nobody needs to wait for it.
     `demand_ns` is its own demand on Message_Cycle; `clock_ns` its clock. `streams` is told to those who
     listen before they take part: of each sender its incarnation and the number that is expected next.
-    `service` is what its one-channel service has to say.
+    `service` is what its one-channel service has to say. `held` is the last vertex that it delivered, and
+    `held_digest` the digest of the bodies that it holds as far as there: see `stability`. `lead` is how many
+    more places than `index` it counts, since others had some that it passed over.
     """
 
     code: ClassVar[int] = 72
@@ -132,6 +134,9 @@ class Report(Pdu, frozen=True, gc=False):
     service: ServiceNote
     gone: AskedTags = b""
     passed: AskedTags = b""
+    held: Hash = ORIGIN
+    held_digest: Hash = 0
+    lead: Number = 0
 
 
 class Farewell(Pdu, frozen=True, gc=False):
@@ -146,10 +151,13 @@ class Farewell(Pdu, frozen=True, gc=False):
 
 
 class Progress(Pdu, frozen=True, gc=False):
-    """How far a member has come in the order, from one that has had nothing else to say for long."""
+    """How far a member has come in the order, and what it holds: between its reports, which tell the same."""
 
     code: ClassVar[int] = 90
     index: Number
+    incarnation: Incarnation = 0
+    held: Hash = ORIGIN
+    held_digest: Hash = 0
 
 
 class Request(Pdu, frozen=True, gc=False):
@@ -195,6 +203,9 @@ class DpgConfiguration:
     """No demand is believed beyond this. Raising it lets one slow member slow the group further."""
     window: int = 16
     """Own messages handed over and not yet delivered. Raising it costs everyone buffers."""
+    tell_ns: Nanoseconds = 0
+    """The least pause, for each other member, between two words of a member on what it holds; 0 leaves that
+    to its reports. Raising it costs time until messages are stable; lowering it costs small PDUs."""
     lag: int = 256
     """How far the order may run ahead of the slowest member heard of lately; further of one that is silent.
     Raising it costs buffers, and takes that four times as much is kept."""
@@ -232,7 +243,8 @@ class DpgConfiguration:
             self.remove_cycle_ns, self.locate_cycle_ns, self.fc_cycle_ns, self.listen_ns, self.absence_ns,
             self.lately_ns,
         )  # fmt: skip
-        if min(spans) <= 0 or min(self.message_cycle_ns, self.delta_ns, self.longest_message_cycle_ns) < 0:
+        pauses = (self.message_cycle_ns, self.delta_ns, self.longest_message_cycle_ns, self.tell_ns)
+        if min(spans) <= 0 or min(pauses) < 0:
             raise UsageError("The cycles are positive.")
         counts = (
             self.window, self.lag, self.admission_buffers, self.ordering_buffers, self.kept_bodies,

@@ -189,6 +189,8 @@ def take_up(
         and (tag in live or follows(order, root, tag) or is_recent(order, tag, report, told))
     ]
     order.begin_again(root, report.index, report.digest, list(told.agreed), kept, time_ns)
+    order.stability.take_up(root, report.index, report.held_digest)
+    order.lead = min(report.lead, NUMBER_LIMIT // 2)
     for sender, expected in streams.items():
         if expected > order.streams.get(sender, (0, 0)):
             order.expect(sender, expected, doubtful=True)

@@ -1,12 +1,14 @@
 """What a member tells the others of itself: its reports, and between them how far it has come.
 
 Source: Konorski, sections 4.1 (what a report tells) and 4.4 (when: see `heartbeat`). Beyond the paper a
-member tells how far it has come also when it has no report to send: the others keep within reach of it.
+member tells how far it has come also when it has no report to send: the others keep within reach of it, and
+somebody may wait for a message to be stable. `Haste` says how soon.
 """
 
 from collections.abc import Callable
+from typing import Final
 
-from antiphon.core.effects import Effect, Multicast
+from antiphon.core.effects import Effect, Multicast, Send
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.company import Company
@@ -21,9 +23,46 @@ from antiphon.protocols.dpg.services.base import Service
 from antiphon.protocols.dpg.tag_lists import pack_tags
 from antiphon.protocols.dpg.wakes import Wakes
 
+FEW: Final = 8
+"""Where there are at most so many others, all are told at once what was delivered; else only its sender."""
+
+
+class Haste:
+    """How soon a member tells that it holds what it has delivered.
+
+    At once where messages come one by one. Where they come faster than that, the pause doubles up to a report
+    cycle. The least pause is `tell_ns` for each receiver of a word, so that all words together cost a member
+    the same in a group of any size.
+    """
+
+    __slots__ = ("_longest_ns", "_next_ns", "_pause_ns", "_tell_ns", "index")
+
+    def __init__(self, tell_ns: Nanoseconds, longest_ns: Nanoseconds) -> None:
+        self._tell_ns: Final = tell_ns
+        self._longest_ns: Final = longest_ns
+        self._pause_ns = tell_ns
+        self._next_ns: Nanoseconds = 0
+        self.index = 0
+        """How far we had come when we told it last."""
+
+    def wait_ns(self, now: Nanoseconds, index: int) -> Nanoseconds | None:
+        """How long until it may be told that we have come so far; None if it need not be."""
+        return max(0, self._next_ns - now) if self._tell_ns and index > self.index else None
+
+    def told(self, now: Nanoseconds, index: int, receivers: int) -> None:
+        """It was told, to so many."""
+        if index > self.index:
+            is_alone = index == self.index + 1
+            least_ns = self._tell_ns * max(1, receivers)
+            longest_ns = max(self._longest_ns, least_ns)
+            pause_ns = self._pause_ns // 2 if is_alone else self._pause_ns * 2
+            self._pause_ns = min(max(least_ns, pause_ns), longest_ns)
+        self.index = index
+        self._next_ns = now + self._pause_ns
+
 
 class Telling:
-    """One member's; `time_ns` is in its own clock. Its timer is `report`."""
+    """One member's; `time_ns` is in its own clock. Its timers are `report` and `tell`."""
 
     def __init__(
         self,
@@ -57,6 +96,9 @@ class Telling:
         self._serial = 0
         self._told_index = 0
         self._spoke_ns: Nanoseconds = 0
+        self._told_ns: Nanoseconds = 0
+        """When all were told last what we hold."""
+        self._haste = Haste(configuration.tell_ns, configuration.report_cycle_ns)
         self._listener_ns: Nanoseconds | None = None
         self.changed = False
         """Whether there is something that was not there at the last report."""
@@ -101,9 +143,13 @@ class Telling:
         """The timer `report`: say something if it is our turn."""
         if self._heartbeat.due(time_ns):
             self.report(now, time_ns, listening=listening)
-        elif not listening and now - self._spoke_ns >= self._silence_ns:
+        elif not listening and self._has_been_silent(now):
             self._tell_progress(now)
         self._wake(now)
+
+    def _has_been_silent(self, now: Nanoseconds) -> bool:
+        """Whether the others should hear of us; messages of ours do not tell what we hold."""
+        return now - min(self._spoke_ns, self._told_ns) >= self._silence_ns
 
     def _wake(self, now: Nanoseconds) -> None:
         self._wakes.set_own("report", now, self._heartbeat.next_ns)
@@ -111,20 +157,56 @@ class Telling:
     # What
 
     def tell_progress(self, now: Nanoseconds) -> None:
-        """Tell how far we have come, if that is a good way further than the others know."""
+        """Tell how far we have come, if that is a good way further than the others know.
+
+        And tell what we hold: somebody may wait for that.
+        """
         if self._order.agreement.index - self._told_index >= self._stride:
             self._tell_progress(now)
+            return
+        wait_ns = self._haste.wait_ns(now, self._order.stability.index)
+        if wait_ns is None:
+            return
+        if wait_ns:
+            self._wakes.set("tell", now, wait_ns)
+        elif len(self._company.sites()) <= FEW:
+            self._tell_progress(now)
+        else:
+            self._tell_senders(now)
+
+    def begin_spell(self, now: Nanoseconds) -> None:
+        """We take part from here on: the others wait for our word."""
+        self._haste = Haste(self._configuration.tell_ns, self._configuration.report_cycle_ns)
+        self._tell_progress(now)
+
+    def _tell_senders(self, now: Nanoseconds) -> None:
+        """Tell those whose messages we have delivered that we hold them; the others hear it with a report."""
+        stability, progress = self._order.stability, self._progress()
+        senders = stability.senders_since(self._haste.index) & self._company.sites()
+        for sender in sorted(senders)[:FEW]:
+            self._emit(Send(sender, progress))
+        self._haste.told(now, stability.index, len(senders))
 
     def _tell_progress(self, now: Nanoseconds) -> None:
-        self._told_index, self._spoke_ns = self._order.agreement.index, now
-        self._emit(Multicast(Progress(self._told_index)))
+        self._note_told(now)
+        self._emit(Multicast(self._progress()))
+
+    def _progress(self) -> Progress:
+        stability = self._order.stability
+        return Progress(self._order.agreement.index, self._own.incarnation, stability.tag, stability.digest)
+
+    def _note_told(self, now: Nanoseconds) -> None:
+        """All are told how far we have come and what we hold."""
+        self._told_index = self._order.agreement.index
+        self._spoke_ns = self._told_ns = now
+        self._haste.told(now, self._order.stability.index, len(self._company.sites()))
 
     def report(self, now: Nanoseconds, time_ns: Nanoseconds, *, listening: bool) -> None:
         order = self._order
         report = self._compose(now, time_ns, listening)
         self._emit(Multicast(report))
         self._heartbeat.share.report(time_ns, lists_bytes(report))
-        self._told_index, self._spoke_ns = order.agreement.index, now
+        self._note_told(now)
         has_more = bool(order.lost or len(order.graph) or self._own.unlocated)
         busy = self.changed or listening or has_more
         self.changed = False
@@ -156,6 +238,7 @@ class Telling:
             agreed, links, pack_tags(vertices), pack_arcs(arcs), pack_tags(wanted),
             self._flow.own_ns, listening, self._streams() if listened and not order.queue else {},
             self._service.note(now), pack_tags(self._recovery.gone()), pack_tags(self._recovery.passed()),
+            order.stability.tag, order.stability.digest, order.lead,
         )  # fmt: skip
 
     def _streams(self) -> dict[Site, Expected]:

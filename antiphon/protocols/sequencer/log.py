@@ -73,7 +73,7 @@ class Log:
     def deliver(self, limit: int, effects: list[Effect]) -> None:
         """Deliver what lies below `limit` and has not been delivered."""
         for place in range(self.delivered, min(limit, self.position)):
-            effects.append(Deliver(*self.entries[place]))
+            effects.append(Deliver(*self.entries[place], place=place))
             self.delivered = place + 1
 
     def release(self, stable: int, effects: list[Effect]) -> None:

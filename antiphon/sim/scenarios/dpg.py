@@ -49,6 +49,7 @@ class Configuration(OrderingConfiguration):
     cycles: Annotated[str, "what cycles are counted in: clock or count (of messages)"] = "clock"
     report_ms: Annotated[float, "Report_Cycle in milliseconds"] = 20.0
     deliv_ms: Annotated[float, "Deliv_Cycle in milliseconds"] = 240.0
+    tell_ms: Annotated[float, "least pause, a member, between words on what is held; 0: only reports"] = 0.0
     buffers: Annotated[int, "reception buffers of a site, on the medium"] = RECEPTION_BUFFERS
     processing_us: Annotated[float, "microseconds a site needs for a PDU, on the medium"] = 0.0
     vertex_us: Annotated[float, "microseconds more for each vertex of its graph, on the medium"] = 0.0
@@ -84,6 +85,7 @@ class Configuration(OrderingConfiguration):
             retr_cycle_ns=report_ns,
             remove_cycle_ns=2 * deliv_ns,
             locate_cycle_ns=4 * report_ns,
+            tell_ns=from_seconds(self.tell_ms / 1000),
             listen_ns=15 * report_ns,
             absence_ns=max(SECOND_NS, 2 * deliv_ns),
             lately_ns=max(60 * MILLISECOND_NS, 3 * report_ns),
