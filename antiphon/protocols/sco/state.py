@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from antiphon.core.effects import Effect, SetTimer
+from antiphon.core.effects import Absent, Effect, Present, SetTimer
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
@@ -114,6 +114,7 @@ class Peer:
         "due_ns",
         "end",
         "final",
+        "first",
         "forgotten",
         "frontier",
         "gone",
@@ -125,6 +126,7 @@ class Peer:
         "left",
         "lie",
         "life",
+        "linked",
         "listed",
         "needed",
         "owed",
@@ -219,6 +221,10 @@ class Peer:
         self.owed: list[tuple[Peer, tuple[int, ...]]] = []
         """What it holds for us of those who are gone, by the digest at hand, if we lack some of it."""
         self.predecessor: Peer | None = None
+        self.first = -1
+        """The number of its first message that was, or could have been, for us; -1 if that is not known."""
+        self.linked = False
+        """Whether it was looked at if that follows on what came of its site's earlier life."""
 
     @property
     def name(self) -> Name:
@@ -274,6 +280,7 @@ class State:
         self.life = life
         self.me = Peer(self.site, life, now, self.configuration.buffers)
         self.me.frontier = self.next_number
+        self.me.linked = True
         self.peers: dict[Site, Peer] = {}
         """The others who count: one life of each site."""
         self.ghosts: list[Peer] = []
@@ -283,6 +290,8 @@ class State:
         """The latest life of each site that was forgotten, as far as it is in `over`."""
         self.ended: dict[Site, int] = {}
         """The latest life of each site that has counted here or has been heard, and is over."""
+        self.reached: dict[Site, int] = {}
+        """How far each site had come with us, by its own word, when a life of it was over."""
         self.disproved: dict[Site, int] = {}
         """The latest life that others told of a site whose own voice says that it has come less far."""
         self._digest = 0
@@ -403,6 +412,17 @@ class State:
     def note_voice(self, site: Site, life: int) -> None:
         self.voices[site] = max(life, self.voices.pop(site, -1))
         trim(self.voices, MOST_SEEN)
+
+    def note_reached(self, site: Site, number: int) -> None:
+        self.reached.pop(site, None)
+        self.reached[site] = number
+        trim(self.reached, MOST_SEEN)
+
+    def note_hole(self) -> None:
+        """Messages that others have were not delivered here: this spell of presence is over."""
+        self.counts["holes"] += 1
+        if self.taking_part:
+            self.effects += (Absent(), Present())
 
     def ignore(self) -> None:
         """What came from a peer made no sense."""
