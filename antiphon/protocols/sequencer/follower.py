@@ -278,10 +278,10 @@ class Follower:
             if sender != self._site:
                 self._effects.append(Arrived(sender, number, len(bodies)))
             if place == position:
-                log.append(Entry(sender, number, bodies))
+                log.append(Entry(sender, number, bodies, pdu.incarnation))
                 self._advance(now, at_once=pdu.witness == self._site)
             else:
-                log.entries[place] = Entry(sender, number, bodies)
+                log.entries[place] = Entry(sender, number, bodies, pdu.incarnation)
         if place >= log.position:
             self._see(place + 1)
         if stable > log.stable:

@@ -17,6 +17,7 @@ class Entry(NamedTuple):
     sender: Site
     number: int
     bodies: Packed
+    incarnation: int
 
 
 class Streams(dict[Site, int]):
@@ -73,7 +74,8 @@ class Log:
     def deliver(self, limit: int, effects: list[Effect]) -> None:
         """Deliver what lies below `limit` and has not been delivered."""
         for place in range(self.delivered, min(limit, self.position)):
-            effects.append(Deliver(*self.entries[place]))
+            sender, number, bodies, incarnation = self.entries[place]
+            effects.append(Deliver(sender, number, bodies, None, incarnation))
             self.delivered = place + 1
 
     def release(self, stable: int, effects: list[Effect]) -> None:
@@ -82,7 +84,7 @@ class Log:
         if stable <= self.stable:
             return
         for place in range(self.kept_from, stable):
-            sender, number, bodies = self.entries.pop(place)
+            sender, number, bodies, _ = self.entries.pop(place)
             count = len(bodies)
             effects += (Stable(sender, number, count), Discard(sender, number, count))
         self.kept_from = max(self.kept_from, stable)

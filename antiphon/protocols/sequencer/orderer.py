@@ -57,6 +57,7 @@ class Orderer:
         self._log = Log()
         self._outbox = Outbox(configuration.window, configuration.repeat_ns)
         self._epoch = 0
+        self._incarnation = 0
         self._latest_hearsay = 0
         self._outdone_ns: Nanoseconds | None = None
         # An earlier epoch's members may go on without a gap up to `_base`, if theirs was the order recovered.
@@ -80,7 +81,7 @@ class Orderer:
 
     def start(self, now: Nanoseconds, event: Start) -> None:
         self._outbox.begin(event.next_number)
-        self._epoch = event.incarnation
+        self._epoch = self._incarnation = event.incarnation
         self._latest_hearsay = min(event.incarnation + LONGEST_SETBACK, LATEST_HEARSAY)
         self._log.streams.note(self._site, event.next_number)
         self._members.begin(self._others, now, together=event.incarnation == 0)
@@ -298,7 +299,8 @@ class Orderer:
             number = log.streams.get(member.site, 0)
             bodies = self._members.dequeue(member, number)
             if bodies is not None:
-                self._place(now, Entry(member.site, number, bodies))
+                incarnation = self._incarnation if member is self._own else member.key[0]
+                self._place(now, Entry(member.site, number, bodies, incarnation))
             if number + len(bodies or ()) in member.pending:
                 line.append(member)
             else:
@@ -308,7 +310,7 @@ class Orderer:
         log = self._log
         place = log.position
         log.append(entry)
-        sender, number, bodies = entry
+        sender, number, bodies, _ = entry
         if sender == self._site:
             self._outbox.settle(now, log.streams[sender])
         else:
@@ -316,9 +318,7 @@ class Orderer:
         if self._members.counted:
             self._multicast_ns = now
             witness = self._members.witness
-            self._effects.append(
-                Multicast(Ordered(self._epoch, place, log.stable, witness, sender, number, bodies))
-            )
+            self._effects.append(Multicast(Ordered(self._epoch, place, log.stable, witness, *entry)))
 
     def _acknowledge(self, now: Nanoseconds, sender: Site, pdu: Acknowledge) -> None:
         member = self._recognise(now, sender, pdu)
