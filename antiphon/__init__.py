@@ -13,6 +13,17 @@ if TYPE_CHECKING:
     from antiphon.live.boards import LeftError as LeftError
     from antiphon.live.boards import MissedError as MissedError
     from antiphon.live.boards import NameTakenError as NameTakenError
+    from antiphon.live.events import Appeared as Appeared
+    from antiphon.live.events import CaughtUp as CaughtUp
+    from antiphon.live.events import CutOff as CutOff
+    from antiphon.live.events import Disagreed as Disagreed
+    from antiphon.live.events import HistoryFailed as HistoryFailed
+    from antiphon.live.events import Missed as Missed
+    from antiphon.live.events import Refused as Refused
+    from antiphon.live.events import Restarted as Restarted
+    from antiphon.live.events import Unavailable as Unavailable
+    from antiphon.live.events import Unread as Unread
+    from antiphon.live.events import Vanished as Vanished
     from antiphon.live.group import Group as Group
     from antiphon.live.joining import join as join
     from antiphon.live.limits import Limits as Limits
@@ -26,16 +37,27 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Appeared",
     "Batch",
+    "CaughtUp",
+    "CutOff",
+    "Disagreed",
     "Group",
+    "HistoryFailed",
     "LeftError",
     "Limits",
     "Membership",
     "Message",
+    "Missed",
     "MissedError",
     "NameTakenError",
     "Node",
     "Presence",
+    "Refused",
+    "Restarted",
+    "Unavailable",
+    "Unread",
+    "Vanished",
     "__version__",
     "join",
     "node",
@@ -43,6 +65,17 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Appeared": "antiphon.live.events",
+    "CaughtUp": "antiphon.live.events",
+    "CutOff": "antiphon.live.events",
+    "Disagreed": "antiphon.live.events",
+    "HistoryFailed": "antiphon.live.events",
+    "Missed": "antiphon.live.events",
+    "Refused": "antiphon.live.events",
+    "Restarted": "antiphon.live.events",
+    "Unavailable": "antiphon.live.events",
+    "Unread": "antiphon.live.events",
+    "Vanished": "antiphon.live.events",
     "Batch": "antiphon.live.messages",
     "Group": "antiphon.live.group",
     "LeftError": "antiphon.live.boards",

@@ -122,6 +122,9 @@ class Host(Interface):
     def reported(self, incarnation: int) -> None:
         """A member knows an incarnation of our name."""
 
+    def met(self, site: Site, boot: int) -> None:
+        """A process was let in under its name; nothing of what it says has been passed on yet."""
+
     def refused(self, site: Site, reason: str) -> None:
         """Another process was refused, or refuses us, for a reason that people should know."""
 
@@ -713,6 +716,7 @@ class Gate:
         self.accepted += 1
         self._enlist(known)
         self._sites[known.site] = known
+        self._host.met(known.site, known.boot)
         if 0 < answer.yours < LARGEST_REPORTED:
             known.told = answer.yours
             self._report(known)

@@ -30,6 +30,7 @@ from antiphon.core.inputs import JoinGroup, LeaveGroup, Start
 from antiphon.core.packing import Destinations
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec
+from antiphon.live import events as ev
 from antiphon.live.boards import (
     GroupsBoard,
     LeftError,
@@ -132,6 +133,8 @@ class Group:
         self._recorder: SegmentRecorder | None = None
         self._objection = ""
         """What stands between this member and another one, as it was found last."""
+        self._is_cut_off = False
+        """Whether it was told that this member may miss messages, and not yet that it is back."""
         self._taking_part = asyncio.Event()
         self._order = find_order(self.order)
         self._groups = GroupsBoard()
@@ -139,7 +142,8 @@ class Group:
         self._standing = Standing(site, group)
         self._inbox = Inbox(
             site, standing=self._standing, limits=limits, figures=self._figures, watch=self._watch,
-            stable=self._stability.wait,
+            stable=self._stability.wait, tell=self._tell,
+            counts_all=not (self._order.selective or self._order.several),
         )  # fmt: skip
         self._outbox = Outbox(
             standing=self._standing, inbox=self._inbox, most_bytes=limits.outgoing_bytes,
@@ -195,6 +199,7 @@ class Group:
         if linger:
             await self.settle()
         if not self._standing.is_out:
+            self._standing.is_leaving = True
             self._member.depart()
             self._close(LeftError(f"'{self.name}' has left '{self.group}'."))
 
@@ -330,7 +335,11 @@ class Group:
         """Another process cannot be let in, or lets nobody in here; people should know why."""
         self._objection = reason
         if self._refusals.note(reason, time.monotonic()):
-            self._presence.post(Presence("refused", site, reason))
+            self._tell(ev.Refused(site, reason))
+
+    def met(self, site: Site, boot: int) -> None:
+        """A process was let in: perhaps another one than the last of its name."""
+        self._inbox.met(site, boot)
 
     def namesake(self, address: str) -> None:
         """The others follow another process of this name."""
@@ -347,7 +356,7 @@ class Group:
     def begun_anew(self) -> None:
         """The protocol knows nobody any more, and is in no group."""
         for site in sorted(self._presence.others):
-            self._presence.post(Presence("vanished", site, "This member began anew."))
+            self._tell(ev.Vanished(site, "This member began anew."))
         assert self._member is not None
         for group in sorted(self._groups.joined):
             self._member.change(JoinGroup(group))
@@ -374,25 +383,31 @@ class Group:
         self._standing.require_in()
         return self._presence.read()
 
+    def _tell(self, event: ev.Happening) -> None:
+        """Something has happened: whoever reads events finds it in its place, readers of news at once."""
+        self._inbox.happened(event)
+        news = ev.as_presence(event, self.name)
+        if news is not None:
+            self._presence.post(news)
+
     def doubted(self, effect: fx.Disagreed | fx.Unavailable) -> None:
         """The promise of one order, delivered whole, is broken as far as members can tell themselves."""
-        named = (
-            "" if effect.sender is None else f" The first message concerned: {effect.sender}:{effect.number}."
-        )
         if isinstance(effect, fx.Disagreed):
             self._objection = f"'{effect.other}' was heard. {effect.reason}"
-            self._presence.post(Presence("disagreed", effect.other, effect.reason + named))
+            self._tell(ev.Disagreed(effect.other, effect.reason, effect.sender, effect.number))
         else:
-            self._presence.post(Presence("unavailable", self.name, effect.reason + named))
+            self._tell(ev.Unavailable(effect.reason, effect.sender, effect.number))
 
     def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished | fx.CaughtUp) -> None:
         match effect:
             case fx.Appeared(site=site):
-                self._presence.post(Presence("appeared", site))
+                self._is_cut_off = False
+                self._tell(ev.Appeared(site))
             case fx.Vanished(site=site, reason=reason):
-                self._inbox.pieces.vanish(site)
-                self._presence.post(Presence("vanished", site, reason))
+                self._vanished(site, reason)
             case fx.Absent():
+                if self._taking_part.is_set() and not self._standing.is_leaving:
+                    self._cut_off("This member is absent.")
                 self._figures.absences += 1
                 self._watch.forget()
                 self._stability.fail(
@@ -400,13 +415,26 @@ class Group:
                 )
                 self._stability.begin(self.name, self._admitted_to)
             case fx.Present() if self._taking_part.is_set():
-                self._presence.post(Presence("missed", self.name, "This member was absent for a while."))
+                self._is_cut_off = False
+                self._tell(ev.Missed())
             case fx.Present():
                 self._taking_part.set()
             case fx.CaughtUp(complete=complete, reason=reason):
                 self._history_complete = complete
                 self._caught_up.set()
-                self._presence.post(Presence("history", self.name, reason))
+                self._tell(ev.CaughtUp(complete, reason))
+
+    def _vanished(self, site: Site, reason: str) -> None:
+        self._inbox.pieces.vanish(site)
+        was_alone = not self._presence.others
+        self._tell(ev.Vanished(site, reason))
+        if not (was_alone or self._presence.others or reason in ev.NOT_LOST):
+            self._cut_off("No other member is heard any more.")
+
+    def _cut_off(self, reason: str) -> None:
+        if not self._is_cut_off:
+            self._is_cut_off = True
+            self._tell(ev.CutOff(reason))
 
     # Several groups
 
@@ -463,13 +491,14 @@ class Group:
             self._history = await open_log(folder, self.group, self.name, most_bytes)
             for sentence in self._history.unreadable:
                 self._presence.note(Presence("history", self.name, sentence))
+                self._inbox.happened(ev.HistoryFailed(sentence))
 
     async def _delivered_before(self) -> Mapping[Site, int]:
         assert self._trace is not None, "only a trace tells that a member returns"
         return await asyncio.to_thread(delivered_before, self._trace, self._run, self.name)
 
     def history_failed(self, reason: str) -> None:
-        self._presence.post(Presence("history", self.name, reason))
+        self._tell(ev.HistoryFailed(reason))
 
     # Sending
 
@@ -487,9 +516,11 @@ class Group:
         data = body if type(body) is bytes else bytes(body)
         destinations = self._destinations(to, group)
         await self._outbox.hand_in([data], destinations, group)
+        assert self._member is not None
         return Message(
-            self.name, self._outbox.next_number - 1, data, self._stability.wait, destinations, group
-        )
+            self.name, self._outbox.next_number - 1, data, self._stability.wait, destinations, group,
+            self._member.incarnation,
+        )  # fmt: skip
 
     async def send_many(
         self,
@@ -575,6 +606,22 @@ class Group:
         async for batch in self.batches():
             for message in batch:
                 yield message
+
+    async def events(self) -> AsyncIterator[ev.Event]:
+        """Messages, and between them what else happens, each event in its place: see `antiphon.live.events`.
+
+        What this member misses stands exactly at its gap, however late the application reads.
+        """
+        async for item in self.event_batches():
+            if isinstance(item, Batch):
+                for message in item:
+                    yield message
+            else:
+                yield item
+
+    def event_batches(self) -> AsyncIterator[Batch | ev.Happening]:
+        """The same with messages as they travelled together: much less work a message."""
+        return self._inbox.items()
 
     def batches(self) -> AsyncIterator[Batch]:
         """Messages as they travelled together: much less work a message than one by one.

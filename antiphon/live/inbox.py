@@ -3,6 +3,10 @@
 It reads batches as an iterator, in a task of its own, or gives a function that is called as soon as something
 is delivered: that saves the switch to the task.
 
+What else happens to the member stands in the same queue, in its place between the batches. Whoever reads
+batches alone passes over it. So many such events wait at most; of further ones it is counted how many were
+left out, where they would have stood.
+
 A full queue first slows the group down: bodies are not taken in until it has drained. If it has not after
 `patience_s`, the member goes absent until then.
 """
@@ -18,17 +22,22 @@ from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
+from antiphon.live.events import CutOff, Happening, Missed, Restarted, Unread
 from antiphon.live.figures import Figures, Watch
 from antiphon.live.limits import Limits
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch, StableWaiter
 from antiphon.live.pieces import Incoming
+from antiphon.live.places import Gaps, Restarts
 from antiphon.live.standing import Standing
 
 HUNGRY: Final = 0.25
 """History waits while more than this share of the queue's limit waits for the application."""
 DRAINED: Final = 0.5
 """A full queue counts as drained when it is down to this share of its limit."""
+SKIPPED: Final = "The next message of this sender comes from behind them."
+MOST_EVENTS: Final = 1024
+"""Events that wait to be read, beside batches. Raising it costs memory where nobody reads them."""
 
 
 class Inbox:
@@ -43,7 +52,11 @@ class Inbox:
         figures: Figures,
         watch: Watch,
         stable: StableWaiter,
+        tell: Callable[[Happening], None],
+        counts_all: bool,
     ) -> None:
+        """`tell` is told what the numbers of messages show, and is to hand it to `happened`; `counts_all`
+        says that everyone delivers all of a sender's numbers, so that one that is missing is missed."""
         self.pressed = False
         """Whether the application reads so slowly that bodies are not taken in."""
         self.is_aside = False
@@ -56,8 +69,13 @@ class Inbox:
         self._figures: Final = figures
         self._watch: Final = watch
         self._stable: Final = stable
+        self._tell: Final = tell
+        self._gaps: Final = Gaps() if counts_all else None
+        self._restarts: Final = Restarts()
         self._member: Member | None = None
-        self._queue: deque[Batch] = deque()
+        self._queue: deque[Batch | Happening] = deque()
+        self._events = 0
+        """Of those in the queue, how many are no batches."""
         self._news = asyncio.Event()
         self._function: Callable[[Batch], None] | None = None
         """What is called with each batch at once, if the application wants that."""
@@ -77,6 +95,12 @@ class Inbox:
     # How the application reads
 
     async def batches(self) -> AsyncIterator[Batch]:
+        async for item in self.items():
+            if isinstance(item, Batch):
+                yield item
+
+    async def items(self) -> AsyncIterator[Batch | Happening]:
+        """Batches, and what else happens, in one order."""
         if self._function is not None:
             raise UsageError("A function is called with what is delivered.", hint="Read in one way only.")
         while True:
@@ -118,7 +142,9 @@ class Inbox:
             return False
         try:
             while self._queue:
-                function(self._next())
+                item = self._next()
+                if isinstance(item, Batch):
+                    function(item)
         except Exception as error:
             self._function = None
             self._raised = error
@@ -131,12 +157,15 @@ class Inbox:
         if self._queue:
             self._news.set()
 
-    def _next(self) -> Batch:
-        batch = self._queue.popleft()
-        self.queued_bytes -= batch.size
+    def _next(self) -> Batch | Happening:
+        item = self._queue.popleft()
+        if not isinstance(item, Batch):
+            self._events -= 1
+            return item
+        self.queued_bytes -= item.size
         if self.pressed:
             self._relax()
-        return batch
+        return item
 
     def _is_over(self) -> bool:
         """Whether nothing more will come; if something else than the application ended it, that is raised."""
@@ -148,11 +177,51 @@ class Inbox:
         self._news.clear()
         await self._news.wait()
 
+    # What happens
+
+    def happened(self, event: Happening) -> None:
+        """Put an event in its place: behind all that was delivered so far."""
+        queue = self._queue
+        last = queue[-1] if queue else None
+        if isinstance(event, Missed) and isinstance(last, CutOff):
+            queue[-1] = event  # nobody has read that it was cut off, and by now it is back
+        elif self._events < MOST_EVENTS:
+            queue.append(event)
+            self._events += 1
+        else:
+            self._leave_out(event, last)
+        self._news.set()
+
+    def _leave_out(self, event: Happening, last: Batch | Happening | None) -> None:
+        """Too many wait: count this one in its place. Between two counts is a batch, so they are bounded."""
+        missed = isinstance(event, Missed | CutOff)
+        if isinstance(last, Unread):
+            self._queue[-1] = Unread(last.count + 1, last.missed or missed)
+        else:
+            self._queue.append(Unread(1, missed))
+            self._events += 1
+
+    def met(self, site: Site, boot: int) -> None:
+        """A process was let in under its name."""
+        if self._restarts.met(site, boot):
+            self._tell(Restarted(site))
+
     # What is delivered
+
+    def passed(self, effect: fx.Deliver, count: int) -> None:
+        """Messages have their place here, whether they are for this member or not: look at their numbers."""
+        sender, incarnation = effect.sender, effect.incarnation
+        if sender != self._name and self._restarts.delivered(sender, incarnation):
+            self._tell(Restarted(sender))
+        if self._gaps is not None:
+            missing = self._gaps.before(sender, incarnation, effect.number, count)
+            if missing is not None:
+                self._tell(Missed(sender, *missing, reason=SKIPPED))
 
     def delivered(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int] | None) -> None:
         sender, number = effect.sender, effect.number
         count = bodies.messages
+        self.passed(effect, count)
         if sender == self._name:
             self._watch.delivered(number + count, time.monotonic_ns())
         if places is not None and len(places) < count:
@@ -161,14 +230,19 @@ class Inbox:
         self._figures.delivered_messages += count
         self._figures.delivered_bytes += bodies.size
         if bodies.continuing or bodies.unfinished or self.pieces.size:
+            given_up = self.pieces.dropped
             whole = self.pieces.take(sender, number, bodies)
+            if self.pieces.dropped > given_up:
+                self._tell(Missed(reason="A long message was given up: a piece of it was missed."))
             if whole is None:
                 return
             number, bodies = whole
             count = bodies.messages
         numbers = range(number, number + count)
         to = effect.destinations if bodies.addresses is None else bodies.addresses.each()
-        self._put(Batch(sender, numbers, bodies, bodies.size, self._stable, to, effect.group))
+        self._put(
+            Batch(sender, numbers, bodies, bodies.size, self._stable, to, effect.group, effect.incarnation)
+        )
 
     def _deliver_some(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int]) -> None:
         """Of a batch for several members, what is for this one."""
@@ -181,7 +255,9 @@ class Inbox:
         to = [each[place] for place in places]
         self._figures.delivered_messages += len(chosen)
         self._figures.delivered_bytes += size
-        self._put(Batch(effect.sender, numbers, chosen, size, self._stable, to, effect.group))
+        self._put(
+            Batch(effect.sender, numbers, chosen, size, self._stable, to, effect.group, effect.incarnation)
+        )
 
     def _put(self, batch: Batch) -> None:
         self._queue.append(batch)

@@ -70,6 +70,9 @@ class Reader(Interface):
     def delivered(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int] | None) -> None:
         """`bodies` are the effect's, packed; `places` which of them are for this member, None means all."""
 
+    def passed(self, effect: fx.Deliver, count: int) -> None:
+        """So many messages are delivered of which none is for this member."""
+
     def hand_out(self) -> bool:
         """Let the application have what was delivered; whether it has had all of it before this returns."""
 
@@ -180,6 +183,11 @@ class Member:
         self._start = event
         self._next_number = event.next_number
         self._step(event)
+
+    @property
+    def incarnation(self) -> int:
+        """This member's own."""
+        return 0 if self._start is None else self._start.incarnation
 
     def incarnation_of(self, site: Site) -> int:
         """The latest incarnation of a site that the protocol knows; 0 if there is none."""
@@ -474,6 +482,7 @@ class Member:
         if bodies.addresses is not None:
             places = bodies.places_for(self._site)
             if not places:
+                self._reader.passed(effect, bodies.messages)
                 return
         if self._recorder is not None:
             if places is None:

@@ -63,6 +63,7 @@ class News:
     def __init__(self) -> None:
         self.refusals: list[tuple[Site, str]] = []
         self.namesakes: list[str] = []
+        self.boots: list[tuple[Site, int]] = []
         self.reports: list[int] = []
         self.incarnations: dict[Site, int] = {}
 
@@ -71,6 +72,9 @@ class News:
 
     def reported(self, incarnation: int) -> None:
         self.reports.append(incarnation)
+
+    def met(self, site: Site, boot: int) -> None:
+        self.boots.append((site, boot))
 
     def refused(self, site: Site, reason: str) -> None:
         self.refusals.append((site, reason))
