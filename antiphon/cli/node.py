@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import json as encoding
+import logging
 import os
 import signal
 import stat
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter
 
@@ -85,6 +86,10 @@ def node(
     ] = False,
     queue: Annotated[int, Parameter(help="megabytes that may wait for whoever reads the output")] = 64,
     metrics: Annotated[int | None, Parameter(help="port on which to serve Prometheus metrics")] = None,
+    log: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        Parameter(help="show the member's log on stderr, from that level on"),
+    ] = None,
     json: Annotated[bool, Parameter(help="print JSON objects, one a line", negative="")] = False,
 ) -> int:
     """Join a group. Each line of the input is multicast; each delivery is a line of output: its sender, its
@@ -98,6 +103,8 @@ def node(
     if queue < 1:
         raise UsageError("The queue holds at least one megabyte.")
     chosen = parse_groups(order, groups, addressed=addressed)
+    if log is not None:
+        show_log(log)
     member = join(
         group, name=name, order=order, sequencer=sequencer, service=service, repair=repair,
         stability=stability,
@@ -110,6 +117,15 @@ def node(
     if asyncio.run(Node(member, groups=chosen, addressed=addressed, json=json).serve(metrics)):
         return 0
     raise KeyboardInterrupt
+
+
+def show_log(level: str) -> None:
+    """Let the log `antiphon` speak on stderr, from a level on."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("antiphon")
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
 
 
 def parse_groups(order: str, groups: str | None, *, addressed: bool) -> list[str]:

@@ -44,6 +44,7 @@ from antiphon.live.figures import Figures, Watch
 from antiphon.live.handshake import Terms
 from antiphon.live.history import HistoryLog, delivered_before, open_log
 from antiphon.live.inbox import Inbox
+from antiphon.live.journal import BEGUN_ANEW, FAILED, JOINED, LEFT, Journal
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.limits import Limits, require_group_name
 from antiphon.live.member import Member
@@ -124,6 +125,7 @@ class Group:
         self._counters = Counters()
         self._poison = PoisonRing()
         self._refusals = Refusals()
+        self._journal = Journal(group, site)
         self._reported = 0
         """The latest incarnation of this member's name that the others know of."""
         self._stability = StabilityBoard()
@@ -142,7 +144,7 @@ class Group:
         self._standing = Standing(site, group)
         self._inbox = Inbox(
             site, standing=self._standing, limits=limits, figures=self._figures, watch=self._watch,
-            stable=self._stability.wait, tell=self._tell,
+            stable=self._stability.wait, tell=self._tell, journal=self._journal,
             counts_all=not (self._order.selective or self._order.several),
         )  # fmt: skip
         self._outbox = Outbox(
@@ -168,6 +170,7 @@ class Group:
         self._stability.begin(self.name, next_number)
         self._standing.has_come = True
         self._member.listen()
+        self._journal.watch(lambda: (self._counters.drops, self._counters.key_changes))
         try:
             await self._meet_others()
             delivered = await self._delivered_before() if returning and self._role.catches_up else None
@@ -178,6 +181,7 @@ class Group:
             await asyncio.wait_for(self._taking_part.wait(), self._limits.join_s)
             self._standing.require_in()
             self._transport_of_member().take_part()
+            self._journal.note(JOINED, f"joined, with the order '{self.order}'.")
         except TimeoutError:
             error = self._no_answer()
             self._close(error)
@@ -295,6 +299,8 @@ class Group:
         if self._standing.is_out:
             return
         self._standing.is_out = True
+        self._journal.note(LEFT if isinstance(why, LeftError) else FAILED, f"is out of the group. {why}")
+        self._journal.close()
         self._member.stop()
         self._transport.close(farewell=True)
         if self._recorder is not None:
@@ -353,8 +359,9 @@ class Group:
         if not self._standing.is_out:
             self.failed(error)
 
-    def begun_anew(self) -> None:
+    def begun_anew(self, reason: str) -> None:
         """The protocol knows nobody any more, and is in no group."""
+        self._journal.note(BEGUN_ANEW, f"begins anew, with an empty memory. {reason}")
         for site in sorted(self._presence.others):
             self._tell(ev.Vanished(site, "This member began anew."))
         assert self._member is not None
@@ -386,6 +393,7 @@ class Group:
     def _tell(self, event: ev.Happening) -> None:
         """Something has happened: whoever reads events finds it in its place, readers of news at once."""
         self._inbox.happened(event)
+        self._journal.happened(event)
         news = ev.as_presence(event, self.name)
         if news is not None:
             self._presence.post(news)
@@ -492,6 +500,7 @@ class Group:
             for sentence in self._history.unreadable:
                 self._presence.note(Presence("history", self.name, sentence))
                 self._inbox.happened(ev.HistoryFailed(sentence))
+                self._journal.happened(ev.HistoryFailed(sentence))
 
     async def _delivered_before(self) -> Mapping[Site, int]:
         assert self._trace is not None, "only a trace tells that a member returns"

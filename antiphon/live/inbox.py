@@ -24,6 +24,7 @@ from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.live.events import CutOff, Happening, Missed, Restarted, Unread
 from antiphon.live.figures import Figures, Watch
+from antiphon.live.journal import SLOW_READER, STEPPED_ASIDE, Journal
 from antiphon.live.limits import Limits
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch, StableWaiter
@@ -53,6 +54,7 @@ class Inbox:
         watch: Watch,
         stable: StableWaiter,
         tell: Callable[[Happening], None],
+        journal: Journal,
         counts_all: bool,
     ) -> None:
         """`tell` is told what the numbers of messages show, and is to hand it to `happened`; `counts_all`
@@ -70,6 +72,7 @@ class Inbox:
         self._watch: Final = watch
         self._stable: Final = stable
         self._tell: Final = tell
+        self._journal: Final = journal
         self._gaps: Final = Gaps() if counts_all else None
         self._restarts: Final = Restarts()
         self._member: Member | None = None
@@ -274,6 +277,8 @@ class Inbox:
         """The queue is full: hold the group up, and step aside if that lasts."""
         self.pressed = True
         self._figures.slow_reader_spells += 1
+        patience = f"{self._limits.patience_s:g} s"
+        self._journal.note(SLOW_READER, f"the application reads too slowly; it has {patience} to catch up.")
         loop = asyncio.get_running_loop()
         self._stepping_aside = loop.call_later(self._limits.patience_s, self._step_aside)
 
@@ -281,6 +286,7 @@ class Inbox:
         assert self._member is not None
         self._stepping_aside = None
         self.is_aside = True
+        self._journal.note(STEPPED_ASIDE, "is absent until the application has caught up.")
         self._member.depart()
 
     def _relax(self) -> None:

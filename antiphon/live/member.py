@@ -96,7 +96,7 @@ class Listener(Interface):
     def history_failed(self, reason: str) -> None:
         """The log of what is delivered cannot be kept any more."""
 
-    def begun_anew(self) -> None:
+    def begun_anew(self, reason: str) -> None:
         """The protocol has an empty memory: what it must be told again is to be told."""
 
     def stepped(self) -> None:
@@ -196,7 +196,7 @@ class Member:
     def outlive(self, incarnation: int) -> None:
         """The others know a later incarnation of this member's name: begin anew above it."""
         if self._running and self._start is not None and self._start.incarnation <= incarnation:
-            self._begin_anew(incarnation + 1)
+            self._begin_anew("The others know a later incarnation of its name.", incarnation + 1)
 
     def admit(self, bodies: Packed, destinations: Destinations = None, group: Group | None = None) -> bool:
         """Hand a batch to the protocol; whether it was taken."""
@@ -410,7 +410,8 @@ class Member:
         calm = now - self._begun_anew_ns >= CALM_NS
         self._pause_ns = 0 if calm else min(LONGEST_PAUSE_NS, max(FIRST_PAUSE_NS, 2 * self._pause_ns))
         self._give_up_memory(now)
-        self._loop.call_later(self._pause_ns / SECOND_NS, self._begin_anew)
+        reason = f"A fault: {type(error).__name__} at a {type(event).__name__}; see Group.poison."
+        self._loop.call_later(self._pause_ns / SECOND_NS, self._begin_anew, reason)
 
     def _give_up_memory(self, now: Nanoseconds) -> None:
         """Be absent, without the protocol's having a say in it."""
@@ -421,7 +422,7 @@ class Member:
         if self._present:
             self._note(now, fx.Absent())
 
-    def _begin_anew(self, incarnation: int = 0) -> None:
+    def _begin_anew(self, reason: str, incarnation: int = 0) -> None:
         """Take part with an empty memory, under a later incarnation."""
         if not self._running or self._start is None:
             return
@@ -435,7 +436,7 @@ class Member:
         self._away = False
         self._start = Start(later, self._next_number, returning)
         self._step(self._start)
-        self._listener.begun_anew()
+        self._listener.begun_anew(reason)
 
     def _send(self, _now: Nanoseconds, effect: fx.Send | fx.Multicast) -> None:
         self._outgoing.append(effect)

@@ -19,6 +19,7 @@ from antiphon.live.figures import Figures, Watch
 from antiphon.live.group import Group
 from antiphon.live.inbox import MOST_EVENTS, Inbox
 from antiphon.live.joining import join
+from antiphon.live.journal import Journal
 from antiphon.live.limits import Limits
 from antiphon.live.messages import Batch, Message, UniqueId
 from antiphon.live.places import MOST_SENDERS, Gaps, Restarts
@@ -38,7 +39,8 @@ def an_inbox(*, counts_all: bool = True) -> Inbox:
     box.append(
         Inbox(
             "me", standing=Standing("me", "g"), limits=Limits(), figures=Figures(), watch=Watch(),
-            stable=stable, tell=lambda event: box[0].happened(event), counts_all=counts_all,
+            stable=stable, tell=lambda event: box[0].happened(event), journal=Journal("g", "me"),
+            counts_all=counts_all,
         )
     )  # fmt: skip
     return box[0]
