@@ -59,6 +59,7 @@ from antiphon.live.orders import (
     find_order,
 )
 from antiphon.live.outbox import Outbox
+from antiphon.live.peers import Peer
 from antiphon.live.pieces import LARGEST_RECORD_BYTES
 from antiphon.live.poison import Poison, PoisonRing
 from antiphon.live.refusals import Refusals
@@ -380,6 +381,13 @@ class Group:
         """The members that count, this one included."""
         return frozenset(self._presence.others | {self.name})
 
+    @property
+    def peers(self) -> dict[Site, Peer]:
+        """The other members that count, as this one sees them now: how far behind, and who holds us up."""
+        if self._member is None or self._standing.is_out:
+            return {}
+        return self._outbox.holdups.view(time.monotonic_ns(), self._member.peers())
+
     async def wait_for_members(self, count: int) -> None:
         """Wait until that many members count, this one included."""
         self._standing.require_in()
@@ -675,6 +683,8 @@ class Group:
             **({} if self._member is None else self._member.figures()),
             **({} if self._history is None else self._history.figures()),
             "queued_bytes": self._inbox.queued_bytes,
+            "reader_lag": self._inbox.queued_messages,
+            "reader_busy_s": self._inbox.busy_s,
             "outgoing_bytes": self._outbox.waiting_bytes,
             "unfinished_bytes": self._inbox.pieces.size,
             "unfinished_dropped": self._inbox.pieces.dropped,

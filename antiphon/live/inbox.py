@@ -64,6 +64,9 @@ class Inbox:
         self.is_aside = False
         """Whether the member is absent since the application has not caught up."""
         self.queued_bytes = 0
+        self.queued_messages = 0
+        self.busy_s = 0.0
+        """How long the application has taken with what it was given: one that is always busy is the brake."""
         self.pieces: Final = Incoming()
         self._name: Final = name
         self._standing: Final = standing
@@ -108,7 +111,9 @@ class Inbox:
             raise UsageError("A function is called with what is delivered.", hint="Read in one way only.")
         while True:
             while self._queue:
+                begin_s = time.monotonic()
                 yield self._next()
+                self.busy_s += time.monotonic() - begin_s
             if self._is_over():
                 return
             await self._wait_for_news()
@@ -143,6 +148,9 @@ class Inbox:
         if function is None:
             self.wake()
             return False
+        if not self._queue:
+            return True
+        begin_s = time.monotonic()
         try:
             while self._queue:
                 item = self._next()
@@ -153,6 +161,8 @@ class Inbox:
             self._raised = error
             self._news.set()
             return False
+        finally:
+            self.busy_s += time.monotonic() - begin_s
         return True
 
     def wake(self) -> None:
@@ -166,6 +176,7 @@ class Inbox:
             self._events -= 1
             return item
         self.queued_bytes -= item.size
+        self.queued_messages -= len(item)
         if self.pressed:
             self._relax()
         return item
@@ -265,6 +276,7 @@ class Inbox:
     def _put(self, batch: Batch) -> None:
         self._queue.append(batch)
         self.queued_bytes += batch.size
+        self.queued_messages += len(batch)
         if self.queued_bytes > self._limits.queue_bytes and not self.pressed:
             self._press()
 

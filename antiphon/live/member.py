@@ -12,7 +12,7 @@ application is told. Only the application's own mistakes, and a trace that canno
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 from typing import Protocol as Interface
 
@@ -33,7 +33,7 @@ from antiphon.core.inputs import (
     TimerFired,
 )
 from antiphon.core.packing import Destinations, Packed, consecutive, pack
-from antiphon.core.protocol import LiveProtocol
+from antiphon.core.protocol import LiveProtocol, PeerReport
 from antiphon.core.time import MILLISECOND_NS, NEVER_NS, SECOND_NS, Nanoseconds
 from antiphon.live.counters import Counters
 from antiphon.live.history import HistoryLog, Recaller
@@ -192,6 +192,10 @@ class Member:
     def incarnation_of(self, site: Site) -> int:
         """The latest incarnation of a site that the protocol knows; 0 if there is none."""
         return 0 if self._start is None else self._protocol.incarnation_of(site)
+
+    def peers(self) -> Mapping[Site, PeerReport]:
+        """What the protocol knows of the others now."""
+        return self._protocol.peers(time.monotonic_ns()) if self._start is not None else {}
 
     def outlive(self, incarnation: int) -> None:
         """The others know a later incarnation of this member's name: begin anew above it."""

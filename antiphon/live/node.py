@@ -20,6 +20,7 @@ from antiphon.live.events import Event
 from antiphon.live.group import Group
 from antiphon.live.joining import join
 from antiphon.live.messages import Batch, Message, Presence
+from antiphon.live.peers import Peer
 
 ACROSS: Final = "total-across"
 
@@ -102,6 +103,11 @@ class Node:
     async def for_each_batch(self, function: Callable[[Batch], None]) -> None:
         """The same by a function that is called at once; see `Group.for_each_batch`."""
         await self._whole.for_each_batch(function)
+
+    @property
+    def peers(self) -> dict[Site, Peer]:
+        """The other nodes as this one sees them; see `Group.peers`."""
+        return self._whole.peers
 
     @property
     def counters(self) -> dict[str, Any]:

@@ -428,6 +428,10 @@ class Order:
             settled = unstable.popleft()
             self._emit(Stable(settled.sender, settled.number, settled.messages))
 
+    def messages_since(self, index: int) -> int:
+        """Messages delivered here behind a place, as far as not everyone has come there."""
+        return sum(delivered.messages for delivered in list(self._unstable) if delivered.place > index)
+
     # Beginning again
 
     def begin_again(

@@ -304,6 +304,7 @@ class Membership:
             # One who holds somebody to be gone may have skipped what nobody had of it: to those who do not
             # know that yet, to the one itself above all, its confirmations would say too much.
             raise_entries(peer.confirmed, acks)
+            state.time(now, peer)
         for index, position in enumerate(chosen):
             if table[position].peer is state.me:
                 sent, known_table, has_all = numbers[TARGET_NUMBERS * index :][:TARGET_NUMBERS]

@@ -32,6 +32,7 @@ class Ordering:
         state, peer = self._state, batch.sender
         peer.csn, peer.ack = batch.csn, batch.ack
         raise_entries(peer.confirmed, batch.ack)
+        state.time(now, peer)
         state.raise_csn(peer, batch.end)
         for other, number in batch.csn.items():
             state.raise_csn(other, number)

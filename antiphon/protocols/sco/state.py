@@ -15,6 +15,7 @@ from antiphon.core.effects import Absent, Effect, Present, SetTimer
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.probe import Probe
 from antiphon.protocols.sco.pdus import MOST_NAMES, Name, ScoConfiguration
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class Peer:
         "ahead",
         "answered",
         "answered_number",
+        "asked",
         "buffers",
         "company",
         "confirmed",
@@ -132,9 +134,11 @@ class Peer:
         "owed",
         "passed",
         "predecessor",
+        "probed",
         "queue",
         "received",
         "refused",
+        "round_trip_ns",
         "satisfied",
         "sent",
         "sent_ack",
@@ -190,6 +194,11 @@ class Peer:
         """By when it is to be told how things stand, if there is something that it had better know."""
         self.whole_ns: Nanoseconds = -1
         """When it was last sent a message, or all our acks."""
+        self.asked = 0
+        """Places of batches that it has asked us for."""
+        self.probed = 0
+        """The serial of the batch by which it was last timed, and how long that took."""
+        self.round_trip_ns: Nanoseconds | None = None
         # Whether it counts
         self.heard_ns = now
         self.heard = False
@@ -271,6 +280,7 @@ class State:
         """Sites that have ever counted, as far as that is remembered."""
         self.voices: dict[Site, int] = {}
         """The latest life of each site that it spoke with itself, as far as that is remembered."""
+        self.probe = Probe()
         self.refuted = -1
         """A life of ours that is said to be over and never was, or -1."""
         self.begin(0, 0)
@@ -417,6 +427,13 @@ class State:
         self.reached.pop(site, None)
         self.reached[site] = number
         trim(self.reached, MOST_SEEN)
+
+    def time(self, now: Nanoseconds, peer: Peer) -> None:
+        """A member may have confirmed more: how long did that take?"""
+        if peer.probed != self.probe.serial:
+            round_trip_ns = self.probe.held(now, peer.probed, peer.confirmed.get(self.me, 0))
+            if round_trip_ns is not None:
+                peer.probed, peer.round_trip_ns = self.probe.serial, round_trip_ns
 
     def note_hole(self) -> None:
         """Messages that others have were not delivered here: this spell of presence is over."""

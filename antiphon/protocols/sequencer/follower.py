@@ -21,6 +21,7 @@ from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Start
 from antiphon.core.packing import Packed
+from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.sequencer.log import Entry, Log, Outbox, Outstanding
@@ -161,6 +162,16 @@ class Follower:
     def effects(self) -> list[Effect]:
         effects, self._effects = self._effects, []
         return effects
+
+    def peers(self, _now: Nanoseconds) -> dict[Site, PeerReport]:
+        """Of the sequencer, how many of our own messages wait for their places; of the others nothing."""
+        outbox, found = self._outbox, dict.fromkeys(self._others, PeerReport())
+        if self._sequencer in found:
+            found[self._sequencer] = PeerReport(
+                outbox.next_number - outbox.first, self._heard_ns, outbox.latency_ns or None, None,
+                outbox.full(),
+            )  # fmt: skip
+        return found
 
     def figures(self) -> dict[str, int]:
         return {

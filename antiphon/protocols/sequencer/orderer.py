@@ -20,8 +20,10 @@ from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Start
 from antiphon.core.packing import Packed
+from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
+from antiphon.protocols.probe import Probe
 from antiphon.protocols.sequencer.log import Entry, Log, Outbox
 from antiphon.protocols.sequencer.members import Grant, Member, Members
 from antiphon.protocols.sequencer.pdus import (
@@ -73,6 +75,7 @@ class Orderer:
         self._line: deque[Member] = deque()
         self._multicast_ns = 0
         self._due_ns = 0
+        self._probe = Probe()
         self._told_version = 0
         self._told_roster_ns = 0
         self._effects: list[Effect] = []
@@ -158,6 +161,25 @@ class Orderer:
         effects, self._effects = self._effects, []
         return effects
 
+    def peers(self, _now: Nanoseconds) -> dict[Site, PeerReport]:
+        """How far each member is behind in the order; the slowest holds it up once the window is full."""
+        log, members = self._log, self._members
+        full = log.position - members.slowest >= self._configuration.order_window
+        return {
+            member.site: PeerReport(
+                sum(
+                    len(entry.bodies)
+                    for place in range(max(0, member.acknowledged), log.position)
+                    if (entry := log.entries.get(place)) is not None
+                ),
+                member.heard_ns,
+                member.round_trip_ns,
+                member.asked,
+                full and member.acknowledged == members.slowest,
+            )
+            for member in list(members.counted.values())
+        }
+
     def figures(self) -> dict[str, int]:
         return {"ignored": self.ignored, "copies": self._copies, **self._log.figures()}
 
@@ -190,6 +212,9 @@ class Orderer:
         member.heard_ns = now
         if position > member.acknowledged:
             member.progress_ns = now
+            round_trip_ns = self._probe.held(now, member.probed, position)
+            if round_trip_ns is not None:
+                member.probed, member.round_trip_ns = self._probe.serial, round_trip_ns
             self._members.advance(member, position)
         return member
 
@@ -316,6 +341,7 @@ class Orderer:
         else:
             self._effects.append(Arrived(sender, number, len(bodies)))
         if self._members.counted:
+            self._probe.sent(now, log.position)
             self._multicast_ns = now
             witness = self._members.witness
             self._effects.append(Multicast(Ordered(self._epoch, place, log.stable, witness, *entry)))
@@ -325,6 +351,7 @@ class Orderer:
         if member is None:
             return
         log = self._log
+        member.asked += len(pdu.missing)
         for place in pdu.missing:
             entry = log.entries.get(place)
             if entry is not None:
