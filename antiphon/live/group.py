@@ -64,6 +64,7 @@ from antiphon.live.pieces import LARGEST_RECORD_BYTES
 from antiphon.live.poison import Poison, PoisonRing
 from antiphon.live.refusals import Refusals
 from antiphon.live.standing import Standing
+from antiphon.live.status import Status, status_of
 from antiphon.live.transport import Transport
 from antiphon.protocols.fifo import HistoryRole
 from antiphon.trace.files import note_run
@@ -127,6 +128,7 @@ class Group:
         self._poison = PoisonRing()
         self._refusals = Refusals()
         self._journal = Journal(group, site)
+        self._begun_ns = time.monotonic_ns()
         self._reported = 0
         """The latest incarnation of this member's name that the others know of."""
         self._stability = StabilityBoard()
@@ -343,6 +345,16 @@ class Group:
         self._objection = reason
         if self._refusals.note(reason, time.monotonic()):
             self._tell(ev.Refused(site, reason))
+
+    def status(self) -> Status | None:
+        """How this member is, for an onlooker; None before it takes part."""
+        if self._member is None or not self._taking_part.is_set():
+            return None
+        uptime_ns = time.monotonic_ns() - self._begun_ns
+        return status_of(self.order, self._member.incarnation, uptime_ns, self.counters, self.peers)
+
+    def told(self, site: Site, status: Status) -> None:
+        """A member asks nobody."""
 
     def met(self, site: Site, boot: int) -> None:
         """A process was let in: perhaps another one than the last of its name."""

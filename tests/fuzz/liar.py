@@ -23,6 +23,7 @@ from antiphon.live.handshake import Terms
 from antiphon.live.keys import KeyRing
 from antiphon.live.networks import Loopback
 from antiphon.live.orders import ORDERS, USUAL_ACROSS, StabilityOptions, agreed_options
+from antiphon.live.status import Status
 from antiphon.live.transport import Transport
 from tests.fuzz.pdus import Forge, Repertoire, fits
 from tests.fuzz.plans import MEMBER, STALE, STRANGER
@@ -92,6 +93,8 @@ class Stranger:
     def refused(self, _site: str, _reason: str) -> None: ...
     def namesake(self, _address: str) -> None: ...
     def met(self, _site: str, _boot: int) -> None: ...
+    def status(self) -> None: ...
+    def told(self, _site: str, _status: Status) -> None: ...
 
 
 async def lie(transport: Transport, liar: Liar, pdus: int, rate: float, look: Callable[[], None]) -> int:
