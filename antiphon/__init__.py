@@ -20,6 +20,18 @@ if TYPE_CHECKING:
     from antiphon.live.boards import LeftError as LeftError
     from antiphon.live.boards import MissedError as MissedError
     from antiphon.live.boards import NameTakenError as NameTakenError
+    from antiphon.live.events import Appeared as Appeared
+    from antiphon.live.events import CaughtUp as CaughtUp
+    from antiphon.live.events import CutOff as CutOff
+    from antiphon.live.events import Disagreed as Disagreed
+    from antiphon.live.events import HistoryFailed as HistoryFailed
+    from antiphon.live.events import LeftBehind as LeftBehind
+    from antiphon.live.events import Missed as Missed
+    from antiphon.live.events import Refused as Refused
+    from antiphon.live.events import Restarted as Restarted
+    from antiphon.live.events import Unavailable as Unavailable
+    from antiphon.live.events import Unread as Unread
+    from antiphon.live.events import Vanished as Vanished
     from antiphon.live.group import Group as Group
     from antiphon.live.joining import join as join
     from antiphon.live.limits import Limits as Limits
@@ -34,20 +46,32 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AntiphonError",
+    "Appeared",
     "Batch",
+    "CaughtUp",
+    "CutOff",
+    "Disagreed",
     "Group",
+    "HistoryFailed",
     "InputError",
+    "LeftBehind",
     "LeftError",
     "Limits",
     "Membership",
     "Message",
+    "Missed",
     "MissedError",
     "MissingRequirementError",
     "NameTakenError",
     "Node",
     "OutputError",
     "Presence",
+    "Refused",
+    "Restarted",
+    "Unavailable",
+    "Unread",
     "UsageError",
+    "Vanished",
     "__version__",
     "join",
     "node",
@@ -62,6 +86,18 @@ _HOMES = {
     "MissingRequirementError": "antiphon.core.errors",
     "OutputError": "antiphon.core.errors",
     "UsageError": "antiphon.core.errors",
+    "Appeared": "antiphon.live.events",
+    "CaughtUp": "antiphon.live.events",
+    "CutOff": "antiphon.live.events",
+    "Disagreed": "antiphon.live.events",
+    "HistoryFailed": "antiphon.live.events",
+    "LeftBehind": "antiphon.live.events",
+    "Missed": "antiphon.live.events",
+    "Refused": "antiphon.live.events",
+    "Restarted": "antiphon.live.events",
+    "Unavailable": "antiphon.live.events",
+    "Unread": "antiphon.live.events",
+    "Vanished": "antiphon.live.events",
     "Batch": "antiphon.live.messages",
     "Group": "antiphon.live.group",
     "LeftError": "antiphon.live.boards",

@@ -26,12 +26,12 @@ from typing import Any, Final, TypeVar, cast
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group as GroupName
-from antiphon.core.ids import MessageId, Site
+from antiphon.core.ids import Site
 from antiphon.core.packing import Destinations
 from antiphon.live.boards import LeftError
 from antiphon.live.group import Group as LiveGroup
 from antiphon.live.joining import join as live_join
-from antiphon.live.messages import Batch, Body
+from antiphon.live.messages import Batch, Body, UniqueId
 from antiphon.live.messages import Message as LiveMessage
 
 T = TypeVar("T")
@@ -250,12 +250,16 @@ class Message:
         return self._live.group
 
     @property
-    def id(self) -> MessageId:
+    def id(self) -> UniqueId:
         return self._live.id
 
     def stable(self, *, timeout: float | None = None) -> None:
         """Wait until every destination that counts is known to hold this message."""
         self._group._wait(self._live.stable(), timeout)
+
+    def delivered(self, *, timeout: float | None = None) -> int | None:
+        """Wait until it is delivered at its sender; its position in a total order, None in others."""
+        return self._group._wait(self._live.delivered(), timeout)
 
     def __repr__(self) -> str:
         return repr(self._live)

@@ -30,6 +30,7 @@ VERBS: Final = {
     "sweep": ("antiphon.cli.sweep:sweep", "A paper's study as a Spark job; resumable."),
     "audit": ("antiphon.cli.audit:audit", "Judge traces on Spark: was the order kept?"),
     "node": ("antiphon.cli.node:node", "One live member: lines in, deliveries out."),
+    "top": ("antiphon.cli.top:top", "All members of a live group on one screen."),
     "perf": ("antiphon.cli.perf:perf", "Live throughput and latency with local members."),
     "keygen": ("antiphon.cli.keygen:keygen", "A group key, and the steps to a new one."),
     "advise": ("antiphon.cli.advise:advise", "Which stability protocol to use, and how."),

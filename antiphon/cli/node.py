@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import json as encoding
+import logging
 import os
 import signal
 import stat
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from cyclopts import Parameter
 
@@ -36,14 +37,17 @@ from antiphon.cli.live_options import (
     Trigger,
 )
 from antiphon.core.errors import UsageError
+from antiphon.live.events import CutOff, Happening, Missed, Unread, as_presence, sentence
 from antiphon.live.group import Group
 from antiphon.live.history import USUAL_BYTES
 from antiphon.live.joining import join
 from antiphon.live.limits import Limits
-from antiphon.live.messages import Message, Presence
+from antiphon.live.messages import Batch, Message, Presence
 from antiphon.live.orders import find_order
 
 LONGEST_LINE: Final = 1 << 20
+UNNAMED: Final[dict[type, str]] = {CutOff: "cut-off", Unread: "unread"}
+"""What happens among messages only, by the names that it has in the output."""
 LAST_WORDS_S: Final = 2.0
 """How long a node that has left waits for whoever reads its output."""
 
@@ -82,18 +86,25 @@ def node(
     ] = False,
     queue: Annotated[int, Parameter(help="megabytes that may wait for whoever reads the output")] = 64,
     metrics: Annotated[int | None, Parameter(help="port on which to serve Prometheus metrics")] = None,
+    log: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        Parameter(help="show the member's log on stderr, from that level on"),
+    ] = None,
     json: Annotated[bool, Parameter(help="print JSON objects, one a line", negative="")] = False,
 ) -> int:
     """Join a group. Each line of the input is multicast; each delivery is a line of output: its sender, its
     number and its body, after its group where there are several. On a terminal, what cannot be printed is
     shown as its code point; into a pipe or a file, bodies go as they are. Who comes and goes is told on
-    stderr, or with --json among the output. Ends with the input, or on SIGTERM or SIGINT, by a clean leave.
+    stderr, or with --json among the output, in its place. Ends with the input, or on SIGTERM or SIGINT, by a
+    clean leave.
 
     Example: antiphon node chat --name alice
     """
     if queue < 1:
         raise UsageError("The queue holds at least one megabyte.")
     chosen = parse_groups(order, groups, addressed=addressed)
+    if log is not None:
+        show_log(log)
     member = join(
         group, name=name, order=order, sequencer=sequencer, service=service, repair=repair,
         stability=stability,
@@ -106,6 +117,15 @@ def node(
     if asyncio.run(Node(member, groups=chosen, addressed=addressed, json=json).serve(metrics)):
         return 0
     raise KeyboardInterrupt
+
+
+def show_log(level: str) -> None:
+    """Let the log `antiphon` speak on stderr, from a level on."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("antiphon")
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
 
 
 def parse_groups(order: str, groups: str | None, *, addressed: bool) -> list[str]:
@@ -173,7 +193,7 @@ class Node:
             for each in self._groups:
                 await group.enter(each)
             self._has_joined = True
-            delivering = asyncio.create_task(self._deliver())
+            delivering = asyncio.create_task(self._deliver_json() if self._json else self._deliver())
             telling = asyncio.create_task(self._tell())
             sending = asyncio.create_task(self._send())
             signalled = asyncio.create_task(self._ended.wait())
@@ -210,9 +230,18 @@ class Node:
 
     async def _deliver(self) -> None:
         assert self._output is not None
-        line = self._json_line if self._json else _shown_line if sys.stdout.isatty() else _text_line
+        line = _shown_line if sys.stdout.isatty() else _text_line
         async for batch in self._group.batches():
             await self._output.write(b"".join(map(line, batch)))
+
+    async def _deliver_json(self) -> None:
+        """Messages, and what happens between them in its place."""
+        assert self._output is not None
+        async for item in self._group.event_batches():
+            if isinstance(item, Batch):
+                await self._output.write(b"".join(map(self._json_line, item)))
+            else:
+                await self._output.write(_json(_words(item, self._group.name)))
 
     def _json_line(self, message: Message) -> bytes:
         body = message.body.decode(errors="replace")
@@ -222,13 +251,21 @@ class Node:
         return _json(words if message.to is None else {**words, "to": sorted(message.to)})
 
     async def _tell(self) -> None:
-        assert self._output is not None
-        async for event in self._group.presence():
-            if self._json:
-                words = {"presence": event.kind, "site": event.site, "reason": event.reason}
-                await self._output.write(_json(words))
-            else:
+        """Without --json: on stderr, at once, however slowly the output is read."""
+        if not self._json:
+            async for event in self._group.presence():
                 say(_sentence(event))
+
+
+def _words(event: Happening, own: str) -> dict[str, object]:
+    """One line of JSON for what happened."""
+    named = as_presence(event, own)
+    kind = UNNAMED[type(event)] if named is None else named.kind
+    words: dict[str, object] = {"presence": kind, "site": own if named is None else named.site}
+    words["reason"] = sentence(event) if named is None else named.reason
+    if isinstance(event, Missed) and event.sender is not None:
+        words |= {"sender": event.sender, "number": event.number, "count": event.count}
+    return words
 
 
 def _json(value: object) -> bytes:

@@ -1,6 +1,9 @@
 """The protocol contract: a pure state machine, driven alike by the simulator and by the live runtime."""
 
+from collections.abc import Mapping
 from typing import Protocol as Interface
+
+import msgspec
 
 from antiphon.core.effects import Effect
 from antiphon.core.ids import Site
@@ -20,8 +23,27 @@ class Protocol(Interface):
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]: ...
 
 
+class PeerReport(msgspec.Struct, frozen=True, gc=False):
+    """What a member knows of another one that counts; None where it knows nothing."""
+
+    lag: int | None = None
+    """Messages that we have sent or delivered, and that the other is not known to hold."""
+    heard_ns: Nanoseconds | None = None
+    """When it was last heard."""
+    round_trip_ns: Nanoseconds | None = None
+    """How long it took to acknowledge one of our batches lately."""
+    asked: int | None = None
+    """Batches that it has asked us for again: they were lost on their way to it."""
+    holds_us_up: bool = False
+    """Whether what we were last handed was refused because of it."""
+
+
 class LiveProtocol(Protocol, Interface):
     """A protocol whose members may be restarted by clocks that disagree."""
+
+    def peers(self, now: Nanoseconds) -> Mapping[Site, PeerReport]:
+        """What is known of each other member that counts; made when it is asked for."""
+        ...
 
     def incarnation_of(self, site: Site) -> int:
         """The latest incarnation of a site that this member knows or still remembers; 0 if there is none.

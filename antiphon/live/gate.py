@@ -58,6 +58,7 @@ from antiphon.live.handshake import (
 from antiphon.live.limits import is_name
 from antiphon.live.networks import Address
 from antiphon.live.sealing import GENERATION_BITS, ReplayWindow, Seal, Seals
+from antiphon.live.status import Status
 
 MOST_MEMBERS: Final = 1024
 MOST_RETIRED: Final = 1024
@@ -121,6 +122,16 @@ class Host(Interface):
 
     def reported(self, incarnation: int) -> None:
         """A member knows an incarnation of our name."""
+
+    def met(self, site: Site, boot: int) -> None:
+        """A process was let in under its name; nothing of what it says has been passed on yet."""
+
+    def status(self) -> Status | None:
+        """How this member is, for a process that has proved itself and asks; None to say nothing."""
+        ...
+
+    def told(self, site: Site, status: Status) -> None:
+        """How another member is, since we asked."""
 
     def refused(self, site: Site, reason: str) -> None:
         """Another process was refused, or refuses us, for a reason that people should know."""
@@ -719,6 +730,7 @@ class Gate:
         self.accepted += 1
         self._enlist(known)
         self._sites[known.site] = known
+        self._host.met(known.site, known.boot)
         if 0 < answer.yours < LARGEST_REPORTED:
             known.told = answer.yours
             self._report(known)

@@ -30,6 +30,7 @@ from antiphon.core.inputs import JoinGroup, LeaveGroup, Start
 from antiphon.core.packing import Destinations
 from antiphon.core.time import MILLISECOND_NS, to_seconds
 from antiphon.core.wire import Codec
+from antiphon.live import events as ev
 from antiphon.live.boards import (
     DeliveryBoard,
     GroupsBoard,
@@ -44,6 +45,7 @@ from antiphon.live.figures import Figures, Watch
 from antiphon.live.handshake import Terms
 from antiphon.live.history import HistoryLog, delivered_before, open_log
 from antiphon.live.inbox import Inbox
+from antiphon.live.journal import BEGUN_ANEW, FAILED, JOINED, LEFT, Journal
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.limits import Limits, require_group_name
 from antiphon.live.member import Member
@@ -58,10 +60,12 @@ from antiphon.live.orders import (
     find_order,
 )
 from antiphon.live.outbox import Outbox
+from antiphon.live.peers import Peer
 from antiphon.live.pieces import LARGEST_RECORD_BYTES
 from antiphon.live.poison import Poison, PoisonRing
 from antiphon.live.refusals import Refusals
 from antiphon.live.standing import Standing
+from antiphon.live.status import Status, status_of
 from antiphon.live.transport import Transport
 from antiphon.protocols.fifo import HistoryRole
 from antiphon.trace.schema import Run
@@ -134,6 +138,8 @@ class Group:
         self._counters = Counters()
         self._poison = PoisonRing()
         self._refusals = Refusals()
+        self._journal = Journal(group, site)
+        self._begun_ns = self._machine.now_ns()
         self._reported = 0
         """The latest incarnation of this member's name that the others know of."""
         self._stability = StabilityBoard()
@@ -144,6 +150,8 @@ class Group:
         self._recorder: SegmentRecorder | None = None
         self._objection = ""
         """What stands between this member and another one, as it was found last."""
+        self._is_cut_off = False
+        """Whether it was told that this member may miss messages, and not yet that it is back."""
         self._taking_part = asyncio.Event()
         self._order = find_order(self.order)
         self._groups = GroupsBoard()
@@ -151,7 +159,8 @@ class Group:
         self._standing = Standing(site, group)
         self._inbox = Inbox(
             site, standing=self._standing, limits=limits, figures=self._figures, watch=self._watch,
-            machine=self._machine,
+            machine=self._machine, tell=self._tell, journal=self._journal,
+            counts_all=not (self._order.selective or self._order.several),
         )  # fmt: skip
         self._outbox = Outbox(
             standing=self._standing, inbox=self._inbox, most_bytes=limits.outgoing_bytes,
@@ -180,6 +189,7 @@ class Group:
         self._begin_spell(next_number)
         self._standing.come()
         self._member.listen()
+        self._journal.watch(lambda: (self._counters.drops, self._counters.key_changes))
         try:
             await self._meet_others()
             delivered = await self._delivered_before() if returning and self._role.catches_up else None
@@ -190,6 +200,7 @@ class Group:
             await asyncio.wait_for(self._taking_part.wait(), self._limits.join_s)
             self._standing.require_in()
             self._transport_of_member().take_part()
+            self._journal.note(JOINED, f"joined, with the order '{self.order}'.")
         except TimeoutError:
             error = self._no_answer()
             self._close(error)
@@ -211,6 +222,7 @@ class Group:
         if linger:
             await self.settle()
         if not self._standing.is_out:
+            self._standing.is_leaving = True
             self._member.depart()
             self._close(LeftError(f"'{self.name}' has left '{self.group}'."))
 
@@ -314,6 +326,8 @@ class Group:
         if self._standing.is_out:
             return
         self._standing.is_out = True
+        self._journal.note(LEFT if isinstance(why, LeftError) else FAILED, f"is out of the group. {why}")
+        self._journal.close()
         self._member.stop()
         self._transport.close(farewell=True)
         if self._recorder is not None:
@@ -355,11 +369,25 @@ class Group:
         """Another process cannot be let in, or lets nobody in here; people should know why."""
         self._objection = reason
         if self._refusals.note(reason, to_seconds(self._machine.now_ns())):
-            self._presence.post(Presence("refused", site, reason))
+            self._tell(ev.Refused(site, reason))
+
+    def status(self) -> Status | None:
+        """How this member is, for an onlooker; None before it takes part."""
+        if self._member is None or not self._taking_part.is_set():
+            return None
+        uptime_ns = self._machine.now_ns() - self._begun_ns
+        return status_of(self.order, self._member.incarnation, uptime_ns, self.counters, self.peers)
+
+    def told(self, site: Site, status: Status) -> None:
+        """A member asks nobody."""
+
+    def met(self, site: Site, boot: int) -> None:
+        """A process was let in: perhaps another one than the last of its name."""
+        self._inbox.met(site, boot)
 
     def left_behind(self, site: Site) -> None:
         """A member loses too much at any useful rate, and is not waited for."""
-        self._presence.post(Presence("left-behind", site, LEFT_BEHIND))
+        self._tell(ev.LeftBehind(site, LEFT_BEHIND))
 
     def namesake(self, address: str) -> None:
         """The others follow another process of this name."""
@@ -374,10 +402,11 @@ class Group:
         if self._member is not None and not self._standing.is_out:
             self.failed(error)
 
-    def begun_anew(self) -> None:
+    def begun_anew(self, reason: str) -> None:
         """The protocol knows nobody any more, and is in no group."""
+        self._journal.note(BEGUN_ANEW, f"begins anew, with an empty memory. {reason}")
         for site in sorted(self._presence.others):
-            self._presence.post(Presence("vanished", site, "This member began anew."))
+            self._tell(ev.Vanished(site, "This member began anew."))
         assert self._member is not None
         for group in sorted(self._groups.joined):
             self._member.change(JoinGroup(group))
@@ -394,6 +423,13 @@ class Group:
         """The members that count, this one included."""
         return frozenset(self._presence.others | {self.name})
 
+    @property
+    def peers(self) -> dict[Site, Peer]:
+        """The other members that count, as this one sees them now: how far behind, and who holds us up."""
+        if self._member is None or self._standing.is_out:
+            return {}
+        return self._outbox.holdups.view(self._machine.now_ns(), self._member.peers())
+
     async def wait_for_members(self, count: int) -> None:
         """Wait until that many members count, this one included."""
         self._standing.require_in()
@@ -404,16 +440,21 @@ class Group:
         self._standing.require_in()
         return self._presence.read()
 
+    def _tell(self, event: ev.Happening) -> None:
+        """Something has happened: whoever reads events finds it in its place, readers of news at once."""
+        self._inbox.happened(event)
+        self._journal.happened(event)
+        news = ev.as_presence(event, self.name)
+        if news is not None:
+            self._presence.post(news)
+
     def doubted(self, effect: fx.Disagreed | fx.Unavailable) -> None:
         """The promise of one order, delivered whole, is broken as far as members can tell themselves."""
-        named = (
-            "" if effect.sender is None else f" The first message concerned: {effect.sender}:{effect.number}."
-        )
         if isinstance(effect, fx.Disagreed):
             self._objection = f"'{effect.other}' was heard. {effect.reason}"
-            self._presence.post(Presence("disagreed", effect.other, effect.reason + named))
+            self._tell(ev.Disagreed(effect.other, effect.reason, effect.sender, effect.number))
         else:
-            self._presence.post(Presence("unavailable", self.name, effect.reason + named))
+            self._tell(ev.Unavailable(effect.reason, effect.sender, effect.number))
             if effect.sender == self.name and effect.number is not None:
                 end = effect.number + effect.count
                 self._deliveries.lose(end, MissedError(effect.reason))
@@ -422,24 +463,39 @@ class Group:
     def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished | fx.CaughtUp) -> None:
         match effect:
             case fx.Appeared(site=site):
-                self._presence.post(Presence("appeared", site))
+                self._is_cut_off = False
+                self._tell(ev.Appeared(site))
             case fx.Vanished(site=site, reason=reason):
-                self._inbox.pieces.vanish(site)
-                self._presence.post(Presence("vanished", site, reason))
+                self._vanished(site, reason)
             case fx.Absent():
+                if self._taking_part.is_set() and not self._standing.is_leaving:
+                    self._cut_off("This member is absent.")
                 self._figures.absences += 1
                 self._watch.forget()
                 for board in (self._stability, self._deliveries):
                     board.close(MissedError("What became of the message is unknown: this member was absent."))
                 self._begin_spell(self._admitted_to)
             case fx.Present() if self._taking_part.is_set():
-                self._presence.post(Presence("missed", self.name, "This member was absent for a while."))
+                self._is_cut_off = False
+                self._tell(ev.Missed())
             case fx.Present():
                 self._taking_part.set()
             case fx.CaughtUp(complete=complete, reason=reason):
                 self._history_complete = complete
                 self._caught_up.set()
-                self._presence.post(Presence("history", self.name, reason))
+                self._tell(ev.CaughtUp(complete, reason))
+
+    def _vanished(self, site: Site, reason: str) -> None:
+        self._inbox.pieces.vanish(site)
+        was_alone = not self._presence.others
+        self._tell(ev.Vanished(site, reason))
+        if not (was_alone or self._presence.others or reason in ev.NOT_LOST):
+            self._cut_off("No other member is heard any more.")
+
+    def _cut_off(self, reason: str) -> None:
+        if not self._is_cut_off:
+            self._is_cut_off = True
+            self._tell(ev.CutOff(reason))
 
     def _begin_spell(self, number: int) -> None:
         """What is delivered from here on, and sent from this number on, is asked after on new boards."""
@@ -505,13 +561,15 @@ class Group:
             self._history = await open_log(folder, self.group, self.name, most_bytes)
             for sentence in self._history.unreadable:
                 self._presence.note(Presence("history", self.name, sentence))
+                self._inbox.happened(ev.HistoryFailed(sentence))
+                self._journal.happened(ev.HistoryFailed(sentence))
 
     async def _delivered_before(self) -> Mapping[Site, int]:
         assert self._trace is not None, "only a trace tells that a member returns"
         return await asyncio.to_thread(delivered_before, self._trace, self._run, self.name)
 
     def history_failed(self, reason: str) -> None:
-        self._presence.post(Presence("history", self.name, reason))
+        self._tell(ev.HistoryFailed(reason))
 
     # Sending
 
@@ -532,9 +590,11 @@ class Group:
         is_here = (
             group in self._groups.joined if group is not None else self.name in (destinations or self.members)
         )
+        assert self._member is not None
         return Message(
             self.name, self._outbox.next_number - 1, data, self._stability.wait, destinations, group,
-            first=first, delivered=self._deliveries.wait if is_here else _refuse,
+            self._member.incarnation, first=first,
+            delivered=self._deliveries.wait if is_here else _refuse,
         )  # fmt: skip
 
     async def send_many(
@@ -626,6 +686,22 @@ class Group:
             for message in batch:
                 yield message
 
+    async def events(self) -> AsyncIterator[ev.Event]:
+        """Messages, and between them what else happens, each event in its place: see `antiphon.live.events`.
+
+        What this member misses stands exactly at its gap, however late the application reads.
+        """
+        async for item in self.event_batches():
+            if isinstance(item, Batch):
+                for message in item:
+                    yield message
+            else:
+                yield item
+
+    def event_batches(self) -> AsyncIterator[Batch | ev.Happening]:
+        """The same with messages as they travelled together: much less work a message."""
+        return self._inbox.items()
+
     def batches(self) -> AsyncIterator[Batch]:
         """Messages as they travelled together: much less work a message than one by one.
 
@@ -670,6 +746,8 @@ class Group:
             **({} if self._member is None else self._member.figures()),
             **({} if self._history is None else self._history.figures()),
             "queued_bytes": self._inbox.queued_bytes,
+            "reader_lag": self._inbox.queued_messages,
+            "reader_busy_s": self._inbox.busy_s,
             "outgoing_bytes": self._outbox.waiting_bytes,
             "unfinished_bytes": self._inbox.pieces.size,
             "unfinished_dropped": self._inbox.pieces.dropped,

@@ -11,7 +11,7 @@ application is told. Only the application's own mistakes, and a trace that canno
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 from typing import Protocol as Interface
 
@@ -32,7 +32,7 @@ from antiphon.core.inputs import (
     TimerFired,
 )
 from antiphon.core.packing import Destinations, Packed, consecutive, pack
-from antiphon.core.protocol import LiveProtocol
+from antiphon.core.protocol import LiveProtocol, PeerReport
 from antiphon.core.time import MILLISECOND_NS, NEVER_NS, SECOND_NS, Nanoseconds
 from antiphon.live.counters import Counters
 from antiphon.live.history import HistoryLog, Recaller
@@ -73,6 +73,9 @@ class Reader(Interface):
     def delivered(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int] | None) -> None:
         """`bodies` are the effect's, packed; `places` which of them are for this member, None means all."""
 
+    def passed(self, effect: fx.Deliver, count: int) -> None:
+        """So many messages are delivered of which none is for this member."""
+
     def hand_out(self) -> bool:
         """Let the application have what was delivered; whether it has had all of it before this returns."""
 
@@ -97,7 +100,7 @@ class Listener(Interface):
     def history_failed(self, reason: str) -> None:
         """The log of what is delivered cannot be kept any more."""
 
-    def begun_anew(self) -> None:
+    def begun_anew(self, reason: str) -> None:
         """The protocol has an empty memory: what it must be told again is to be told."""
 
     def stepped(self) -> None:
@@ -190,14 +193,23 @@ class Member:
         self._next_number = event.next_number
         self._step(event)
 
+    @property
+    def incarnation(self) -> int:
+        """This member's own."""
+        return 0 if self._start is None else self._start.incarnation
+
     def incarnation_of(self, site: Site) -> int:
         """The latest incarnation of a site that the protocol knows; 0 if there is none."""
         return 0 if self._start is None else self._protocol.incarnation_of(site)
 
+    def peers(self) -> Mapping[Site, PeerReport]:
+        """What the protocol knows of the others now."""
+        return self._protocol.peers(self._now_ns()) if self._start is not None else {}
+
     def outlive(self, incarnation: int) -> None:
         """The others know a later incarnation of this member's name: begin anew above it."""
         if self._running and self._start is not None and self._start.incarnation <= incarnation:
-            self._begin_anew(incarnation + 1)
+            self._begin_anew("The others know a later incarnation of its name.", incarnation + 1)
 
     def admit(self, bodies: Packed, destinations: Destinations = None, group: Group | None = None) -> bool:
         """Hand a batch to the protocol; whether it was taken."""
@@ -425,7 +437,8 @@ class Member:
         calm = now - self._begun_anew_ns >= CALM_NS
         self._pause_ns = 0 if calm else min(LONGEST_PAUSE_NS, max(FIRST_PAUSE_NS, 2 * self._pause_ns))
         self._give_up_memory(now)
-        self._loop.call_later(self._pause_ns / SECOND_NS, self._begin_anew)
+        reason = f"A fault: {type(error).__name__} at a {type(event).__name__}; see Group.poison."
+        self._loop.call_later(self._pause_ns / SECOND_NS, self._begin_anew, reason)
 
     def _give_up_memory(self, now: Nanoseconds) -> None:
         """Be absent, without the protocol's having a say in it."""
@@ -436,7 +449,7 @@ class Member:
         if self._present:
             self._note(now, fx.Absent())
 
-    def _begin_anew(self, incarnation: int = 0) -> None:
+    def _begin_anew(self, reason: str, incarnation: int = 0) -> None:
         """Take part with an empty memory, under a later incarnation."""
         if not self._running or self._start is None:
             return
@@ -450,7 +463,7 @@ class Member:
         self._away = False
         self._start = Start(later, self._next_number, returning)
         self._step(self._start)
-        self._listener.begun_anew()
+        self._listener.begun_anew(reason)
 
     def _send(self, _now: Nanoseconds, effect: fx.Send | fx.Multicast) -> None:
         self._outgoing.append(effect)
@@ -497,6 +510,7 @@ class Member:
         if bodies.addresses is not None:
             places = bodies.places_for(self._site)
             if not places:
+                self._reader.passed(effect, bodies.messages)
                 return
         if self._recorder is not None:
             if places is None:

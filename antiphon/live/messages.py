@@ -2,16 +2,24 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import repeat
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from antiphon.core.errors import UsageError
-from antiphon.core.ids import Group, MessageId, Site
+from antiphon.core.ids import Group, Site
 from antiphon.core.packing import Destinations
 
 PresenceKind = Literal[
-    "appeared", "vanished", "missed", "history", "disagreed", "unavailable", "refused", "left-behind"
+    "appeared",
+    "vanished",
+    "restarted",
+    "missed",
+    "history",
+    "disagreed",
+    "unavailable",
+    "refused",
+    "left-behind",
 ]
 
 StableWaiter = Callable[[Site, int, int], Awaitable[None]]
@@ -37,8 +45,25 @@ def view_of(body: Body) -> memoryview:
         raise UsageError(f"A message is bytes, not {type(body).__name__}.", hint=hint) from None
 
 
+class UniqueId(NamedTuple):
+    """What no two messages of a group share. Of one sender, the greater was sent later.
+
+    A sender with a trace goes on counting when it is started again; one without begins at 0 again, and only
+    its incarnation tells its messages from earlier ones.
+    """
+
+    sender: Site
+    incarnation: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.sender}:{self.incarnation}:{self.number}"
+
+
 class Message:
     """One message: who sent it, its count among that sender's messages, its body, and to whom it went.
+
+    `incarnation` tells lives of a sender apart: it rises when the sender is started again, or begins anew.
 
     A message longer than about 60,000 bytes travels in pieces that count one each; its own number is then
     that of its last piece. `to` is None when it went to the whole group. `group` is the group's name where a
@@ -48,7 +73,10 @@ class Message:
     absences, but not by one. It is None in other orders, and on what `send` returned before `delivered`.
     """
 
-    __slots__ = ("_delivered", "_first", "_stable", "body", "group", "number", "position", "sender", "to")
+    __slots__ = (
+        "_delivered", "_first", "_stable", "body", "group", "incarnation", "number", "position", "sender",
+        "to",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -58,6 +86,7 @@ class Message:
         stable: StableWaiter,
         to: Destinations = None,
         group: Group | None = None,
+        incarnation: int = 0,
         *,
         position: int | None = None,
         first: int | None = None,
@@ -65,6 +94,7 @@ class Message:
     ) -> None:
         """`first` is the number of its first piece; `delivered` is given for what is not delivered yet."""
         self.sender: Final = sender
+        self.incarnation: Final = incarnation
         self.number: Final = number
         self.body: Final = body
         self.to: Final = to
@@ -75,8 +105,8 @@ class Message:
         self._delivered = delivered
 
     @property
-    def id(self) -> MessageId:
-        return MessageId(self.sender, self.number)
+    def id(self) -> UniqueId:
+        return UniqueId(self.sender, self.incarnation, self.number)
 
     async def stable(self) -> None:
         """Wait until every destination that counts is known to hold this message; raise if that cannot be."""
@@ -106,7 +136,10 @@ class Batch:
     their `positions`; there are none without one order.
     """
 
-    __slots__ = ("_first", "_stable", "_to", "bodies", "group", "numbers", "positions", "sender", "size")
+    __slots__ = (
+        "_first", "_stable", "_to", "bodies", "group", "incarnation", "numbers", "positions", "sender",
+        "size",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -117,12 +150,14 @@ class Batch:
         stable: StableWaiter,
         to: Destinations | Sequence[Destinations] = None,
         group: Group | None = None,
+        incarnation: int = 0,
         *,
         positions: Sequence[int] | None = None,
         first: int | None = None,
     ) -> None:
         """`to` is for whom all of them are, or each; `first` the number of the first piece of a long one."""
         self.group: Final = group
+        self.incarnation: Final = incarnation
         self.sender: Final = sender
         self.numbers: Final = numbers
         self.bodies: Final = bodies
@@ -142,6 +177,7 @@ class Batch:
 
     def __iter__(self) -> Iterator[Message]:
         sender, stable, to, group = self.sender, self._stable, self._to, self.group
+        incarnation = self.incarnation
         # Of a long message, which travels alone, what counts begins with its first piece.
         first = self._first if self._first != self.numbers[0] else None
         addresses = repeat(to) if to is None or isinstance(to, frozenset) else to
@@ -150,7 +186,9 @@ class Batch:
         for number, body, each, position in zip(
             self.numbers, self.bodies, addresses, positions, strict=False
         ):
-            yield Message(sender, number, body, stable, each, group, position=position, first=first)
+            yield Message(
+                sender, number, body, stable, each, group, incarnation, position=position, first=first
+            )
 
     async def stable(self) -> None:
         """Wait until every destination that counts is known to hold all of these; raise if that cannot be."""
@@ -161,7 +199,7 @@ class Batch:
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """A member has appeared or vanished; or this one has missed messages while it was away.
+    """A member has appeared or vanished, or has begun anew (`restarted`); or this one has missed messages.
 
     `history` tells that the history asked for is over, or that it cannot be kept any more. `disagreed` tells
     that another member's order is not ours, or would not be if it were let in. `unavailable` tells that a

@@ -27,7 +27,7 @@ MOST_PULSES: Final = 256
 class Pulse(Pdu, frozen=True, gc=False):
     """How many of my bytes have you had by now? Asked of the processes with these boots."""
 
-    code: ClassVar[int] = 10
+    code: ClassVar[int] = 12
     serial: Number
     asked: Annotated[tuple[Annotated[int, Meta(ge=0)], ...], Meta(max_length=MOST_ASKED)]
 
@@ -35,7 +35,7 @@ class Pulse(Pdu, frozen=True, gc=False):
 class Heard(Pdu, frozen=True, gc=False):
     """So many, when your pulse of this serial came."""
 
-    code: ClassVar[int] = 11
+    code: ClassVar[int] = 13
     serial: Number
     received: Number
 

@@ -2,6 +2,7 @@
 
 Every figure of `Group.counters` is exported under its own name with the prefix `antiphon_` and the labels
 `group` and `member`: what only grows as a counter, what it holds as a gauge, datagrams dropped by reason.
+What it knows of the other members has the prefix `antiphon_peer_` and the label `peer`.
 Two histograms time the member's own messages: until it delivers them itself, and until they are stable.
 """
 
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.core.errors import OutputError
 from antiphon.core.extras import lacking
+from antiphon.core.ids import Site
 from antiphon.live.figures import BOUNDS_S, Latency
 from antiphon.live.group import Group
+from antiphon.live.peers import Peer
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -20,7 +23,15 @@ if TYPE_CHECKING:
 
 LABELS: Final = ("group", "member")
 GAUGES: Final = frozenset(
-    {"queued_bytes", "outgoing_bytes", "unfinished_bytes", "members", "kept_bytes", "kept_messages"}
+    {
+        "queued_bytes",
+        "reader_lag",
+        "outgoing_bytes",
+        "unfinished_bytes",
+        "members",
+        "kept_bytes",
+        "kept_messages",
+    }
     | {"history_log_bytes", "history_log_messages", "held_back_bytes"}
     | {"vertices", "ordering_buffers", "lost_bodies", "message_cycle_ns", "epoch", "is_sequencer", "lease_ns"}
     | {"bound_ns", "clock_adjustment_ns", "waiting_messages"}
@@ -35,6 +46,8 @@ HELP: Final = {
     "stable_messages": "Messages known to be held by every member that counts.",
     "slow_reader_spells": "Times that this member's application read too slowly.",
     "absences": "Times that this member may have missed messages.",
+    "reader_lag": "Delivered messages that wait for the application.",
+    "reader_busy_s": "Seconds that the application has taken with what it was given.",
     "queued_bytes": "Delivered bytes that wait for the application.",
     "disagreements": "Times that another member's order was found not to be ours.",
     "dummies": "Messages of the order that nobody present had.",
@@ -45,6 +58,17 @@ HELP: Final = {
     "key_age_s": "How long this member has sealed with its present key; it takes another after a day.",
     "key_sealed_pdus": "PDUs that this member has sealed with its present key; at most 2^32.",
     "key_changes": "Times that a changed key file was taken up.",
+}
+
+
+PEER_COUNTERS: Final = frozenset({"lost", "held_us_up_s"})
+PEER_HELP: Final = {
+    "lag": "Messages that this member has sent or delivered, and that the other is not known to hold.",
+    "silence_s": "Seconds since the other was last heard.",
+    "round_trip_s": "Seconds that the other took lately to acknowledge a message.",
+    "lost": "Batches that the other has asked for again.",
+    "holding_us_up": "Whether this member's sending waits for the other now.",
+    "held_us_up_s": "Seconds that this member's sending has waited for the other.",
 }
 
 
@@ -67,6 +91,7 @@ class GroupCollector:
                 metric = family(f"antiphon_{name}", text, labels=LABELS)
                 metric.add_metric(labels, value)
                 yield metric
+        yield from _of_peers(labels, self._group.peers)
         watch = self._group.latency
         yield _histogram(
             "antiphon_own_delivery_seconds", "Until own messages are delivered.", labels, watch.delivery
@@ -74,6 +99,20 @@ class GroupCollector:
         yield _histogram(
             "antiphon_stability_seconds", "Until own messages are stable.", labels, watch.stability
         )
+
+
+def _of_peers(labels: tuple[str, str], peers: dict[Site, Peer]) -> Iterator["Metric"]:
+    """What this member knows of each other one."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    for name, text in PEER_HELP.items():
+        family = CounterMetricFamily if name in PEER_COUNTERS else GaugeMetricFamily
+        metric = family(f"antiphon_peer_{name}", text, labels=(*LABELS, "peer"))
+        for site, peer in peers.items():
+            value = getattr(peer, name)
+            if value is not None:
+                metric.add_metric((*labels, site), float(value))
+        yield metric
 
 
 def _by_reason(name: str, text: str, labels: tuple[str, str], counts: dict[str, Any]) -> "Metric":

@@ -16,9 +16,11 @@ from typing import Any, Final
 
 from antiphon.core.ids import Group as GroupName
 from antiphon.core.ids import Site
+from antiphon.live.events import Event
 from antiphon.live.group import Group
 from antiphon.live.joining import join
 from antiphon.live.messages import Batch, Body, Message, Presence
+from antiphon.live.peers import Peer
 
 ACROSS: Final = "total-across"
 
@@ -97,13 +99,22 @@ class Node:
         """The messages of all groups that this node is in, in the one order."""
         return self._whole.__aiter__()
 
+    def events(self) -> AsyncIterator[Event]:
+        """The same, and between them what else happens: see `Group.events`."""
+        return self._whole.events()
+
     def batches(self) -> AsyncIterator[Batch]:
-        """The same as they travelled: much less work a message."""
+        """The messages as they travelled: much less work a message."""
         return self._whole.batches()
 
     async def for_each_batch(self, function: Callable[[Batch], None]) -> None:
         """The same by a function that is called at once; see `Group.for_each_batch`."""
         await self._whole.for_each_batch(function)
+
+    @property
+    def peers(self) -> dict[Site, Peer]:
+        """The other nodes as this one sees them; see `Group.peers`."""
+        return self._whole.peers
 
     @property
     def counters(self) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from collections import deque
 from typing import Final
 
 from antiphon.core.errors import UsageError
-from antiphon.core.ids import Group
+from antiphon.core.ids import Group, Site
 from antiphon.core.packing import Destinations
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.live.inbox import Inbox
 from antiphon.live.machine import REAL, Machine
 from antiphon.live.member import Member
+from antiphon.live.peers import Holdups
 from antiphon.live.pieces import BATCH_BYTES, LARGEST_MESSAGE_BYTES, Outgoing
 from antiphon.live.standing import Standing
 
@@ -41,6 +42,7 @@ class Outbox:
         self._outgoing = Outgoing(selective=selective)
         self._member: Member | None = None
         self._pumped_ns = 0
+        self.holdups: Final = Holdups(self._waited_for)
         self._room: deque[asyncio.Future[None]] = deque()
 
     def open(self, member: Member, next_number: int, batch_bytes: int) -> None:
@@ -125,6 +127,11 @@ class Outbox:
             asyncio.get_running_loop().call_soon(self.pump)
         self._pumped_ns = now
 
+    def _waited_for(self) -> list[Site]:
+        """Those for whose sake nothing is taken now, as far as the protocol can tell."""
+        assert self._member is not None
+        return [site for site, report in self._member.peers().items() if report.holds_us_up]
+
     def pump(self) -> None:
         """Hand on what waits, batch by batch, until one is refused."""
         member, outgoing = self._member, self._outgoing
@@ -132,8 +139,10 @@ class Outbox:
         outgoing.limit(member.batch_bytes(self.batch_bytes))
         while outgoing and not self._inbox.is_aside and not self._standing.is_out:
             if not member.admit(*outgoing.first()):
+                self.holdups.refused(self._now_ns())
                 break
             outgoing.take()
+            self.holdups.taken(self._now_ns())
         self.is_pumping = bool(outgoing)
         if outgoing.size < self._most_bytes:
             self._make_room()

@@ -13,6 +13,8 @@ class Standing:
 
     def __init__(self, name: Site, group: Group) -> None:
         self.has_come = False
+        self.is_leaving = False
+        """Whether the application has asked to leave: an absence that follows is no news to it."""
         self.is_out = False
         """Whether the membership is over."""
         self.error: BaseException | None = None

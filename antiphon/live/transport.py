@@ -67,6 +67,7 @@ from antiphon.live.poison import POISON, PoisonRing
 from antiphon.live.resolving import Resolving
 from antiphon.live.sealing import GENERATION_BITS, TAG_BYTES, TOKEN_BYTES, Seals, SendingKey
 from antiphon.live.sockets import Sockets
+from antiphon.live.status import Answers, Enquiry, Status
 
 REPAIR_BYTES_PER_TICK: Final = 4 << 20
 """Fragments sent again between two ticks, at most. Raising it costs bandwidth when many ask at once."""
@@ -103,7 +104,7 @@ class Missing(Pdu, frozen=True, gc=False):
 
 
 TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (
-    Hello, Here, Challenge, Answer, Refused, Missing, Bye, Pulse, Heard
+    Hello, Here, Challenge, Answer, Refused, Missing, Bye, Enquiry, Status, Pulse, Heard
 )  # fmt: skip
 PADDED: Final = (Hello, Here, Challenge)
 NOTHING: Final = memoryview(b"")
@@ -175,6 +176,7 @@ class Transport:
         )
         self._reassembly: Reassembly[Known] = Reassembly(counters)
         self._kept = Kept()
+        self._answers = Answers()
         self._now: Nanoseconds = 0
         self._greetings_left = GREETINGS
         self._greeted_ns: Nanoseconds = 0
@@ -593,8 +595,17 @@ class Transport:
             self._meter.hear(self._clock_ns(), known, pdu)
         elif isinstance(pdu, Bye):
             self._gate.part_with(known)
+        elif isinstance(pdu, Enquiry):
+            self._tell_status(known)
+        elif isinstance(pdu, Status):
+            self._host.told(known.site, pdu)
         elif isinstance(pdu, Hello) and not self._greetings_left:
             self._send_to(Here(), known.address, to=known.boot, members=(known,))
+
+    def _tell_status(self, known: Known) -> None:
+        status = self._host.status() if self._answers.may_give(known.boot, self._now) else None
+        if status is not None:
+            self._send_to(status, known.address, to=known.boot)
 
     def _repair(self, known: Known, missing: Missing) -> None:
         """Send fragments again to the one who asks."""

@@ -103,6 +103,19 @@ def test_lines_go_in_and_deliveries_come_out(tmp_path: Path) -> None:
         assert a.end()[0] == 0
 
 
+def test_a_node_shows_its_log_from_a_level_on() -> None:
+    group = a_group()
+    members = [[group, "--name", "a", "--json", "--log", "info"], [group, "--name", "b", "--json"]]
+    with nodes(*members) as (a, b):
+        assert json.loads(a.hear())["site"] == "b"
+        assert json.loads(b.hear())["site"] == "a"
+        code, said = a.end()
+        assert code == 0
+        assert f"INFO a in {group}: joined, with the order 'fifo'." in said
+        assert f"INFO a in {group}: appeared: b." in said
+        assert b.end() == (0, "")
+
+
 def test_a_node_can_be_in_several_groups() -> None:
     cluster, across = a_group(), ["--order", "total-across", "--causal"]
     first = [cluster, "--name", "a", *across, "--groups", "A,B", "--json"]

@@ -19,6 +19,7 @@ from antiphon.live.counters import Counters
 from antiphon.live.handshake import Terms
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.networks import Loopback, Network
+from antiphon.live.status import Status
 from antiphon.live.transport import Transport
 from tests.live.hosts import Hosts
 
@@ -63,6 +64,9 @@ class News:
     def __init__(self) -> None:
         self.refusals: list[tuple[Site, str]] = []
         self.namesakes: list[str] = []
+        self.boots: list[tuple[Site, int]] = []
+        self.own_status: Status | None = None
+        self.statuses: list[tuple[Site, Status]] = []
         self.reports: list[int] = []
         self.left: list[Site] = []
         self.incarnations: dict[Site, int] = {}
@@ -72,6 +76,15 @@ class News:
 
     def reported(self, incarnation: int) -> None:
         self.reports.append(incarnation)
+
+    def status(self) -> Status | None:
+        return self.own_status
+
+    def told(self, site: Site, status: Status) -> None:
+        self.statuses.append((site, status))
+
+    def met(self, site: Site, boot: int) -> None:
+        self.boots.append((site, boot))
 
     def refused(self, site: Site, reason: str) -> None:
         self.refusals.append((site, reason))

@@ -151,7 +151,7 @@ def test_a_group_under_attack_delivers_what_its_members_sent_and_nothing_else(or
                 await groups[0].send(b"from a")
                 await asyncio.sleep(0.002)
             last = [await group.send(b"the last") for group in groups]
-            ends = {message.id for message in last}
+            ends = {(message.sender, message.number) for message in last}
             while not all(ends <= {(sender, number) for sender, number, _ in log} for log in heard):
                 await asyncio.sleep(0.01)
             assert resident_bytes() - before < MOST_GROWTH_BYTES

@@ -184,7 +184,7 @@ def test_only_a_member_that_runs_begins_anew() -> None:
             member = a._member
             assert isinstance(member, Member)
         steps = member.steps
-        member._begin_anew()
+        member._begin_anew("A test.")
         member.outlive(1 << 40)
         assert member.steps == steps
 

@@ -17,8 +17,9 @@ from antiphon.live.boards import DeliveryBoard, LeftError, MissedError, Stabilit
 from antiphon.live.figures import Figures, Watch
 from antiphon.live.group import Group
 from antiphon.live.inbox import POSITION_BITS, Inbox
+from antiphon.live.journal import Journal
 from antiphon.live.limits import Limits
-from antiphon.live.messages import Message
+from antiphon.live.messages import Batch, Message
 from antiphon.live.node import node
 from antiphon.live.orders import ORDERS
 from antiphon.live.standing import Standing
@@ -242,11 +243,15 @@ def test_positions_never_go_back_whatever_order_is_taken_up() -> None:
     """Another order may have come less far, as after a network that was cut in two."""
 
     async def body() -> None:
-        inbox = Inbox("a", standing=Standing("a", "g"), limits=Limits(), figures=Figures(), watch=Watch())
+        inbox = Inbox(
+            "a", standing=Standing("a", "g"), limits=Limits(), figures=Figures(), watch=Watch(),
+            tell=lambda _: None, journal=Journal("g", "a"), counts_all=True,
+        )  # fmt: skip
         for number, place in enumerate((5, 6, 2, 3, 7)):
             bodies = pack([b"x", b"y"])
             inbox.delivered(fx.Deliver("b", 2 * number, bodies, place=place), bodies, None)
-        positions = [position for batch in inbox._queue for position in batch.positions or ()]
+        batches = [batch for batch in inbox._queue if isinstance(batch, Batch)]
+        positions = [position for batch in batches for position in batch.positions or ()]
         assert positions == sorted(set(positions))
         assert positions[:2] == [5 << POSITION_BITS, (5 << POSITION_BITS) + 1]
         assert positions[-1] == (7 << POSITION_BITS) + 1

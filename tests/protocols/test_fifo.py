@@ -473,6 +473,22 @@ def test_whoever_calls_something_stable_without_a_member_says_so_to_it() -> None
     assert Absent() in members.give("c", Received("a", mark_alone))
 
 
+def test_a_sender_that_was_not_heard_for_a_while_lacks_nothing_of_its_own_messages() -> None:
+    """Its latest status is older than its latest messages, which the others have called stable since."""
+    members = Group(3)
+    members.pass_time(100)
+    members.admit("a")
+    members.settle()
+    members.drop = lambda source, _target, _pdu: source == "a"
+    members.pass_time(600)
+    assert members.of("b", Vanished)
+    assert members.of("b", Stable) == [Stable("a", 0, 1)]
+    members.drop = lambda _source, _target, _pdu: False
+    members.pass_time(400)
+    assert members.of("b", Appeared)[-1] == Appeared("a")
+    assert not any(members.of(name, Absent) for name in members.names)
+
+
 def test_whoever_hears_that_what_it_lacks_is_stable_begins_a_new_spell() -> None:
     members = Group(3)
     extents = (Extent("a", 0, True, True, 0, 1, 1, 0),)

@@ -483,6 +483,27 @@ def test_two_who_hold_one_another_to_be_gone_meet_again() -> None:
     assert [group.delivered(name)[-1:] for name in "abcd"] == [["a0"]] * 4
 
 
+@pytest.mark.parametrize(("sends", "spells"), [(1, "-+"), (0, "")])
+def test_who_was_left_by_one_that_began_anew_learns_what_it_missed(sends: int, spells: str) -> None:
+    """Of two, b gives in to a, which stands still: it goes on under a new life that a finds in place of the
+    old one. What b sent in between was not for a, and a must not take it for nothing."""
+    group = Group(2)
+    group.send("b", "ab")
+    group.pass_time(60)
+    group.freeze("a")
+    group.pass_time(2 * MISSED_MS)
+    for _ in range(sends):
+        group.send("b")
+    group.pass_time(60)
+    group.cut = set()
+    group.give("a", TimerFired("control"))
+    group.pass_time(MISSED_MS)
+    group.send("b", "ab")
+    group.pass_time(60)
+    assert group.delivered("a") == ["b0", f"b{1 + sends}"]
+    assert group.spells("a") == spells
+
+
 def test_who_stood_still_itself_suspects_nobody() -> None:
     group = Group(3)
     group.pass_time(100)

@@ -508,7 +508,7 @@ def test_what_others_report_of_a_members_numbers_does_not_mute_it(claimed: int, 
 def test_a_members_next_number_is_what_it_says_and_what_has_a_place_since() -> None:
     log = Log()
     for sender, number in (("b", 5), ("c", 9), ("b", 6)):
-        log.append(Entry(sender, number, BATCH))
+        log.append(Entry(sender, number, BATCH, 0))
     assert [log.next_of("b", position, 5) for position in (0, 1, 3)] == [7, 7, 5]
     assert [log.next_of("c", position, 3) for position in (0, 2)] == [10, 3]
     assert log.next_of("b", 0, 8) == 8

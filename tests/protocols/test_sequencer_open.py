@@ -384,8 +384,8 @@ def test_what_a_newcomer_never_held_the_sequencer_does_not_deliver_on_its_word()
     member.handle(0, request("b", 1))
     member.handle(0, join("c"))
     member.handle(0, request("b", 2))
-    assert Deliver("b", 1, BATCH, place=1) not in member.handle(0, acknowledge("c", 3))
-    assert Deliver("b", 1, BATCH, place=1) in member.handle(0, acknowledge("b", 2))
+    assert Deliver("b", 1, BATCH, None, 5, place=1) not in member.handle(0, acknowledge("c", 3))
+    assert Deliver("b", 1, BATCH, None, 5, place=1) in member.handle(0, acknowledge("b", 2))
 
 
 def test_what_nobody_who_counts_will_ever_hold_is_delivered() -> None:
@@ -396,7 +396,7 @@ def test_what_nobody_who_counts_will_ever_hold_is_delivered() -> None:
     member.handle(0, request("b", 1))
     member.handle(0, join("c"))
     effects = member.handle(0, Suspected("b"))
-    assert Deliver("b", 1, BATCH, place=1) in effects
+    assert Deliver("b", 1, BATCH, None, 5, place=1) in effects
 
 
 def test_a_late_copy_of_a_join_proves_nothing() -> None:

@@ -165,6 +165,18 @@ class Company:
             if one.index <= least and one.advanced_ns >= since_ns
         )
 
+    def reports(self, now: Nanoseconds, index: int, lag: int) -> dict[Site, tuple[int, Nanoseconds, bool]]:
+        """How far each has come, when it was heard, and whether who has come this far waits for it."""
+        since_ns = now - self._gone_ns
+        return {
+            site: (
+                one.index,
+                one.heard_ns,
+                index - one.index >= lag + self._leash(now, one, lag) and one.advanced_ns >= since_ns,
+            )
+            for site, one in list(self._sites.items())
+        }
+
     def _leash(self, now: Nanoseconds, one: Companion, lag: int) -> float:
         """By how much more than usual one may be left behind."""
         share = (now - one.heard_ns) / (self._patience_ns(one) + LEASH_SILENCES * self._lately_ns)

@@ -8,6 +8,7 @@ from antiphon.core.effects import Disagreed, Effect, Multicast, Unavailable
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Admit, Departed, Input, Received, Returned, Start, TimerFired
+from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.admission import batch_to_order
@@ -146,6 +147,16 @@ class Dpg:
     def incarnation_of(self, site: Site) -> int:
         """The latest incarnation of a site that is known or remembered here; 0 if there is none."""
         return max(self._order.incarnations.get(site, 0), self._order.streams.get(site, (0, 0))[0])
+
+    def peers(self, now: Nanoseconds) -> dict[Site, PeerReport]:
+        """How far the others are behind in the order, and for whom our sending waits."""
+        order, lag = self._order, self._configuration.lag
+        ahead = order.agreement.index + len(order.own)
+        waits = bool(self._own.waiting)
+        return {
+            site: PeerReport(order.stability.messages_since(index), heard_ns, None, None, waits and is_behind)
+            for site, (index, heard_ns, is_behind) in self._company.reports(now, ahead, lag).items()
+        }
 
     @property
     def vertices(self) -> int:

@@ -127,6 +127,11 @@ class Stability:
         if len(self._unstable) > self._most_unstable:
             self._give_up(self._unstable.popleft(), TOO_MANY)
 
+    def messages_since(self, index: int) -> int:
+        """Messages delivered here behind a place, as far as they are not stable."""
+        behind = takewhile(lambda each: each.place > index, reversed(self._unstable))
+        return sum(each.messages for each in behind)
+
     def senders_since(self, index: int) -> set[Site]:
         """Whose messages were handed up after this place, of those that are not stable."""
         return {each.sender for each in takewhile(lambda each: each.place > index, reversed(self._unstable))}

@@ -22,6 +22,7 @@ from antiphon.core.inputs import (
     TimerFired,
 )
 from antiphon.core.packing import pack
+from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.detection import PDUS as DETECTION_PDUS
@@ -105,6 +106,10 @@ class Fifo:
             return state.incarnation
         peer = state.peers.get(site)
         return max(0 if peer is None else peer.incarnation, state.forgotten.get(site, 0))
+
+    def peers(self, _now: Nanoseconds) -> dict[Site, PeerReport]:
+        """How far the others are behind in our own messages, and for whom our sending waits."""
+        return self._sending.reports()
 
     def figures(self) -> dict[str, int]:
         """What a driver may show: how often what happened, and how much is kept."""

@@ -200,6 +200,8 @@ class Release:
     def _mark_left_out(self, stream: Stream) -> None:
         """Whoever does not count and did not hold this must begin a new spell before he counts again."""
         for peer in self._state.uncounted:
+            if peer.site == stream.site and peer.incarnation == stream.incarnation:
+                continue  # a sender holds its own messages, whatever its latest status said of them
             extent = peer.extents.get(stream.site)
             known = extent is not None and extent.incarnation == stream.incarnation
             if not known or (extent is not None and extent.held < stream.stable):

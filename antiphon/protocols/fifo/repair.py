@@ -127,6 +127,7 @@ class Repair:
         numbers: list[int] = []
         for start, stop in zip(spans[::2], spans[1::2], strict=True):
             numbers += stream.copies(start, min(stop, stream.expected), MOST_COPIES - len(numbers))
+        state.peers[asker].asked += len(numbers)
         self._give(now, asker, stream, numbers)
         return bool(numbers) or spans[0] >= stream.kept_from or (self._public and stream is not state.own)
 

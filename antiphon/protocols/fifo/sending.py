@@ -3,12 +3,15 @@
 from typing import Final
 
 from antiphon.core.effects import Admitted, Multicast, Rejected
+from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
+from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.fifo.pdus import Copy, Data, RidingData
 from antiphon.protocols.fifo.release import Release
 from antiphon.protocols.fifo.state import Peer, State
 from antiphon.protocols.fifo.streams import MOST_KEPT
+from antiphon.protocols.probe import Probe
 
 REPEAT: Final = "repeat"
 MOST_REPEATED: Final = 16
@@ -27,17 +30,22 @@ class Sending:
         self._repeats = state.configuration.repair == "acknowledge"
         configuration = state.configuration
         self._announce_ns = configuration.announce_ns if configuration.announces else None
+        self._probe = Probe()
+        self._held_up = False
+        """Whether what was handed in last was refused for others' sake."""
         self._slowest = 0
         """No member that counts is behind this; refreshed when the window seems full."""
 
     def admit(self, now: Nanoseconds, bodies: Packed) -> None:
         state, own, view = self._state, self._state.own, self._state.view
         reason = self._objection(bodies)
+        self._held_up = reason is not None and state.taking_part
         if reason is not None:
             state.effects.append(Rejected(reason))
             return
         number = own.add(bodies)
         own.sent_ns = now
+        self._probe.sent(now, own.expected)
         state.effects.append(Admitted(number, len(bodies), bodies.size))
         release = self._release
         release.fresh_bytes += bodies.size
@@ -98,9 +106,28 @@ class Sending:
             return
         peer.acked = position
         peer.progress_ns = now
+        if peer.probed != self._probe.serial:
+            self._time(now, peer)
         if position > own.delivered and peer.counted:
             # One more member that counts holds it, so that our crash cannot take it along.
             self._release.deliver_own(position)
+
+    def _time(self, now: Nanoseconds, peer: Peer) -> None:
+        round_trip_ns = self._probe.held(now, peer.probed, peer.acked)
+        if round_trip_ns is not None:
+            peer.probed, peer.round_trip_ns = self._probe.serial, round_trip_ns
+
+    def reports(self) -> dict[Site, PeerReport]:
+        """How far each member that counts is behind, and whether it is the one that we wait for."""
+        own, counted = self._state.own, list(self._state.counted())
+        slowest = min((peer.acked for peer in counted), default=own.expected)
+        return {
+            peer.site: PeerReport(
+                own.expected - peer.acked, peer.heard_ns, peer.round_trip_ns, peer.asked,
+                self._held_up and peer.acked == slowest < own.expected,
+            )
+            for peer in counted
+        }  # fmt: skip
 
     def new_view(self, now: Nanoseconds) -> None:
         """Others count than before: whoever is new has all to acknowledge that is not stable."""

@@ -24,8 +24,9 @@ class Peer:
     """Another member: when it was heard of, what it said, and its messages."""
 
     __slots__ = (
-        "acked", "counted", "extents", "heard_ns", "incarnation", "left", "left_out", "listed_ns", "past",
-        "progress_ns", "proven", "serial", "site", "spell", "stream", "successor", "suspected", "view",
+        "acked", "asked", "counted", "extents", "heard_ns", "incarnation", "left", "left_out", "listed_ns",
+        "past", "probed", "progress_ns", "proven", "round_trip_ns", "serial", "site", "spell", "stream",
+        "successor", "suspected", "view",
     )  # fmt: skip
 
     def __init__(self, site: Site, incarnation: int, now: Nanoseconds) -> None:
@@ -58,6 +59,11 @@ class Peer:
         self.acked = 0
         """How far it holds our own messages."""
         self.progress_ns = now
+        self.asked = 0
+        """Batches that it has asked us for."""
+        self.probed = 0
+        """The serial of the batch by which it was last timed, and how long that took."""
+        self.round_trip_ns: Nanoseconds | None = None
 
     @property
     def newest(self) -> Stream:

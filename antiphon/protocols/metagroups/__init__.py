@@ -81,6 +81,7 @@ from antiphon.core.inputs import (
     TimerFired,
 )
 from antiphon.core.packing import Packed, pack
+from antiphon.core.protocol import PeerReport
 from antiphon.core.recording import Property
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.metagroups.formation import labels_of_sites
@@ -156,6 +157,10 @@ class MetaGroups:
     def incarnation_of(self, site: Site) -> int:
         """The latest incarnation of a site that is known here; 0 if none is."""
         return self._member.incarnation_of(site)
+
+    def peers(self, now: Nanoseconds) -> dict[Site, PeerReport]:
+        """What is known of the other sites."""
+        return self._member.peers(now)
 
     def figures(self) -> dict[str, int]:
         """What a user may want to watch: the table's version, trees, batches kept, changes, losses."""

@@ -90,6 +90,10 @@ class Company:
         """The incarnation that a site has told itself; 0 if it has told none."""
         return max(0, self._lives.get(site, NO_LIFE)[0])
 
+    def heard_ns(self, site: Site) -> Nanoseconds | None:
+        """When a site was last heard."""
+        return self._heard_ns.get(site)
+
     def miss(self, site: Site) -> None:
         """An outside detector, or an attempt that nobody answered, holds this one to be gone."""
         self._gone.add(site)

@@ -5,7 +5,7 @@ not. Each tree is a world by itself; what ties them together is here: the order 
 trees that hand over and on those after them, a sender's causal order across trees, and stopping and ending.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Final
 
 from antiphon.core.effects import Effect, Joined, Left, Send, SetTimer
@@ -111,6 +111,11 @@ class Grove:
     def waiting(self) -> int:
         """Own batches that are not stable."""
         return sum(map(len, self._outboxes.values()))
+
+    def waiting_for(self) -> Iterator[tuple[Site, int]]:
+        """The primary sites that have to see to own batches, with the messages of each."""
+        for outbox in list(self._outboxes.values()):
+            yield from outbox.waiting_for()
 
     def repeated(self) -> int:
         served = [branch.server for branch in self._branches.values() if branch.server is not None]

@@ -1,5 +1,6 @@
 """A site: its wishes, its trees, and its seat in the council, held together."""
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Any, ClassVar
@@ -21,6 +22,7 @@ from antiphon.core.fields import LONGEST_NAME
 from antiphon.core.ids import Group, Site
 from antiphon.core.inputs import Start
 from antiphon.core.packing import Packed
+from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.metagroups.checks import makes_sense
@@ -114,6 +116,22 @@ class Member:
         layout = self._grove.layout
         seated = 0 if layout is None or site not in layout.lives else layout.lives[site][0]
         return max(seated, self._council.company.incarnation_of(site))
+
+    def peers(self, _now: Nanoseconds) -> dict[Site, PeerReport]:
+        """Of primary sites, how many of our messages wait for them; of the others when they were heard."""
+        layout, waiting = self._grove.layout, list(self._grove.waiting_for())
+        full = len(waiting) >= self._knobs.admission
+        lags: Counter[Site] = Counter()
+        for site, messages in waiting:
+            lags[site] += messages
+        return {
+            site: PeerReport(
+                lags.get(site), self._council.company.heard_ns(site), None, None,
+                full and site == waiting[0][0],
+            )
+            for site in ([] if layout is None else list(layout.lives))
+            if site != self._site
+        }  # fmt: skip
 
     # Inputs
 

@@ -133,6 +133,11 @@ class Outbox:
         """Whether anything waits."""
         return self._waiting > 0
 
+    def waiting_for(self) -> Iterator[tuple[Site, int]]:
+        """For each own batch that is not stable, in order: its primary site, and its messages."""
+        for own in list(self._own.values()):
+            yield self._tree.nodes[own.node].primary, own.batch.length
+
     @property
     def first(self) -> int | None:
         """The first number that is not stable."""

@@ -8,6 +8,7 @@ from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Admit, Departed, Input, Received, Returned, Start, Suspected, TimerFired
 from antiphon.core.packing import Packed, pack
+from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.sco.levels import Level
@@ -60,6 +61,10 @@ class Sco:
     def ignored(self) -> int:
         """How many PDUs made no sense and were dropped."""
         return self._state.counts["ignored"]
+
+    def peers(self, _now: Nanoseconds) -> dict[Site, PeerReport]:
+        """How far the others are behind in what we sent to them, and for whom our sending waits."""
+        return self._sending.reports()
 
     def figures(self) -> dict[str, int]:
         """What a driver may show: how often what happened, how many bytes it took, and how much is kept."""

@@ -149,6 +149,7 @@ class Membership:
         self._miss_the_silent(now)
         if state.cut_off:
             return
+        self._ordering.link_all()
         self._parting.forget()
         self._doubt(now)
         if self._is_stuck(now):
@@ -303,9 +304,12 @@ class Membership:
             # One who holds somebody to be gone may have skipped what nobody had of it: to those who do not
             # know that yet, to the one itself above all, its confirmations would say too much.
             raise_entries(peer.confirmed, acks)
+            state.time(now, peer)
         for index, position in enumerate(chosen):
             if table[position].peer is state.me:
                 sent, known_table, has_all = numbers[TARGET_NUMBERS * index :][:TARGET_NUMBERS]
+                if sent == 0 and peer.first < 0:
+                    peer.first = pdu.number
                 self._note_sent(now, peer, pdu.number, sent)
                 if sent <= peer.received:
                     raise_entries(peer.passed, acks)

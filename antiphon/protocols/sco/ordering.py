@@ -16,6 +16,7 @@ Batches leave the causality queue in its order, once every destination is known 
 from antiphon.core.effects import Arrived, Deliver, Stable
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sco.levels import Remembered
+from antiphon.protocols.sco.pdus import SPELL_BITS
 from antiphon.protocols.sco.state import FOREVER, Batch, Peer, State
 
 
@@ -31,11 +32,16 @@ class Ordering:
         state, peer = self._state, batch.sender
         peer.csn, peer.ack = batch.csn, batch.ack
         raise_entries(peer.confirmed, batch.ack)
+        state.time(now, peer)
         state.raise_csn(peer, batch.end)
         for other, number in batch.csn.items():
             state.raise_csn(other, number)
         # One that said it would send nothing below some number, and does, has taken that back.
         peer.frontier = peer.end = batch.end
+        if peer.first < 0:
+            peer.first = batch.number
+        if peer.gone and batch.end > state.reached.get(peer.site, 0):
+            state.note_reached(peer.site, batch.end)
         state.effects.append(Arrived(peer.site, batch.number, len(batch.bodies)))
         batch.since_ns = now
         self.enqueue(batch)
@@ -195,14 +201,37 @@ class Ordering:
         full = state.configuration.delivery == "full"
         for batch in state.ready:
             sender = batch.sender
+            if not sender.linked:
+                self._link(sender)
             state.effects.append(
-                Deliver(sender.site, batch.number, batch.bodies, None, sender.life, destinations=batch.sites)
+                Deliver(sender.site, batch.number, batch.bodies, None, sender.life >> SPELL_BITS, batch.sites)
             )
             if full:
                 state.effects.append(Stable(sender.site, batch.number, len(batch.bodies)))
                 state.held -= 1
             self.remembered.add(batch)
         state.ready.clear()
+
+    # A site's next life
+
+    def link_all(self) -> None:
+        """Look at those whose first number is known and of whose earlier lives nothing waits any more."""
+        state = self._state
+        new = [peer for peer in state.peers.values() if not peer.linked and peer.first >= 0]
+        if new:
+            waiting = {batch.sender.site for batch in (*state.causality, *state.ready)}
+            for peer in new:
+                if peer.site not in waiting and _is_alone(peer):
+                    self._link(peer)
+
+    def _link(self, peer: Peer) -> None:
+        """Whether a life goes on where the site's earlier one was with us: if not, a spell of ours is over.
+
+        Between its lives the site went on without us, though we may have counted it all the time.
+        """
+        peer.linked = True
+        if peer.first > self._state.reached.get(peer.site, FOREVER):
+            self._state.note_hole()
 
     def _settle_own(self) -> None:
         """Forget own batches that all have; those to ourselves are stable when they are delivered."""

@@ -15,7 +15,7 @@ nothing more of those who are gone but what they hold too.
 
 from collections.abc import Collection
 
-from antiphon.core.effects import Absent, Present, Send
+from antiphon.core.effects import Send
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sco.ordering import Ordering
 from antiphon.protocols.sco.pdus import Holding, Holds
@@ -85,7 +85,7 @@ class Parting:
             if holding.places and self._roster.is_over(holding.of.site, holding.of.life):
                 ghost = self._roster.know(now, holding.of)
                 if ghost is None:
-                    self._note_hole()
+                    self._state.note_hole()
                 elif ghost.gone:
                     peer.owed.append((ghost, holding.places))
         for ghost, missing in self._missing(peer):
@@ -122,15 +122,8 @@ class Parting:
             elif missing or late:
                 ghost.skipped.difference_update(late)
                 ghost.received = max([ghost.received, *(1 + place for place in missing)])
-                self._note_hole()
+                self._state.note_hole()
         return lacking
-
-    def _note_hole(self) -> None:
-        """Somebody whom we did not know has had what we have gone on without: this spell is over."""
-        state = self._state
-        state.counts["holes"] += 1
-        if state.taking_part:
-            state.effects += (Absent(), Present())
 
     # Going on
 

@@ -180,6 +180,7 @@ class Reception:
         if peer is None:
             return
         wanted = set(pdu.places)
+        asker.asked += len(wanted)
         for batch in list(peer.holds()):
             if batch.places.get(asker) in wanted:
                 self._send_copy(asker.site, batch)

@@ -92,7 +92,7 @@ class Roster:
         if self.is_full(name, heard=heard) or self.is_false(name):
             return None
         if known is not None:
-            self.adopt(now, (Name(site, known.life, gone=True, left=True),))
+            self.adopt(now, (Name(site, known.life, gone=True, left=True),), "It has begun anew.")
         peer = state.peers[site] = Peer(site, life, now, state.configuration.buffers)
         peer.digest = -1
         peer.final = False
@@ -174,8 +174,11 @@ class Roster:
 
     # Lives that are over
 
-    def adopt(self, now: Nanoseconds, names: Iterable[Name]) -> None:
-        """Hold these lives to be over. Our own life is not for us to judge here."""
+    def adopt(self, now: Nanoseconds, names: Iterable[Name], reason: str = "It has left.") -> None:
+        """Hold these lives to be over; `reason` says why those are that have said so themselves.
+
+        Our own life is not for us to judge here.
+        """
         state = self._state
         before = dict(state.over)
         grown = lost = False
@@ -196,8 +199,8 @@ class Roster:
                 self._end(peer.site, peer.life)
                 self._disprove(claim.site, claim.life)
                 self._mourn(peer, name)
-                reason = "It has left." if name.left else "It is held to be gone."
-                state.effects.append(Vanished(name.site, reason))
+                why = reason if name.left else "It is held to be gone."
+                state.effects.append(Vanished(name.site, why))
         if grown:
             self._trim()
             if lost or state.over != before:
@@ -239,6 +242,8 @@ class Roster:
 
     def _mourn(self, peer: Peer, name: Name) -> Peer:
         state = self._state
+        if peer.heard:
+            state.note_reached(peer.site, max(peer.frontier, peer.end))
         peer.gone = True
         peer.left = name.left
         peer.due_ns = None

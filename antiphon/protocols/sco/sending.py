@@ -16,6 +16,7 @@ from antiphon.core.effects import Admitted, Multicast, Rejected, Stable
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
+from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sco.coding import free_buffers, metadata_bytes, write_data
 from antiphon.protocols.sco.ordering import Ordering
@@ -34,6 +35,8 @@ class Sending:
         self._state = state
         self._ordering = ordering
         self._serial = 0
+        self._held_up = False
+        """Whether what was handed in last was refused for others' sake."""
 
     # Messages
 
@@ -43,9 +46,24 @@ class Sending:
         if not state.taking_part:
             state.effects.append(Rejected("This member does not take part yet."))
         elif len(state.own) >= self._allowed(destinations):
+            self._held_up = True
             state.effects.append(Rejected("As many messages as the destinations can take are under way."))
         else:
+            self._held_up = False
             self._send(now, bodies, destinations)
+
+    def reports(self) -> dict[Site, PeerReport]:
+        """How far each is behind in what was sent to it, and who keeps the oldest batch from being done."""
+        own = list(self._state.own)
+        found = {}
+        for peer in list(self._state.peers.values()):
+            sent = [batch for batch in own if peer in batch.places]
+            behind = [batch for batch in sent if not self._ordering.has_confirmed(peer, batch)]
+            found[peer.site] = PeerReport(
+                sum(len(batch.bodies) for batch in behind), peer.heard_ns, peer.round_trip_ns, peer.asked,
+                self._held_up and own[:1] == behind[:1] != [],
+            )  # fmt: skip
+        return found
 
     def _destinations(self, sites: frozenset[Site] | None) -> tuple[Peer, ...]:
         """Those who count now; whoever is gone is left out.
@@ -104,6 +122,8 @@ class Sending:
         if others:
             state.own.append(batch)
             me.kept[batch.number] = batch
+            if len(others) == len(state.peers):
+                state.probe.sent(now, batch.end)
             self._multicast(now, batch, others)
         others_ns = state.configuration.others_ns(1 + len(state.peers))
         for peer in state.peers.values():

@@ -11,10 +11,11 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from antiphon.core.effects import Effect, SetTimer
+from antiphon.core.effects import Absent, Effect, Present, SetTimer
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.probe import Probe
 from antiphon.protocols.sco.pdus import MOST_NAMES, Name, ScoConfiguration
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class Peer:
         "ahead",
         "answered",
         "answered_number",
+        "asked",
         "buffers",
         "company",
         "confirmed",
@@ -114,6 +116,7 @@ class Peer:
         "due_ns",
         "end",
         "final",
+        "first",
         "forgotten",
         "frontier",
         "gone",
@@ -125,14 +128,17 @@ class Peer:
         "left",
         "lie",
         "life",
+        "linked",
         "listed",
         "needed",
         "owed",
         "passed",
         "predecessor",
+        "probed",
         "queue",
         "received",
         "refused",
+        "round_trip_ns",
         "satisfied",
         "sent",
         "sent_ack",
@@ -188,6 +194,11 @@ class Peer:
         """By when it is to be told how things stand, if there is something that it had better know."""
         self.whole_ns: Nanoseconds = -1
         """When it was last sent a message, or all our acks."""
+        self.asked = 0
+        """Places of batches that it has asked us for."""
+        self.probed = 0
+        """The serial of the batch by which it was last timed, and how long that took."""
+        self.round_trip_ns: Nanoseconds | None = None
         # Whether it counts
         self.heard_ns = now
         self.heard = False
@@ -219,6 +230,10 @@ class Peer:
         self.owed: list[tuple[Peer, tuple[int, ...]]] = []
         """What it holds for us of those who are gone, by the digest at hand, if we lack some of it."""
         self.predecessor: Peer | None = None
+        self.first = -1
+        """The number of its first message that was, or could have been, for us; -1 if that is not known."""
+        self.linked = False
+        """Whether it was looked at if that follows on what came of its site's earlier life."""
 
     @property
     def name(self) -> Name:
@@ -265,6 +280,7 @@ class State:
         """Sites that have ever counted, as far as that is remembered."""
         self.voices: dict[Site, int] = {}
         """The latest life of each site that it spoke with itself, as far as that is remembered."""
+        self.probe = Probe()
         self.refuted = -1
         """A life of ours that is said to be over and never was, or -1."""
         self.begin(0, 0)
@@ -274,6 +290,7 @@ class State:
         self.life = life
         self.me = Peer(self.site, life, now, self.configuration.buffers)
         self.me.frontier = self.next_number
+        self.me.linked = True
         self.peers: dict[Site, Peer] = {}
         """The others who count: one life of each site."""
         self.ghosts: list[Peer] = []
@@ -283,6 +300,8 @@ class State:
         """The latest life of each site that was forgotten, as far as it is in `over`."""
         self.ended: dict[Site, int] = {}
         """The latest life of each site that has counted here or has been heard, and is over."""
+        self.reached: dict[Site, int] = {}
+        """How far each site had come with us, by its own word, when a life of it was over."""
         self.disproved: dict[Site, int] = {}
         """The latest life that others told of a site whose own voice says that it has come less far."""
         self._digest = 0
@@ -403,6 +422,24 @@ class State:
     def note_voice(self, site: Site, life: int) -> None:
         self.voices[site] = max(life, self.voices.pop(site, -1))
         trim(self.voices, MOST_SEEN)
+
+    def note_reached(self, site: Site, number: int) -> None:
+        self.reached.pop(site, None)
+        self.reached[site] = number
+        trim(self.reached, MOST_SEEN)
+
+    def time(self, now: Nanoseconds, peer: Peer) -> None:
+        """A member may have confirmed more: how long did that take?"""
+        if peer.probed != self.probe.serial:
+            round_trip_ns = self.probe.held(now, peer.probed, peer.confirmed.get(self.me, 0))
+            if round_trip_ns is not None:
+                peer.probed, peer.round_trip_ns = self.probe.serial, round_trip_ns
+
+    def note_hole(self) -> None:
+        """Messages that others have were not delivered here: this spell of presence is over."""
+        self.counts["holes"] += 1
+        if self.taking_part:
+            self.effects += (Absent(), Present())
 
     def ignore(self) -> None:
         """What came from a peer made no sense."""

@@ -67,6 +67,7 @@ from antiphon.core.inputs import (
     Suspected,
     TimerFired,
 )
+from antiphon.core.protocol import PeerReport
 from antiphon.core.recording import Property
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.admission import batch_to_order
@@ -105,6 +106,10 @@ class Sequencer:
     def incarnation_of(self, site: Site) -> int:
         """The latest incarnation of a site that is known here; the sequencer's is its epoch."""
         return self._role.incarnation_of(site)
+
+    def peers(self, now: Nanoseconds) -> dict[Site, PeerReport]:
+        """What this member knows of the others: the sequencer of all, a follower of the sequencer."""
+        return self._role.peers(now)
 
     def figures(self) -> dict[str, int]:
         """What a user may want to watch: PDUs ignored, copies sent again, what is kept for others."""

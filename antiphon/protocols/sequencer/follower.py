@@ -21,6 +21,7 @@ from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Start
 from antiphon.core.packing import Packed
+from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.sequencer.log import Entry, Log, Outbox, Outstanding
@@ -162,6 +163,16 @@ class Follower:
         effects, self._effects = self._effects, []
         return effects
 
+    def peers(self, _now: Nanoseconds) -> dict[Site, PeerReport]:
+        """Of the sequencer, how many of our own messages wait for their places; of the others nothing."""
+        outbox, found = self._outbox, dict.fromkeys(self._others, PeerReport())
+        if self._sequencer in found:
+            found[self._sequencer] = PeerReport(
+                outbox.next_number - outbox.first, self._heard_ns, outbox.latency_ns or None, None,
+                outbox.full(),
+            )  # fmt: skip
+        return found
+
     def figures(self) -> dict[str, int]:
         return {
             "ignored": self.ignored,
@@ -278,10 +289,10 @@ class Follower:
             if sender != self._site:
                 self._effects.append(Arrived(sender, number, len(bodies)))
             if place == position:
-                log.append(Entry(sender, number, bodies))
+                log.append(Entry(sender, number, bodies, pdu.incarnation))
                 self._advance(now, at_once=pdu.witness == self._site)
             else:
-                log.entries[place] = Entry(sender, number, bodies)
+                log.entries[place] = Entry(sender, number, bodies, pdu.incarnation)
         if place >= log.position:
             self._see(place + 1)
         if stable > log.stable:

@@ -17,6 +17,7 @@ class Entry(NamedTuple):
     sender: Site
     number: int
     bodies: Packed
+    incarnation: int
 
 
 class Streams(dict[Site, int]):
@@ -73,7 +74,8 @@ class Log:
     def deliver(self, limit: int, effects: list[Effect]) -> None:
         """Deliver what lies below `limit` and has not been delivered."""
         for place in range(self.delivered, min(limit, self.position)):
-            effects.append(Deliver(*self.entries[place], place=place))
+            sender, number, bodies, incarnation = self.entries[place]
+            effects.append(Deliver(sender, number, bodies, None, incarnation, place=place))
             self.delivered = place + 1
 
     def release(self, stable: int, effects: list[Effect]) -> None:
@@ -82,7 +84,7 @@ class Log:
         if stable <= self.stable:
             return
         for place in range(self.kept_from, stable):
-            sender, number, bodies = self.entries.pop(place)
+            sender, number, bodies, _ = self.entries.pop(place)
             count = len(bodies)
             effects += (Stable(sender, number, count), Discard(sender, number, count))
         self.kept_from = max(self.kept_from, stable)
@@ -147,13 +149,13 @@ class Outstanding:
 class Outbox:
     """A member's own messages, numbered, until it sees them in the order."""
 
-    __slots__ = ("_latency_ns", "_repeat_ns", "_window", "next_number", "waiting")
+    __slots__ = ("_repeat_ns", "_window", "latency_ns", "next_number", "waiting")
 
     def __init__(self, window: int, repeat_ns: Nanoseconds) -> None:
         self.waiting: dict[int, Outstanding] = {}
         self._window = window
         self._repeat_ns = repeat_ns
-        self._latency_ns: Nanoseconds = 0
+        self.latency_ns: Nanoseconds = 0
         self.next_number = 0
 
     def begin(self, next_number: int) -> None:
@@ -167,7 +169,7 @@ class Outbox:
     @property
     def crowded(self) -> bool:
         """Whether places come so late that a request without one is more likely waiting than lost."""
-        return 2 * self._latency_ns > self._repeat_ns
+        return 2 * self.latency_ns > self._repeat_ns
 
     def full(self) -> bool:
         return len(self.waiting) >= self._window
@@ -187,7 +189,7 @@ class Outbox:
             request = self.waiting.pop(oldest)
             if request.sent_ns:
                 # From its last sending: so a request that was lost at first does not look like a crowd.
-                self._latency_ns += (now - request.sent_ns - self._latency_ns) // 8
+                self.latency_ns += (now - request.sent_ns - self.latency_ns) // 8
 
     def overdue(self, now: Nanoseconds, most: int) -> list[Outstanding]:
         """The oldest requests whose time has come."""

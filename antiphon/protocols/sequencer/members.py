@@ -44,6 +44,7 @@ class Member:
 
     __slots__ = (
         "acknowledged",
+        "asked",
         "counted",
         "grant",
         "heard_ns",
@@ -52,7 +53,9 @@ class Member:
         "lagging",
         "left",
         "pending",
+        "probed",
         "progress_ns",
+        "round_trip_ns",
         "since",
         "site",
         "suspected",
@@ -70,6 +73,11 @@ class Member:
         self.progress_ns = now
         self.told_ns = now
         self.counted = self.suspected = self.left = self.lagging = False
+        self.asked = 0
+        """Positions that it has asked for again."""
+        self.probed = 0
+        """The serial of the position by which it was last timed, and how long that took."""
+        self.round_trip_ns: Nanoseconds | None = None
         self.grant: Grant | None = None
         self.pending: dict[int, Packed] = {}
         """Its requests, by number, that have no place yet."""

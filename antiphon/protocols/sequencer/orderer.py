@@ -20,8 +20,10 @@ from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Start
 from antiphon.core.packing import Packed
+from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
+from antiphon.protocols.probe import Probe
 from antiphon.protocols.sequencer.log import Entry, Log, Outbox
 from antiphon.protocols.sequencer.members import Grant, Member, Members
 from antiphon.protocols.sequencer.pdus import (
@@ -57,6 +59,7 @@ class Orderer:
         self._log = Log()
         self._outbox = Outbox(configuration.window, configuration.repeat_ns)
         self._epoch = 0
+        self._incarnation = 0
         self._latest_hearsay = 0
         self._outdone_ns: Nanoseconds | None = None
         # An earlier epoch's members may go on without a gap up to `_base`, if theirs was the order recovered.
@@ -72,6 +75,7 @@ class Orderer:
         self._line: deque[Member] = deque()
         self._multicast_ns = 0
         self._due_ns = 0
+        self._probe = Probe()
         self._told_version = 0
         self._told_roster_ns = 0
         self._effects: list[Effect] = []
@@ -80,7 +84,7 @@ class Orderer:
 
     def start(self, now: Nanoseconds, event: Start) -> None:
         self._outbox.begin(event.next_number)
-        self._epoch = event.incarnation
+        self._epoch = self._incarnation = event.incarnation
         self._latest_hearsay = min(event.incarnation + LONGEST_SETBACK, LATEST_HEARSAY)
         self._log.streams.note(self._site, event.next_number)
         self._members.begin(self._others, now, together=event.incarnation == 0)
@@ -157,6 +161,25 @@ class Orderer:
         effects, self._effects = self._effects, []
         return effects
 
+    def peers(self, _now: Nanoseconds) -> dict[Site, PeerReport]:
+        """How far each member is behind in the order; the slowest holds it up once the window is full."""
+        log, members = self._log, self._members
+        full = log.position - members.slowest >= self._configuration.order_window
+        return {
+            member.site: PeerReport(
+                sum(
+                    len(entry.bodies)
+                    for place in range(max(0, member.acknowledged), log.position)
+                    if (entry := log.entries.get(place)) is not None
+                ),
+                member.heard_ns,
+                member.round_trip_ns,
+                member.asked,
+                full and member.acknowledged == members.slowest,
+            )
+            for member in list(members.counted.values())
+        }
+
     def figures(self) -> dict[str, int]:
         return {"ignored": self.ignored, "copies": self._copies, **self._log.figures()}
 
@@ -189,6 +212,9 @@ class Orderer:
         member.heard_ns = now
         if position > member.acknowledged:
             member.progress_ns = now
+            round_trip_ns = self._probe.held(now, member.probed, position)
+            if round_trip_ns is not None:
+                member.probed, member.round_trip_ns = self._probe.serial, round_trip_ns
             self._members.advance(member, position)
         return member
 
@@ -298,7 +324,8 @@ class Orderer:
             number = log.streams.get(member.site, 0)
             bodies = self._members.dequeue(member, number)
             if bodies is not None:
-                self._place(now, Entry(member.site, number, bodies))
+                incarnation = self._incarnation if member is self._own else member.key[0]
+                self._place(now, Entry(member.site, number, bodies, incarnation))
             if number + len(bodies or ()) in member.pending:
                 line.append(member)
             else:
@@ -308,23 +335,23 @@ class Orderer:
         log = self._log
         place = log.position
         log.append(entry)
-        sender, number, bodies = entry
+        sender, number, bodies, _ = entry
         if sender == self._site:
             self._outbox.settle(now, log.streams[sender])
         else:
             self._effects.append(Arrived(sender, number, len(bodies)))
         if self._members.counted:
+            self._probe.sent(now, log.position)
             self._multicast_ns = now
             witness = self._members.witness
-            self._effects.append(
-                Multicast(Ordered(self._epoch, place, log.stable, witness, sender, number, bodies))
-            )
+            self._effects.append(Multicast(Ordered(self._epoch, place, log.stable, witness, *entry)))
 
     def _acknowledge(self, now: Nanoseconds, sender: Site, pdu: Acknowledge) -> None:
         member = self._recognise(now, sender, pdu)
         if member is None:
             return
         log = self._log
+        member.asked += len(pdu.missing)
         for place in pdu.missing:
             entry = log.entries.get(place)
             if entry is not None:

@@ -87,6 +87,8 @@ class Ordered(Pdu, frozen=True, gc=False):
     sender: Name
     number: Number
     bodies: Packed
+    incarnation: Incarnation = 0
+    """The sender's, that numbered them."""
 
 
 class Heartbeat(Pdu, frozen=True, gc=False):

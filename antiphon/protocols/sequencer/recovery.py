@@ -93,7 +93,7 @@ class Recovery:
         plan = self._plan
         place = pdu.position
         if plan is not None and place >= plan.stable and sender in plan.holders(place):
-            plan.entries.setdefault(place, Entry(pdu.sender, pdu.number, pdu.bodies))
+            plan.entries.setdefault(place, Entry(pdu.sender, pdu.number, pdu.bodies, pdu.incarnation))
         return []
 
     def tick(self, now: Nanoseconds, gone: Iterable[Site]) -> list[Effect]:
