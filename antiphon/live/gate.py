@@ -31,7 +31,6 @@ from secrets import compare_digest, token_bytes
 from typing import Final, NamedTuple, TypeAlias
 from typing import Protocol as Interface
 
-from antiphon.core.fields import INCARNATION_LIMIT
 from antiphon.core.ids import Group, Site
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import (
@@ -97,8 +96,6 @@ DERIVED_PER_TICK: Final = 64
 """Keys of strangers that are derived between two ticks. Raising it costs time under a flood of replays."""
 OWN_CODES: Final = range(2, 16)
 """PDU codes of the transport, which no protocol may use."""
-LARGEST_REPORTED: Final = INCARNATION_LIMIT >> 1
-"""Incarnations from here on are not believed to be ours: there must be room above what is believed."""
 
 OTHER_GROUP: Final = "of another group"
 UNSEALED: Final = "not sealed, and there is a key"
@@ -748,7 +745,7 @@ class Gate:
         self.accepted += 1
         self._enlist(known)
         self._sites[known.site] = known
-        if 0 < answer.yours < LARGEST_REPORTED:
+        if answer.yours:
             known.told = answer.yours
             self._report(known)
 
