@@ -27,6 +27,10 @@ from antiphon.live.standing import Standing
 
 HUNGRY: Final = 0.25
 """History waits while more than this share of the queue's limit waits for the application."""
+MESSAGE_BYTES: Final = 8
+"""What a message that waits counts for beside its body: empty ones take memory, too."""
+BATCH_BYTES: Final = 512
+"""What a batch counts for beside its messages."""
 DRAINED: Final = 0.5
 """A full queue counts as drained when it is down to this share of its limit."""
 
@@ -133,7 +137,7 @@ class Inbox:
 
     def _next(self) -> Batch:
         batch = self._queue.popleft()
-        self.queued_bytes -= batch.size
+        self.queued_bytes -= weight(batch)
         if self.pressed:
             self._relax()
         return batch
@@ -185,7 +189,7 @@ class Inbox:
 
     def _put(self, batch: Batch) -> None:
         self._queue.append(batch)
-        self.queued_bytes += batch.size
+        self.queued_bytes += weight(batch)
         if self.queued_bytes > self._limits.queue_bytes and not self.pressed:
             self._press()
 
@@ -218,3 +222,8 @@ class Inbox:
         if self.is_aside and self._member is not None and not self._standing.is_out:
             self.is_aside = False
             self._member.come_back()
+
+
+def weight(batch: Batch) -> int:
+    """What a batch that waits counts for."""
+    return batch.size + MESSAGE_BYTES * len(batch) + BATCH_BYTES

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import antiphon
 from antiphon.check.checkers import check_trace
 from antiphon.core.errors import OutputError, UsageError
+from antiphon.core.packing import LENGTH_BYTES
 from antiphon.live.boards import SENDERS_KEPT, LeftError, MissedError, PresenceBoard, StabilityBoard
 from antiphon.live.group import Group
 from antiphon.live.joining import join
@@ -201,7 +202,7 @@ def test_records_are_messages_like_any_others(size: int, count: int) -> None:
     outgoing = Outgoing()
     records = bytes(place % 251 for place in range(size * count))
     assert outgoing.add_records(memoryview(records), size) == count
-    assert outgoing.size == len(records)
+    assert outgoing.size == len(records) + LENGTH_BYTES * count
     bodies: list[bytes] = []
     while outgoing:
         assert len(outgoing.first().bodies.data) <= BATCH_BYTES
@@ -484,6 +485,27 @@ def test_a_slow_reader_steps_aside_and_returns_and_knows() -> None:
                     break
             await slow.wait_for_members(3)
             drained.cancel()
+
+    within(body())
+
+
+@pytest.mark.parametrize("order", ["fifo", "causal", "total"])
+def test_empty_messages_hold_up_who_sends_them_and_fill_the_queue_of_a_slow_reader(order: str) -> None:
+    async def body() -> None:
+        small = Limits(queue_bytes=100_000)
+        async with joined("a", "b", order=order, limits=small) as (a, b):
+
+            async def flood() -> None:
+                for _ in range(1_000_000):
+                    await a.send(b"")
+
+            reading, sending = asyncio.create_task(read(a, -1)), asyncio.create_task(flood())
+            while not b.pressed:
+                await asyncio.sleep(0.01)
+            assert not sending.done()
+            sending.cancel()
+            reading.cancel()
+            await a.leave(linger=False)
 
     within(body())
 
