@@ -81,6 +81,17 @@ LARGEST_LEAP: Final = 1 << 44
 by more than 292, those of 1970 and of 2262. Whatever is believed, the next restart finds room above it."""
 
 
+def as_bytes(body: bytes | bytearray | memoryview) -> bytes:
+    """A body that is no bytes object; a number would otherwise become that many zeros."""
+    try:
+        return bytes(memoryview(body))
+    except TypeError:
+        raise UsageError(
+            f"A body is made of bytes, and {type(body).__name__!r} is not.",
+            hint="Encode it first: text.encode(), or json.dumps(thing).encode().",
+        ) from None
+
+
 class Group:
     """One member's view of its group; made by `join`."""
 
@@ -489,7 +500,7 @@ class Group:
 
         With 'total-across' it goes to the members of one `group` of several.
         """
-        data = body if type(body) is bytes else bytes(body)
+        data = body if type(body) is bytes else as_bytes(body)
         destinations = self._destinations(to, group)
         await self._outbox.hand_in([data], destinations, group)
         return Message(
@@ -506,7 +517,7 @@ class Group:
         """Multicast several messages, one after another; waits while the group cannot take more."""
         destinations = self._destinations(to, group)
         rest = iter(bodies)
-        while some := [body if type(body) is bytes else bytes(body) for body in islice(rest, AT_ONCE)]:
+        while some := [body if type(body) is bytes else as_bytes(body) for body in islice(rest, AT_ONCE)]:
             await self._outbox.hand_in(some, destinations, group)
 
     def _destinations(self, to: Collection[Site] | None, group: GroupName | None) -> Destinations:

@@ -621,6 +621,27 @@ def test_mistakes_are_told_before_anything_is_opened(tmp_path: Path) -> None:
         within(join("g", order="sequencer").__aenter__())
 
 
+@pytest.mark.parametrize("limit", ["queue_bytes", "outgoing_bytes", "patience_s", "linger_s", "join_s"])
+def test_a_limit_that_is_no_number_is_none(limit: str) -> None:
+    with pytest.raises(UsageError):
+        Limits(**{limit: float("nan")})
+
+
+@pytest.mark.parametrize("wrong", [5, 1 << 40, "text", None, [1, 2]], ids=repr)
+def test_a_body_that_is_no_bytes_is_refused(wrong: Any) -> None:
+    """A number would become that many zeros."""
+
+    async def body() -> None:
+        async with joined("a") as (a,):
+            for sending in (a.send(wrong), a.send_many([b"fine", wrong]), a.send_many(b"fine")):
+                with pytest.raises(UsageError, match="A body is made of bytes"):
+                    await sending
+            await a.send(memoryview(b"f-i-n-e")[::2])
+            assert await read(a, 1) == [("a", 0, b"fine")]
+
+    within(body())
+
+
 def test_a_message_beyond_the_limit_and_a_second_join_are_refused() -> None:
     async def body() -> None:
         async with joined("a") as (a,):
