@@ -737,6 +737,11 @@ class Gate:
             quietest = next(iter(self._known.values()))
             if self.now - quietest.heard_ns < SILENCE_NS:
                 self._counters.drop(FULL)
+                self._host.refused(
+                    stranger.site,
+                    f"There is no room for '{stranger.site}' at {shown(stranger.address)}: this member knows "
+                    f"{MOST_MEMBERS} others that speak. Let some of them leave.",
+                )
                 return
             self._forget(quietest)
         identity = stranger.identity

@@ -870,6 +870,9 @@ def test_a_full_table_lets_nobody_in_while_its_members_speak(keys: KeyRing | Non
     here.prove(1, "x")
     assert "x" not in here.gate.sites
     assert here.drops[gate.FULL] == 1
+    (told,) = here.news.refusals
+    assert told[0] == "x"
+    assert told[1].startswith("There is no room for 'x' at 10.0.0.1:1: this member knows 1024 others")
     assert here.gate.sizes() == (MOST_MEMBERS, 0, 0, 0)
     here.tick(SILENCE_NS)
     here.hear(note(1), 1000, "site0", place(0))

@@ -623,8 +623,9 @@ def test_mistakes_are_told_before_anything_is_opened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["queue_bytes", "outgoing_bytes", "patience_s", "linger_s", "join_s"])
 def test_a_limit_that_is_no_number_is_none(limit: str) -> None:
+    wrong: dict[str, Any] = {limit: float("nan")}
     with pytest.raises(UsageError):
-        Limits(**{limit: float("nan")})
+        Limits(**wrong)
 
 
 @pytest.mark.parametrize("wrong", [5, 1 << 40, "text", None, [1, 2]], ids=repr)
@@ -633,7 +634,8 @@ def test_a_body_that_is_no_bytes_is_refused(wrong: Any) -> None:
 
     async def body() -> None:
         async with joined("a") as (a,):
-            for sending in (a.send(wrong), a.send_many([b"fine", wrong]), a.send_many(b"fine")):
+            no_bodies: Any = b"fine"
+            for sending in (a.send(wrong), a.send_many([b"fine", wrong]), a.send_many(no_bodies)):
                 with pytest.raises(UsageError, match="A body is made of bytes"):
                     await sending
             await a.send(memoryview(b"f-i-n-e")[::2])
