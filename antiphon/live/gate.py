@@ -94,6 +94,8 @@ ANSWERS_PER_ADDRESS: Final = 8
 """The same for one address."""
 DERIVED_PER_TICK: Final = 64
 """Keys of strangers that are derived between two ticks. Raising it costs time under a flood of replays."""
+KEY_TOLD_NS: Final = 60 * SECOND_NS
+"""That another process has another key, or none, is told so often at most: anyone can make it seem so."""
 OWN_CODES: Final = range(2, 16)
 """PDU codes of the transport, which no protocol may use."""
 
@@ -110,6 +112,12 @@ BAD_NAME: Final = "no member can be called that"
 DIFFERS: Final = "told something else than this group"
 LATER_FIELDS: Final = "fields of a later version, skipped"
 FULL: Final = "there are too many members"
+
+OTHER_KEYS: Final = {
+    Reason.SEALED.value: "with a key, and this member has none",
+    UNSEALED: "without a key, and this member has one",
+    UNKNOWN_KEY: "with a key that this member does not have",
+}
 
 Identity: TypeAlias = tuple[int, Address]
 """What a process is known by: its boot and its address."""
@@ -260,6 +268,8 @@ class Gate:
         self._answers_left = ANSWERS_PER_TICK
         self._answered: dict[Address, int] = {}
         self._derived_left = DERIVED_PER_TICK
+        self._key_told: dict[str, Nanoseconds] = {}
+        """When it was last told that another process has another key, or none."""
         self.now: Nanoseconds = 0
         """As of the last tick, or of when something was last received."""
         self.accepted = 0
@@ -336,7 +346,7 @@ class Gate:
         if head.group != self._group:
             return self._refuse(OTHER_GROUP)
         if head.sealed != (self._seals is not None):
-            return self._refuse(Reason.SEALED.value if head.sealed else UNSEALED)
+            return self._refuse_key(Reason.SEALED.value if head.sealed else UNSEALED, address)
         known = self._known.get((head.boot, address))
         if known is None:
             return self._meet(head, view, address)
@@ -419,6 +429,18 @@ class Gate:
     def _refuse(self, reason: str) -> tuple[Known, Pdu] | None:
         self._counters.drop(reason)
         return None
+
+    def _refuse_key(self, reason: str, address: Address) -> tuple[Known, Pdu] | None:
+        """Refuse what is sealed otherwise than we seal; people should know, since it may be a mistake."""
+        told = self._key_told.get(reason)
+        if told is None or self.now - told >= KEY_TOLD_NS:
+            self._key_told[reason] = self.now
+            how = OTHER_KEYS[reason]
+            self._host.refused(
+                self._site,
+                f"A process at {shown(address)} is in this group {how}: give all members the same key file.",
+            )
+        return self._refuse(reason)
 
     def _lose(self, reason: str) -> tuple[Known, Pdu] | None:
         """Refuse what a member may have said."""
@@ -522,7 +544,9 @@ class Gate:
         if self._seals is not None:
             seal = self._seal_of_stranger(self._seals, head)
             if seal is None:
-                return self._refuse(UNKNOWN_KEY)
+                if self._derived_left < 0:
+                    return self._refuse(UNKNOWN_KEY)  # too many were derived lately: it may be one of ours
+                return self._refuse_key(UNKNOWN_KEY, address)
             opened = seal.open(head.counter, self._associated(head, view), body)
             if opened is None:
                 return self._refuse(FORGED)

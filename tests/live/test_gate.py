@@ -12,6 +12,7 @@ from antiphon.live.gate import (
     ANSWERS_PER_ADDRESS,
     ANSWERS_PER_TICK,
     DERIVED_PER_TICK,
+    KEY_TOLD_NS,
     LEAST_BYTES,
     MOST_CLAIMS,
     MOST_MEMBERS,
@@ -764,6 +765,28 @@ def test_invented_senders_cost_no_derived_keys() -> None:
     assert here.seals is not None
     assert not here.seals._made
     here.acquaint(7)
+
+
+@KEYS
+def test_that_others_have_another_key_or_none_is_told_once_a_minute(keys: KeyRing | None) -> None:
+    """Anyone can make it seem so, from any address."""
+    here, other = Guarded(keys), Guarded(RING if keys is None else None)
+    for minute in range(3):
+        here.tick(minute * KEY_TOLD_NS)
+        for number in range(20):
+            here.take(other.datagram(HELLO, 7), place(number))
+            here.take(sealed(HELLO, 8, number + 1, "x", OTHER_RING), place(number))
+        kinds = 1 if keys is None else 2
+        assert len(here.news.refusals) == kinds * (minute + 1)
+        assert all("A process at 10.1.0.1:1 is in" in reason for _, reason in here.news.refusals)
+
+
+def test_keys_that_are_not_derived_for_now_are_not_called_others() -> None:
+    here = Guarded(RING)
+    for boot in range(DERIVED_PER_TICK + 5):
+        here.hear(note(1), boot + 1, address=place(boot))
+    assert here.drops[gate.UNKNOWN_KEY] == 5
+    assert here.news.refusals == []
 
 
 def test_the_name_of_a_key_is_good_for_one_boot_and_one_generation() -> None:
