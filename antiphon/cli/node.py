@@ -44,6 +44,7 @@ from antiphon.live.joining import join
 from antiphon.live.limits import Limits
 from antiphon.live.messages import Batch, Message, Presence
 from antiphon.live.orders import find_order
+from antiphon.live.pieces import LARGEST_MESSAGE_BYTES
 
 LONGEST_LINE: Final = 1 << 20
 UNNAMED: Final[dict[type, str]] = {CutOff: "cut-off", Unread: "unread"}
@@ -324,7 +325,8 @@ class Output:
 async def input_lines() -> AsyncIterator[bytes]:
     """Lines of standard input: without blocking where it is a pipe or a terminal; a file never blocks."""
     if not (_is_pipe(sys.stdin.fileno()) or sys.stdin.isatty()):
-        for line in sys.stdin.buffer:
+        # What is longer than any message is refused as a message, not read to its end: it may have none.
+        while line := sys.stdin.buffer.readline(LARGEST_MESSAGE_BYTES + len(b"\r\n") + 1):
             yield line
         return
     reader = asyncio.StreamReader(limit=LONGEST_LINE)

@@ -32,6 +32,8 @@ ADDRESSED: Final = 1 << 29
 COUNT_MASK: Final = ADDRESSED - 1
 MOST_SETS: Final = 256
 """Different sets of destinations in one batch; which one it is takes a byte a message."""
+NAME_WEIGHT: Final = 128
+"""Bytes of memory that a site's name in a set takes, roughly."""
 
 Destinations: TypeAlias = frozenset[Site] | None
 """To whom a message goes; None means the whole group."""
@@ -60,7 +62,7 @@ class Packed(Sequence[bytes]):
     """
 
     __slots__ = (
-        "_begin", "_lengths", "addresses", "continuing", "data", "messages", "size", "unfinished",
+        "_begin", "_lengths", "addresses", "continuing", "data", "messages", "size", "unfinished", "weight",
     )  # fmt: skip
 
     def __init__(self, data: bytes, begin: int = 0, lengths: "array[int] | None" = None) -> None:
@@ -82,6 +84,8 @@ class Packed(Sequence[bytes]):
         """For whom each message is, if the batch says so."""
         self.size: Final[int] = len(data) - table - (_table_bytes(data, table) if head & ADDRESSED else 0)
         self._lengths: Final = self._read_lengths() if lengths is None else lengths
+        self.weight: Final[int] = len(data) - begin + _names_weight(self.addresses)
+        """What it takes, for whoever bounds what is held: empty bodies have no size, and take memory, too."""
 
     def _read_lengths(self) -> "array[int]":
         if self.messages < 1 or self.size < 0:
@@ -170,6 +174,12 @@ def consecutive(places: Sequence[int]) -> Iterator[tuple[int, int]]:
         begin, count = place, 1
     if count:
         yield begin, count
+
+
+def _names_weight(addresses: Addresses | None) -> int:
+    if addresses is None:
+        return 0
+    return NAME_WEIGHT * sum(len(destinations) for destinations in addresses.sets if destinations)
 
 
 def _table_bytes(data: bytes, begin: int) -> int:

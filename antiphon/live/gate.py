@@ -17,16 +17,20 @@ In a group with a key, moreover (a test floods it):
 - nothing comes through twice, nor after it has fallen far behind what its boot sent since.
 
 Without a key there is a checksum against accidents, and nothing against a process that forges source
-addresses. A boot is then known together with its address, since anyone may call itself by another's boot.
-What a process sent before it has proved itself is dropped: the protocols ask for it again.
+addresses. A boot is known together with its address, with a key or without, since anyone in the group may
+call itself by another's boot. What a process sent before it has proved itself is dropped, and so is what it
+sends from a new address before it has moved there: the protocols ask for it again.
+
+A key holder that forges a member's address can use up its counters, so that all that the member says seems
+to be a replay. Such a member is challenged; its answer shows where its counters are.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from secrets import compare_digest, token_bytes
 from typing import Final, NamedTuple, TypeAlias
 from typing import Protocol as Interface
 
-from antiphon.core.fields import INCARNATION_LIMIT
 from antiphon.core.ids import Group, Site
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import (
@@ -46,6 +50,7 @@ from antiphon.core.wire import (
 from antiphon.live.counters import Counters
 from antiphon.live.handshake import (
     GREETING_BYTES,
+    NUMBER_BYTES,
     Answer,
     Challenge,
     Cookies,
@@ -90,10 +95,10 @@ ANSWERS_PER_ADDRESS: Final = 8
 """The same for one address."""
 DERIVED_PER_TICK: Final = 64
 """Keys of strangers that are derived between two ticks. Raising it costs time under a flood of replays."""
+KEY_TOLD_NS: Final = 60 * SECOND_NS
+"""That another process has another key, or none, is told so often at most: anyone can make it seem so."""
 OWN_CODES: Final = range(2, 16)
 """PDU codes of the transport, which no protocol may use."""
-LARGEST_REPORTED: Final = INCARNATION_LIMIT >> 1
-"""Incarnations from here on are not believed to be ours: there must be room above what is believed."""
 
 OTHER_GROUP: Final = "of another group"
 UNSEALED: Final = "not sealed, and there is a key"
@@ -109,8 +114,14 @@ DIFFERS: Final = "told something else than this group"
 LATER_FIELDS: Final = "fields of a later version, skipped"
 FULL: Final = "there are too many members"
 
-Identity: TypeAlias = int | tuple[int, Address]
-"""What a process is known by: its boot, and without a key its address, too."""
+OTHER_KEYS: Final = {
+    Reason.SEALED.value: "with a key, and this member has none",
+    UNSEALED: "without a key, and this member has one",
+    UNKNOWN_KEY: "with a key that this member does not have",
+}
+
+Identity: TypeAlias = tuple[int, Address]
+"""What a process is known by: its boot and its address."""
 
 
 class Host(Interface):
@@ -154,6 +165,7 @@ class Known:
         "identity",
         "move",
         "moved_ns",
+        "number",
         "pressed_ns",
         "received_bytes",
         "seal",
@@ -178,7 +190,7 @@ class Known:
         self.site: Final = site
         self.address = address
         self.seal = seal
-        self.window: Final = ReplayWindow(top)
+        self.window = ReplayWindow(top)
         self.heard_ns = now
         self.answered_ns = now
         """When it last answered a challenge at its address."""
@@ -191,6 +203,8 @@ class Known:
         """Challenges at its address since it was last heard from there."""
         self.received_bytes = 0
         """What has come from it."""
+        self.number = b""
+        """Of the challenge that is to show where its counters are; none once something newer was heard."""
         self.told = 0
         """The incarnation of our name that it knew when it was let in; 0 if there was none."""
 
@@ -271,6 +285,8 @@ class Gate:
         self._answers_left = ANSWERS_PER_TICK
         self._answered: dict[Address, int] = {}
         self._derived_left = DERIVED_PER_TICK
+        self._key_told: dict[str, Nanoseconds] = {}
+        """When it was last told that another process has another key, or none."""
         self.now: Nanoseconds = 0
         """As of the last tick, or of when something was last received."""
         self.accepted = 0
@@ -292,15 +308,12 @@ class Gate:
         return self._sites.get(site)
 
     def known(self, boot: int, address: Address) -> Known | None:
-        """The member of this boot; without a key only if it speaks from its own address."""
-        return self._known.get(self._identity(boot, address))
+        """The member of this boot, if it speaks from its own address."""
+        return self._known.get((boot, address))
 
     def knows(self, known: Known) -> bool:
         """Whether a member is still one."""
         return self._known.get(known.identity) is known
-
-    def _identity(self, boot: int, address: Address) -> Identity:
-        return (boot, address) if self._seals is None else boot
 
     def at(self, address: Address) -> Known | None:
         """The member that speaks from an address."""
@@ -350,19 +363,18 @@ class Gate:
         if head.group != self._group:
             return self._refuse(OTHER_GROUP)
         if head.sealed != (self._seals is not None):
-            return self._refuse(Reason.SEALED.value if head.sealed else UNSEALED)
-        known = self._known.get(self._identity(head.boot, address))
+            return self._refuse_key(Reason.SEALED.value if head.sealed else UNSEALED, address)
+        known = self._known.get((head.boot, address))
         if known is None:
             return self._meet(head, view, address)
         if self._seals is None:
-            return self._read_unsealed(known, head, view, address)
-        return self._read_sealed(known, head, view, address)
+            return self._read_unsealed(known, head, view)
+        return self._read_sealed(known, head, view)
 
-    def _read_sealed(
-        self, known: Known, head: Head, view: memoryview, address: Address
-    ) -> tuple[Known, Pdu] | None:
+    def _read_sealed(self, known: Known, head: Head, view: memoryview) -> tuple[Known, Pdu] | None:
         counter, seal = head.counter, known.seal
-        if not known.window.is_new(counter):
+        is_new = known.window.is_new(counter)
+        if not is_new and not known.window.is_past(counter):
             return self._refuse(REPLAYED)
         if seal is None or head.checksum != seal.identifier:
             # It has gone on to another key, or to another generation of its own.
@@ -372,26 +384,49 @@ class Gate:
                 return self._refuse(UNKNOWN_KEY)
         body = seal.open(counter, self._associated(head, view), view[HEADER.size :])
         if body is None:
-            return self._lose(FORGED) if address == known.address else self._refuse(FORGED)
+            return self._lose(FORGED) if is_new else self._refuse(FORGED)
+        if not is_new:
+            return self._read_past(known, seal, head, body, len(view))
         if counter > known.window.top:
             known.seal = seal
         known.window.note(counter)
-        return self._finish(known, head, body, address, len(view))
+        return self._finish(known, head, body, len(view))
+
+    def _read_past(
+        self, known: Known, seal: Seal, head: Head, body: Bytes, size: int
+    ) -> tuple[Known, Pdu] | None:
+        """What is too late to tell may be a replay, or a member whose counters somebody else has used up.
+
+        A member that answers a challenge with such a counter, although nothing newer of it was heard since
+        the challenge, is there: what is newer was not its own.
+        """
+        self._counters.drop(REPLAYED)
+        found = self._codec.decode_body(head.code, body)
+        pdu = None if isinstance(found, Reason) else found[1]
+        if isinstance(pdu, Answer) and known.number and compare_digest(pdu.number, known.number):
+            known.window = ReplayWindow(head.counter)
+            known.seal = seal
+            known.number = b""
+        elif isinstance(pdu, Challenge):
+            # It may be in the same plight.
+            self._answer(pdu, known.site, known.address, known.boot, size)
+        elif self.now - known.pressed_ns >= PRESS_NS and self._may_answer(known.address):
+            known.pressed_ns = self.now
+            known.number = token_bytes(NUMBER_BYTES)
+            self._counters.challenges_sent += 1
+            self._reply(Challenge(known.boot, known.number), known.address, known.boot, None)
+        return None
 
     def _associated(self, head: Head, view: memoryview) -> Bytes:
         prefix = view[: PREFIX.size]
         return bytes(prefix) + BOOT.pack(self._boot) if head.direct else prefix
 
-    def _read_unsealed(
-        self, known: Known, head: Head, view: memoryview, address: Address
-    ) -> tuple[Known, Pdu] | None:
+    def _read_unsealed(self, known: Known, head: Head, view: memoryview) -> tuple[Known, Pdu] | None:
         if checksum(view, self._boot if head.direct else None) != head.checksum:
             return self._lose(Reason.CHECKSUM.value)
-        return self._finish(known, head, view[HEADER.size :], address, len(view))
+        return self._finish(known, head, view[HEADER.size :], len(view))
 
-    def _finish(
-        self, known: Known, head: Head, body: Bytes, address: Address, size: int
-    ) -> tuple[Known, Pdu] | None:
+    def _finish(self, known: Known, head: Head, body: Bytes, size: int) -> tuple[Known, Pdu] | None:
         found = self._codec.decode_body(head.code, body)
         if isinstance(found, Reason):
             return self._lose(found.value)
@@ -401,18 +436,28 @@ class Gate:
         if self._codec.has_later_fields(head.code, body):
             self._counters.drop(LATER_FIELDS)
         known.heard_ns = self.now
-        if address == known.address:
-            known.unanswered = 0
+        known.unanswered = 0
+        known.number = b""
         self._known.move_to_end(known.identity)
         if head.code in GREETINGS:
-            self._greeted(known, pdu, address, size)
-        if address != known.address and not isinstance(pdu, Challenge | Answer):
-            self._elsewhere(known, pdu, address, size)
+            self._greeted(known, pdu, known.address, size)
         return known, pdu
 
     def _refuse(self, reason: str) -> tuple[Known, Pdu] | None:
         self._counters.drop(reason)
         return None
+
+    def _refuse_key(self, reason: str, address: Address) -> tuple[Known, Pdu] | None:
+        """Refuse what is sealed otherwise than we seal; people should know, since it may be a mistake."""
+        told = self._key_told.get(reason)
+        if told is None or self.now - told >= KEY_TOLD_NS:
+            self._key_told[reason] = self.now
+            how = OTHER_KEYS[reason]
+            self._host.refused(
+                self._site,
+                f"A process at {shown(address)} is in this group {how}: give all members the same key file.",
+            )
+        return self._refuse(reason)
 
     def _lose(self, reason: str) -> tuple[Known, Pdu] | None:
         """Refuse what a member may have said."""
@@ -475,7 +520,7 @@ class Gate:
         known.answered_ns = self.now
         known.unanswered = 0
         known.address = address
-        known.identity = self._identity(known.boot, address)
+        known.identity = (known.boot, address)
         self._enlist(known)
 
     def _enlist(self, known: Known) -> None:
@@ -516,7 +561,9 @@ class Gate:
         if self._seals is not None:
             seal = self._seal_of_stranger(self._seals, head)
             if seal is None:
-                return self._refuse(UNKNOWN_KEY)
+                if self._derived_left < 0:
+                    return self._refuse(UNKNOWN_KEY)  # too many were derived lately: it may be one of ours
+                return self._refuse_key(UNKNOWN_KEY, address)
             opened = seal.open(head.counter, self._associated(head, view), body)
             if opened is None:
                 return self._refuse(FORGED)
@@ -528,15 +575,24 @@ class Gate:
             return self._refuse(found.value)
         site, pdu = found
         owner = self._sites.get(site)
-        if self._seals is None and owner is not None and owner.boot == head.boot:
-            if isinstance(pdu, Challenge | Answer):
-                self._greeted(owner, pdu, address, len(view))
-            else:
-                self._elsewhere(owner, pdu, address, len(view))
-            return self._refuse(ELSEWHERE)
-        identity = self._identity(head.boot, address)
+        if owner is not None and owner.boot == head.boot:
+            return self._hear_elsewhere(owner, head, pdu, address, len(view))
+        identity = (head.boot, address)
         self._hear(Stranger(identity, head.boot, site, address, seal, head.counter), pdu, len(view))
         return None
+
+    def _hear_elsewhere(
+        self, owner: Known, head: Head, pdu: Pdu, address: Address, size: int
+    ) -> tuple[Known, Pdu] | None:
+        """A member seems to speak from an address that is not its own: only the way to a move counts."""
+        if self._seals is not None and not owner.window.is_new(head.counter):
+            return self._refuse(REPLAYED)
+        if isinstance(pdu, Challenge | Answer):
+            self._greeted(owner, pdu, address, size)
+        else:
+            self._elsewhere(owner, pdu, address, size)
+        is_loss = self._seals is not None and head.code not in OWN_CODES
+        return self._lose(ELSEWHERE) if is_loss else self._refuse(ELSEWHERE)
 
     def _seal_of_stranger(self, seals: Seals, head: Head) -> Seal | None:
         return seals.find(head.boot, head.checksum, head.counter >> GENERATION_BITS, self._may_derive)
@@ -722,6 +778,11 @@ class Gate:
             quietest = next(iter(self._known.values()))
             if self.now - quietest.heard_ns < SILENCE_NS:
                 self._counters.drop(FULL)
+                self._host.refused(
+                    stranger.site,
+                    f"There is no room for '{stranger.site}' at {shown(stranger.address)}: this member knows "
+                    f"{MOST_MEMBERS} others that speak. Let some of them leave.",
+                )
                 return
             self._forget(quietest)
         identity = stranger.identity
@@ -731,7 +792,7 @@ class Gate:
         self._enlist(known)
         self._sites[known.site] = known
         self._host.met(known.site, known.boot)
-        if 0 < answer.yours < LARGEST_REPORTED:
+        if answer.yours:
             known.told = answer.yours
             self._report(known)
 

@@ -83,9 +83,9 @@ MEETING_S: Final = 1.0
 LEFT_BEHIND: Final = (
     "It loses too much of what is sent to it at any useful rate, and is not waited for. Look at its link."
 )
-LARGEST_LEAP: Final = 1 << 41
-"""Incarnations, which are milliseconds, so far ahead of the clock are lies: 70 years. A clock that was set
-back to 1970 is behind by less. Whatever is believed, the next restart finds room above it."""
+LARGEST_LEAP: Final = 1 << 44
+"""Incarnations, which are milliseconds, so far ahead of the clock are lies: 557 years. No two clocks differ
+by more than 292, those of 1970 and of 2262. Whatever is believed, the next restart finds room above it."""
 
 
 async def _refuse(_number: int) -> int | None:
@@ -359,6 +359,11 @@ class Group:
     def reported(self, incarnation: int) -> None:
         """Another member knows an incarnation of this one's name, perhaps a later one."""
         if incarnation > self._machine.wall_ns() // MILLISECOND_NS + LARGEST_LEAP:
+            self.refused(
+                self.name,
+                f"A member has heard '{self.name}' under an incarnation that no clock has given, so it may "
+                "not hear this process: give it another name.",
+            )
             return
         self._reported = max(self._reported, incarnation)
         if self._member is not None:

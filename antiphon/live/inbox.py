@@ -38,6 +38,10 @@ HUNGRY: Final = 0.25
 """History waits while more than this share of the queue's limit waits for the application."""
 POSITION_BITS: Final = 20
 """A batch has fewer messages than two to this power, so that each has a position of its own."""
+MESSAGE_BYTES: Final = 8
+"""What a message that waits counts for beside its body: empty ones take memory, too."""
+BATCH_BYTES: Final = 512
+"""What a batch counts for beside its messages."""
 DRAINED: Final = 0.5
 """A full queue counts as drained when it is down to this share of its limit."""
 SKIPPED: Final = "The next message of this sender comes from behind them."
@@ -186,7 +190,7 @@ class Inbox:
         if not isinstance(item, Batch):
             self._events -= 1
             return item
-        self.queued_bytes -= item.size
+        self.queued_bytes -= weight(item)
         self.queued_messages -= len(item)
         if self.pressed:
             self._relax()
@@ -310,7 +314,7 @@ class Inbox:
 
     def _put(self, batch: Batch) -> None:
         self._queue.append(batch)
-        self.queued_bytes += batch.size
+        self.queued_bytes += weight(batch)
         self.queued_messages += len(batch)
         if self.queued_bytes > self._limits.queue_bytes and not self.pressed:
             self._press()
@@ -347,3 +351,8 @@ class Inbox:
         if self.is_aside and self._member is not None and not self._standing.is_out:
             self.is_aside = False
             self._member.come_back()
+
+
+def weight(batch: Batch) -> int:
+    """What a batch that waits counts for."""
+    return batch.size + MESSAGE_BYTES * len(batch) + BATCH_BYTES

@@ -13,7 +13,7 @@ import secrets
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from antiphon.core.errors import InputError, OutputError, UsageError
 
@@ -66,14 +66,21 @@ class KeyFile:
         self.path: Final = path
         # The signature is taken first: a change between the two is found at the next look.
         self._signature = self._sign()
+        self._is_pipe: Final = _is_pipe(self._signature)
+        """Whether the keys came through a pipe, or the like, which gives them once."""
         self.ring = read_keys(path)
 
     def look(self) -> KeyRing | None:
-        """The new ring if the file has changed, else None. A bad file raises `InputError`, once."""
+        """The new ring if the file has changed, else None. A bad file raises `InputError`, once.
+
+        What is no regular file is not read again: a pipe would make a member wait for whoever writes to it.
+        """
         signature = self._sign()
-        if signature == self._signature:
+        if signature == self._signature or self._is_pipe:
             return None
         self._signature = signature
+        if _is_pipe(signature):
+            raise InputError(f"The key file {self.path} is no regular file any more.", hint="Put it back.")
         ring = read_keys(self.path)
         if ring == self.ring:
             return None
@@ -81,7 +88,7 @@ class KeyFile:
         return ring
 
     def _sign(self) -> tuple[int, ...]:
-        """What changes when the file does."""
+        """What changes when the file does; its mode comes last."""
         try:
             found = self.path.stat()
         except OSError:
@@ -92,7 +99,7 @@ class KeyFile:
 def read_keys(path: Path) -> KeyRing:
     """The keys of a file, which nobody but its owner may read."""
     try:
-        with path.open("rb") as file:
+        with path.open("rb") if path.is_file() else _open_pipe(path) as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             if mode & 0o077:
                 raise InputError(
@@ -106,6 +113,22 @@ def read_keys(path: Path) -> KeyRing:
             f"The key file {path} cannot be read: {why}.", hint=f"antiphon keygen {path}"
         ) from None
     return parse_keys(text, str(path))
+
+
+def _is_pipe(signature: tuple[int, ...]) -> bool:
+    """Whether a file that is there is no regular one."""
+    return bool(signature) and not stat.S_ISREG(signature[-1])
+
+
+def _open_pipe(path: Path) -> BinaryIO:
+    """Open what may be a pipe, without waiting until somebody writes to it: such a one is empty."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(handle, True)
+    try:
+        return os.fdopen(handle, "rb")
+    except OSError:
+        os.close(handle)
+        raise
 
 
 def parse_keys(text: str, where: str) -> KeyRing:

@@ -29,9 +29,10 @@ class Limits:
     costs others on the link."""
 
     def __post_init__(self) -> None:
-        if self.queue_bytes < 1 or self.outgoing_bytes < 1:
+        # Turned around, so that what is no number at all (nan) is refused, too.
+        if not (self.queue_bytes >= 1 and self.outgoing_bytes >= 1):
             raise UsageError("A queue holds at least one byte.")
-        if min(self.patience_s, self.linger_s) < 0 or self.join_s <= 0:
+        if not (self.patience_s >= 0 and self.linger_s >= 0 and self.join_s > 0):
             raise UsageError("A time to wait cannot be negative.")
         if self.rate_bytes_s is not None and not self.rate_bytes_s >= LEAST_RATE_BYTES_S:
             raise UsageError(

@@ -82,7 +82,7 @@ class Outgoing:
 
     def __init__(self, batch_bytes: int = BATCH_BYTES, *, selective: bool = False) -> None:
         self.size = 0
-        """Bytes that wait, packed or not."""
+        """Bytes that wait, packed or not, with what the length of each takes: empty bodies count, too."""
         self._batch_bytes = batch_bytes
         self._most_room = batch_bytes - overhead_bytes(0)
         self._selective = selective
@@ -114,7 +114,7 @@ class Outgoing:
             self._group = group
         numbers = 0
         for body in bodies:
-            self.size += len(body)
+            self.size += len(body) + LENGTH_BYTES
             if not self._fits(len(body), to):
                 self._close()
                 if not self._fits(len(body), to):
@@ -160,6 +160,7 @@ class Outgoing:
         named, whole = (None, to) if self._selective else (to, None)
         pieces = [Parcel(piece, whole, self._group) for piece in cut(body, self._batch_bytes, named)]
         self._parcels += pieces
+        self.size += LENGTH_BYTES * (len(pieces) - 1)
         return len(pieces)
 
     def add_records(
@@ -179,7 +180,7 @@ class Outgoing:
                 Parcel(pack_records(records[begin : begin + share], size, named), whole, group)
                 for begin in range(0, full, share)
             )
-            self.size += full
+            self.size += full + LENGTH_BYTES * (full // size)
         rest = records[full:]
         bodies = (bytes(rest[begin : begin + size]) for begin in range(0, len(rest), size))
         return full // size + self.add(bodies, to, group)
@@ -195,7 +196,8 @@ class Outgoing:
 
     def take(self) -> None:
         """The first batch is gone."""
-        self.size -= self._parcels.popleft().bodies.size
+        bodies = self._parcels.popleft().bodies
+        self.size -= bodies.size + LENGTH_BYTES * bodies.messages
 
     def _close(self) -> None:
         if self._bodies:

@@ -188,6 +188,10 @@ class ReplayWindow:
         below = self.top - counter
         return below < 0 or (below < WINDOW and not self._seen >> below & 1)
 
+    def is_past(self, counter: int) -> bool:
+        """Whether a counter is so far below the newest that nobody can tell whether it was seen."""
+        return self.top - counter >= WINDOW
+
     def note(self, counter: int) -> None:
         ahead = counter - self.top
         if ahead <= 0:

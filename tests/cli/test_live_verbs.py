@@ -411,9 +411,10 @@ def test_perf_lets_members_of_several_groups_vanish_and_return(
         ("</dev/null >&-", 0, ""),
         ("</dev/null 2>&-", 0, ""),
         (">/dev/full", 2, "error: Something could not be read or written: No space left on device."),
+        ("</dev/zero", 2, "error: A message of 16777219 bytes is too long."),
     ],
 )
-def test_streams_that_are_closed_or_full_are_no_mistake_of_ours(
+def test_streams_that_are_closed_full_or_endless_are_no_mistake_of_ours(
     redirected: str, code: int, said: str
 ) -> None:
     command = f"echo hello | {sys.executable} -m antiphon.cli.main node {a_group()} --name a {redirected}"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from antiphon.core.packing import (
     ADDRESSED,
     COUNT,
+    NAME_WEIGHT,
     UNFINISHED,
     Packed,
     consecutive,
@@ -91,6 +92,14 @@ def test_a_batch_travels_inside_a_pdu(bodies: list[bytes]) -> None:
     answer = codec.decode(codec.encode(Carrier(3, pack(bodies))))
     assert isinstance(answer, Packet)
     assert answer.pdu == Carrier(3, pack(bodies))
+
+
+def test_a_batch_weighs_what_it_takes() -> None:
+    """Bodies may be empty, and destinations many: a batch takes memory all the same."""
+    assert pack([b""] * 1000).weight == pack([b"", b"x" * 3996]).weight - 4 == 4004
+    plain, named = pack([b"x"]), pack([b"x"], addresses=[frozenset(f"m{n}" for n in range(100))])
+    assert named.weight > plain.weight + 100 * NAME_WEIGHT
+    assert Packed(b"before" + plain.data, 6).weight == plain.weight
 
 
 def test_packing_a_batch_again_changes_nothing() -> None:

@@ -19,7 +19,7 @@ from antiphon.core.protocol import LiveProtocol, Protocol
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import Codec, Packet, Pdu
-from antiphon.live.gate import LARGEST_REPORTED
+from antiphon.live.group import LARGEST_LEAP
 from antiphon.live.orders import ORDERS, Settings
 from antiphon.sim.history import Archivist, MemoryLog
 from antiphon.sim.medium import Medium
@@ -185,7 +185,7 @@ class Arena(World):
 
     def is_spoiled(self, site: Site) -> bool:
         """Whether a name's incarnation is one that no process would follow, until it is forgotten."""
-        return self.latest_incarnation(site) > LARGEST_REPORTED
+        return self.latest_incarnation(site) > LARGEST_LEAP
 
     def silence(self) -> None:
         """The liar says nothing from here on."""

@@ -268,8 +268,7 @@ def test_a_member_that_speaks_from_elsewhere_is_asked_there_and_at_its_address(k
     here.acquaint(7)
     here.tick(SECOND_NS)
     here.replies.clear()
-    heard = here.hear(HELLO, 7, address=THERE)
-    assert (heard is None) == (keys is None)
+    assert here.hear(HELLO, 7, address=THERE) is None
     assert [(type(pdu), address) for pdu, address, *_ in here.replies] == [
         (Challenge, HERE),
         (Challenge, THERE),
@@ -300,8 +299,7 @@ def test_a_member_has_moved_once_it_answers_there_and_no_longer_here(keys: KeyRi
     known = here.gate.known(7, THERE)
     assert known is here.gate.sites["x"]
     assert here.gate.knows(known)
-    if keys is None:
-        assert here.gate.known(7, HERE) is None
+    assert here.gate.known(7, HERE) is None
 
 
 @KEYS
@@ -461,8 +459,10 @@ def test_a_challenge_from_elsewhere_draws_one_reply(keys: KeyRing | None) -> Non
     assert [(type(pdu), address) for pdu, address, *_ in here.replies] == [(Answer, THERE)]
 
 
-def test_what_a_liar_says_from_elsewhere_in_an_open_group_is_dropped() -> None:
-    here = Guarded(None)
+@KEYS
+def test_what_a_liar_says_from_elsewhere_is_dropped(keys: KeyRing | None) -> None:
+    """A holder of the key can seal as any boot, so a seal alone says nothing of who speaks."""
+    here = Guarded(keys)
     here.gate.joined = True
     here.acquaint(7)
     heard = here.gate.sites["x"].heard_ns
@@ -470,24 +470,100 @@ def test_what_a_liar_says_from_elsewhere_in_an_open_group_is_dropped() -> None:
     for pdu in (note(1), Refused(OURS, "x", True), Refused(OURS, "x", False), Here(bytes(520))):
         assert here.hear(pdu, 7, address=THERE) is None
     assert here.drops[gate.ELSEWHERE] == 4
+    assert here.counters.pdus_lost == (0 if keys is None else 1)
     assert here.news.namesakes == []
     assert here.gate.pending_ns is None
     assert here.gate.sites["x"].heard_ns == heard, "it could keep a name alive"
     assert not moved(here)
 
 
-def test_a_liar_cannot_keep_a_member_out_by_calling_itself_by_its_boot() -> None:
-    """Without a key a boot is anyone's: known, refused or claiming, it is so at one address."""
-    for ill in ("known", "refused", "claiming"):
-        here = Guarded(None, {"order": "fifo"})
-        here.acquaint(9, "taken", ("10.0.0.9", 1))
-        liar = {"known": "y", "refused": "y", "claiming": "taken"}[ill]
-        order = "total" if ill == "refused" else "fifo"
-        here.prove(7, liar, THERE, options={"order": order})
-        here.acquaint(7)
-        assert here.hear(note(1), 7) == note(1)
-        assert here.gate.sites["x"].address == HERE
-        assert here.hear(note(1), 7, "x", THERE) is None
+@KEYS
+@pytest.mark.parametrize("ill", ["known", "refused", "claiming"])
+def test_a_liar_cannot_keep_a_member_out_by_calling_itself_by_its_boot(
+    keys: KeyRing | None, ill: str
+) -> None:
+    """A boot is anyone's in the group: known, refused or claiming, it is so at one address."""
+    here = Guarded(keys, {"order": "fifo"})
+    here.acquaint(9, "taken", ("10.0.0.9", 1))
+    liar = {"known": "y", "refused": "y", "claiming": "taken"}[ill]
+    order = "total" if ill == "refused" else "fifo"
+    here.prove(7, liar, THERE, options={"order": order})
+    here.acquaint(7)
+    assert here.hear(note(1), 7) == note(1)
+    assert here.gate.sites["x"].address == HERE
+    assert here.hear(note(1), 7, "x", THERE) is None
+
+
+def test_a_key_holder_elsewhere_cannot_use_up_a_member_s_counters() -> None:
+    here = Guarded(RING)
+    here.acquaint(7)
+    for counter in (100_000, 1 << 40, (1 << 64) - 1):
+        assert here.hear(note(1), 7, address=THERE, counter=counter) is None
+    assert here.hear(note(2), 7) == note(2)
+
+
+# Counters that somebody else has used up
+
+
+def spoiled(top: int) -> Guarded:
+    """A key holder that forges source addresses has spoken as the member of boot 7."""
+    here = Guarded(RING)
+    here.acquaint(7)
+    here.tick(SECOND_NS)
+    assert here.hear(note(1), 7, counter=top) == note(1)
+    here.replies.clear()
+    return here
+
+
+@pytest.mark.parametrize("top", [100_000, 1 << 40, (1 << 64) - 1])
+def test_a_member_whose_counters_are_used_up_is_heard_again_once_it_answers(top: int) -> None:
+    here = spoiled(top)
+    assert here.hear(note(2), 7) is None
+    (challenge,) = here.challenges()
+    assert here.hear(answer_to(challenge), 7, to=OURS) is None
+    assert here.hear(note(3), 7) == note(3)
+    assert here.hear(note(3), 7, counter=here.sent[7]) is None, "what was heard since is not heard twice"
+    assert here.drops[gate.REPLAYED] == 3
+
+
+def test_an_answer_of_before_does_not_bring_counters_back() -> None:
+    """It may have been held back, so that what the member said since could be replayed."""
+    here = spoiled(100_000)
+    assert here.hear(note(2), 7) is None
+    answer = here.datagram(answer_to(here.challenges()[-1]), 7, to=OURS)
+    assert here.hear(note(3), 7, counter=100_001) == note(3)
+    assert here.take(answer) is None
+    assert here.hear(note(3), 7, counter=100_001) is None
+    assert here.hear(note(4), 7) is None
+
+
+def test_only_the_answer_to_that_challenge_brings_counters_back() -> None:
+    here = spoiled(100_000)
+    assert here.hear(note(2), 7) is None
+    usual = Challenge(7, here.gate._cookies.number(7, HERE, here.gate.now))
+    here.hear(answer_to(usual), 7, to=OURS)
+    assert here.hear(note(3), 7) is None
+    here.hear(answer_to(here.challenges()[-1]), 7, to=OURS)
+    assert here.hear(note(4), 7) == note(4)
+
+
+def test_old_pdus_that_are_replayed_draw_few_challenges_and_only_to_the_member() -> None:
+    here = spoiled(100_000)
+    old = [here.datagram(note(2), 7) for _ in range(20)]
+    for datagram in old:
+        here.take(datagram)
+        here.take(datagram, THERE)
+    assert [(type(pdu), address) for pdu, address, *_ in here.replies] == [(Challenge, HERE)]
+    here.tick(SECOND_NS + PRESS_NS)
+    here.take(old[0])
+    assert len(here.challenges()) == 2
+
+
+def test_two_members_whose_counters_are_used_up_at_each_other_are_heard_again() -> None:
+    """The challenge of one is past at the other, and is answered all the same."""
+    here = spoiled(100_000)
+    here.hear(Challenge(OURS, b"n" * 16, bytes(520)), 7, to=OURS)
+    assert [type(pdu) for pdu, *_ in here.replies] == [Answer]
 
 
 def test_a_process_that_moves_to_where_it_told_another_name_is_known_by_one() -> None:
@@ -622,7 +698,7 @@ def test_someone_who_forwards_what_a_member_says_moves_nobody(
 
         drive([a, b], asked)
         assert b.transport.addresses["a"] == home
-        assert bool(b.heard) == (keys is not None)
+        assert not b.heard
         a.transport.multicast(note(2))
         drive([a, b], lambda: 2 in b.numbers("a"))
 

@@ -11,7 +11,7 @@ from antiphon.live.joining import join
 from antiphon.live.limits import Limits
 from antiphon.live.messages import Presence
 from tests.live.members import a_group_name, joined, read, within
-from tests.live.pairs import RING, Ear, drive, ears, group_name
+from tests.live.pairs import OTHER_RING, RING, Ear, drive, ears, group_name
 
 DIFFERENCES: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"order": "fifo"}, {"order": "total"}, "order", "fifo", "total"),
@@ -61,6 +61,26 @@ def test_both_sides_are_told_which_option_differs(
             assert [set(each.members) for each in (a, b)] == [{"a"}, {"b"}]
             await a.send(b"alone")
             assert await read(a, 1) == [("a", 0, b"alone")]
+
+    within(body())
+
+
+@pytest.mark.parametrize(
+    ("theirs", "told"),
+    [(None, "without a key, and this member has one"), (OTHER_RING, "with a key that this member does not")],
+    ids=["none", "another"],
+)
+def test_both_sides_are_told_that_their_keys_differ(theirs: Any, told: str) -> None:
+    group = a_group_name()
+
+    async def body() -> None:
+        async with join(group, name="a", key=RING) as a, join(group, name="b", key=theirs) as b:
+            told_a, told_b = await asyncio.gather(refusal(a), refusal(b))
+            assert told in told_a.reason
+            mutual = told if theirs else "with a key, and this member has none"
+            assert mutual in told_b.reason
+            assert told_a.reason.endswith("give all members the same key file.")
+            assert [set(each.members) for each in (a, b)] == [{"a"}, {"b"}]
 
     within(body())
 

@@ -12,7 +12,7 @@ from antiphon.live.gate import (
     ANSWERS_PER_ADDRESS,
     ANSWERS_PER_TICK,
     DERIVED_PER_TICK,
-    LARGEST_REPORTED,
+    KEY_TOLD_NS,
     LEAST_BYTES,
     MOST_CLAIMS,
     MOST_MEMBERS,
@@ -345,12 +345,10 @@ def test_a_process_without_a_proper_name_is_refused(keys: KeyRing | None, name: 
 
 
 @pytest.mark.parametrize(
-    ("told", "heard"),
-    [(0, []), (1, [1]), (LARGEST_REPORTED - 1, [LARGEST_REPORTED - 1]), (LARGEST_REPORTED, [])],
+    ("told", "heard"), [(0, []), (1, [1]), (INCARNATION_LIMIT - 1, [INCARNATION_LIMIT - 1])]
 )
-def test_incarnations_that_leave_no_room_are_not_believed(told: int, heard: list[int]) -> None:
+def test_incarnations_of_our_name_are_told(told: int, heard: list[int]) -> None:
     here = Guarded(RING)
-    assert LARGEST_REPORTED < INCARNATION_LIMIT
     here.prove(7, yours=told)
     assert here.news.reports == heard
 
@@ -769,6 +767,28 @@ def test_invented_senders_cost_no_derived_keys() -> None:
     here.acquaint(7)
 
 
+@KEYS
+def test_that_others_have_another_key_or_none_is_told_once_a_minute(keys: KeyRing | None) -> None:
+    """Anyone can make it seem so, from any address."""
+    here, other = Guarded(keys), Guarded(RING if keys is None else None)
+    for minute in range(3):
+        here.tick(minute * KEY_TOLD_NS)
+        for number in range(20):
+            here.take(other.datagram(HELLO, 7), place(number))
+            here.take(sealed(HELLO, 8, number + 1, "x", OTHER_RING), place(number))
+        kinds = 1 if keys is None else 2
+        assert len(here.news.refusals) == kinds * (minute + 1)
+        assert all("A process at 10.1.0.1:1 is in" in reason for _, reason in here.news.refusals)
+
+
+def test_keys_that_are_not_derived_for_now_are_not_called_others() -> None:
+    here = Guarded(RING)
+    for boot in range(DERIVED_PER_TICK + 5):
+        here.hear(note(1), boot + 1, address=place(boot))
+    assert here.drops[gate.UNKNOWN_KEY] == 5
+    assert here.news.refusals == []
+
+
 def test_the_name_of_a_key_is_good_for_one_boot_and_one_generation() -> None:
     """A listener that has heard one cannot have others derived."""
     here = Guarded(RING)
@@ -873,6 +893,9 @@ def test_a_full_table_lets_nobody_in_while_its_members_speak(keys: KeyRing | Non
     here.prove(1, "x")
     assert "x" not in here.gate.sites
     assert here.drops[gate.FULL] == 1
+    (told,) = here.news.refusals
+    assert told[0] == "x"
+    assert told[1].startswith("There is no room for 'x' at 10.0.0.1:1: this member knows 1024 others")
     assert here.gate.sizes() == (MOST_MEMBERS, 0, 0, 0)
     here.tick(SILENCE_NS)
     here.hear(note(1), 1000, "site0", place(0))

@@ -21,6 +21,7 @@ import antiphon
 from antiphon.check.checkers import check_trace
 from antiphon.core import errors
 from antiphon.core.errors import OutputError, UsageError
+from antiphon.core.packing import LENGTH_BYTES
 from antiphon.live import boards
 from antiphon.live.boards import (
     PLACES_KEPT,
@@ -212,7 +213,7 @@ def test_records_are_messages_like_any_others(size: int, count: int) -> None:
     outgoing = Outgoing()
     records = bytes(place % 251 for place in range(size * count))
     assert outgoing.add_records(memoryview(records), size) == count
-    assert outgoing.size == len(records)
+    assert outgoing.size == len(records) + LENGTH_BYTES * count
     bodies: list[bytes] = []
     while outgoing:
         assert len(outgoing.first().bodies.data) <= BATCH_BYTES
@@ -499,6 +500,27 @@ def test_a_slow_reader_steps_aside_and_returns_and_knows() -> None:
     within(body())
 
 
+@pytest.mark.parametrize("order", ["fifo", "causal", "total"])
+def test_empty_messages_hold_up_who_sends_them_and_fill_the_queue_of_a_slow_reader(order: str) -> None:
+    async def body() -> None:
+        small = Limits(queue_bytes=100_000)
+        async with joined("a", "b", order=order, limits=small) as (a, b):
+
+            async def flood() -> None:
+                for _ in range(1_000_000):
+                    await a.send(b"")
+
+            reading, sending = asyncio.create_task(read(a, -1)), asyncio.create_task(flood())
+            while not b.pressed:
+                await asyncio.sleep(0.01)
+            assert not sending.done()
+            sending.cancel()
+            reading.cancel()
+            await a.leave(linger=False)
+
+    within(body())
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
 def test_members_meet_by_unicast_where_there_is_no_multicast(host: str) -> None:
     address = "[::1]" if host == "[::1]" else "127.0.0.1"
@@ -687,6 +709,29 @@ def test_mistakes_are_told_before_anything_is_opened(tmp_path: Path) -> None:
         Limits(queue_bytes=0)
     with pytest.raises(UsageError, match="who orders"):
         within(join("g", order="sequencer").__aenter__())
+
+
+@pytest.mark.parametrize("limit", ["queue_bytes", "outgoing_bytes", "patience_s", "linger_s", "join_s"])
+def test_a_limit_that_is_no_number_is_none(limit: str) -> None:
+    wrong: dict[str, Any] = {limit: float("nan")}
+    with pytest.raises(UsageError):
+        Limits(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [5, 1 << 40, "text", None, [1, 2]], ids=repr)
+def test_a_body_that_is_no_bytes_is_refused(wrong: Any) -> None:
+    """A number would become that many zeros."""
+
+    async def body() -> None:
+        async with joined("a") as (a,):
+            no_bodies: Any = b"fine"
+            for sending in (a.send(wrong), a.send_many([b"fine", wrong]), a.send_many(no_bodies)):
+                with pytest.raises(UsageError, match="A body is made of bytes"):
+                    await sending
+            await a.send(memoryview(b"f-i-n-e")[::2])
+            assert await read(a, 1) == [("a", 0, b"fine")]
+
+    within(body())
 
 
 def test_a_message_beyond_the_limit_and_a_second_join_are_refused() -> None:

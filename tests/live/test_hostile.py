@@ -120,8 +120,6 @@ REASONS_WITH_KEY = {
     gate.REPLAYED,
     gate.UNKNOWN_KEY,
     gate.UNSEALED,
-    fragments.FORGED,
-    fragments.LATE,
 }
 REASONS_WITHOUT_KEY = {
     Reason.SEALED.value,

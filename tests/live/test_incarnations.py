@@ -17,6 +17,7 @@ from tests.live.pairs import RING
 
 ORDERS = ("fifo", "causal", "sequencer", "total")
 SET_BACK_S = {"3 s": 3, "an hour": 3600, "to 1970": time.time() - 1}
+YEAR_S = 365.25 * 86400
 
 
 class SlowMachine(Machine):
@@ -65,6 +66,27 @@ def test_a_member_whose_clock_was_set_back_is_heard_again(order: str, back: floa
     within(body())
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_member_whose_clock_was_far_ahead_is_heard_again_once_it_is_right(order: str) -> None:
+    """Clocks that lost their battery say 2106 and 1970 as well as any other year."""
+
+    async def body() -> None:
+        group = a_group_name()
+        options: dict[str, Any] = {"order": order, **({"sequencer": "a"} if order == "sequencer" else {})}
+        async with join(group, name="a", **options) as a:
+            for ahead in (2106, 2262, 1970, None):
+                back = 0 if ahead is None else time.time() - (ahead - 1970) * YEAR_S - 1
+                network = Loopback(machine=SlowMachine(back))
+                again = await join(group, name="b", network=network, **options)
+                await asyncio.gather(a.wait_for_members(2), again.wait_for_members(2))
+                await again.send(b"here")
+                for each in (a, again):
+                    assert (await read(each, 1))[0][2] == b"here"
+                await again.leave(linger=False)
+
+    within(body())
+
+
 @pytest.mark.parametrize("key", [None, RING], ids=["open", "sealed"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_member_that_learns_late_of_a_later_incarnation_begins_anew(order: str, key: Any) -> None:
@@ -100,6 +122,9 @@ def test_an_incarnation_of_another_century_is_not_believed() -> None:
             a.reported(now + 2 * live_group.LARGEST_LEAP)
             await asyncio.sleep(0)
             assert (a._reported, incarnation(a)) == (0, before)
+            (told,) = a.counters["refusals"]
+            assert "under an incarnation that no clock has given" in told
+            assert told.endswith("give it another name.")
             a.reported(now + live_group.LARGEST_LEAP)
             assert a._reported == now + live_group.LARGEST_LEAP
 

@@ -195,6 +195,35 @@ def test_a_key_file_that_has_gone_bad_is_told_once_and_the_ring_stays(tmp_path: 
     assert file.look() == file.ring != first
 
 
+def test_a_pipe_in_the_place_of_a_key_file_makes_no_member_wait(tmp_path: Path) -> None:
+    """Opening it would, until somebody writes to it."""
+    path, first = tmp_path / "key", KeyRing((b"1" * 32,))
+    write_keys(path, first)
+    file = KeyFile(path)
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    with pytest.raises(InputError, match="is no regular file any more"):
+        file.look()
+    assert (file.look(), file.ring) == (None, first)
+    with pytest.raises(InputError, match="There is no key in"):
+        KeyFile(path)
+
+
+def test_keys_come_through_a_pipe_once() -> None:
+    """As from a command: --key <(pass show group)."""
+    ring = KeyRing((b"1" * 32,))
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, keys_text(ring).encode())
+        os.close(writing)
+        file = KeyFile(Path(f"/dev/fd/{reading}"))
+        assert file.ring == ring
+        os.utime(reading)
+        assert file.look() is None
+    finally:
+        os.close(reading)
+
+
 # Sealing
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.core.packing import Packed, overhead_bytes, pack
+from antiphon.core.packing import LENGTH_BYTES, Packed, overhead_bytes, pack
 from antiphon.core.time import NEVER_NS
 from antiphon.live import pieces
 from antiphon.live.pieces import (
@@ -98,7 +98,7 @@ def test_what_goes_out_comes_in_again_in_order_and_no_batch_is_too_long(
     bodies = [bytes([place]) * size for place, size in enumerate(sizes)]
     outgoing, incoming = Outgoing(batch_bytes), Incoming()
     numbers = outgoing.add(bodies)
-    assert outgoing.size == sum(sizes)
+    assert outgoing.size == sum(sizes) + LENGTH_BYTES * numbers
     batches = drain(outgoing)
     assert outgoing.size == 0
     assert all(len(batch.data) <= batch_bytes for batch in batches)
@@ -120,6 +120,18 @@ def test_short_bodies_share_batches() -> None:
     outgoing = Outgoing()
     outgoing.add([bytes(1000)] * 1000)
     assert len(drain(outgoing)) == -(-1000 // (BATCH_BYTES // 1004))
+
+
+def test_empty_bodies_count_too() -> None:
+    """Otherwise whoever sends them never waits."""
+    outgoing = Outgoing()
+    for _ in range(100):
+        outgoing.add([b""] * 1000)
+    assert outgoing.size == 100_000 * LENGTH_BYTES
+    outgoing.add_records(memoryview(bytes(200_000)), 1)
+    assert outgoing.size == 300_000 * LENGTH_BYTES + 200_000
+    drain(outgoing)
+    assert outgoing.size == 0
 
 
 def test_few_records_share_batches_with_what_comes_before_and_after_them() -> None:

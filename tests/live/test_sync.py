@@ -37,7 +37,8 @@ def test_messages_are_sent_read_and_found_stable(pair: tuple[sync.Group, sync.Gr
     for each in pair:
         read = [each.receive(timeout=WITHIN_S) for _ in range(3)]
         assert [message.body for message in read] == [b"one", b"two", b"three"]
-        assert read[0].id == sent.id == ("alice", 0)
+        assert read[0].id == sent.id
+        assert (sent.id.sender, sent.id.number) == ("alice", 0)
     bob.send(b"four")
     assert [next(iter(each)).sender for each in pair] == ["bob", "bob"]
 

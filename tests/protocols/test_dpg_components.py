@@ -90,7 +90,7 @@ def test_kept_bodies_beyond_the_limit_leave_the_longest_quiet_first() -> None:
 
 
 def test_kept_bodies_that_are_too_large_together_leave_the_longest_quiet_first() -> None:
-    size = held(1).message.bodies.size
+    size = held(1).message.bodies.weight
     kept = KeptBodies(limit=10, most_bytes=2 * size, quiet_ns=100)
     for tag in (1, 2, 3):
         kept.keep(0, tag, held(tag))

@@ -116,7 +116,7 @@ def test_misuse_is_refused(misuse: Callable[[], object]) -> None:
 
 
 def test_a_sender_waits_for_the_slowest_member() -> None:
-    members = Group(3, FifoConfiguration(window_bytes=30))
+    members = Group(3, FifoConfiguration(window_bytes=3 * pack([bytes(10)]).weight))
     members.cut.add("c")
     for _ in range(3):
         assert isinstance(members.admit("a", bytes(10))[0], Admitted)
@@ -137,7 +137,7 @@ def test_a_batch_larger_than_the_window_is_taken_when_it_is_alone() -> None:
 
 
 def test_what_is_not_stable_is_bounded() -> None:
-    members = Group(2, FifoConfiguration(retain_bytes=30))
+    members = Group(2, FifoConfiguration(retain_bytes=3 * pack([bytes(10)]).weight))
     members.drop = lambda _source, _target, pdu: type(pdu) in coordp.PDUS or isinstance(pdu, Status)
     for _ in range(3):
         assert isinstance(members.admit("a", bytes(10))[0], Admitted)
@@ -713,9 +713,22 @@ def test_the_batch_that_fills_a_gap_fits_however_much_is_held_beyond_it() -> Non
     """A small window was once full of what lay beyond the gap, so that the gap was never filled."""
     stream = Stream("a", 0)
     stream.begin(0, 0, 0)
-    assert stream.put_ahead(1, pack([bytes(100)]), 100)
-    assert not stream.put_ahead(2, pack([bytes(100)]), 100)
-    assert stream.put_ahead(0, pack([bytes(100)]), 100)
+    batch = pack([bytes(100)])
+    assert stream.put_ahead(1, batch, batch.weight)
+    assert not stream.put_ahead(2, batch, batch.weight)
+    assert stream.put_ahead(0, batch, batch.weight)
+
+
+def test_empty_messages_take_room_too() -> None:
+    """A batch of 50,000 of them takes 200 KB; thousands of such batches were held."""
+    stream, many = Stream("a", 0), pack([b""] * 50_000)
+    stream.begin(0, 0, 0)
+    held = [number for number in range(1, 100) if stream.put_ahead(number * 50_000, many, 1 << 20)]
+    assert len(held) == 5
+    own = OwnStream("a")
+    own.start(0, 0)
+    own.add(many)
+    assert own.kept_bytes == own.bytes_beyond(0) == many.weight > 200_000
 
 
 def test_spans_name_what_is_missing() -> None:
@@ -732,11 +745,15 @@ def test_spans_name_what_is_missing() -> None:
 def test_what_was_sent_beyond_a_position_is_measured() -> None:
     own = OwnStream("a")
     own.start(0, 5)
-    for size in (10, 20, 30):
-        own.add(pack([bytes(size), b""]))
-    assert [own.bytes_beyond(position) for position in (5, 7, 9, 11)] == [60, 50, 30, 0]
+    batches = [pack([bytes(size), b""]) for size in (10, 20, 30)]
+    for batch in batches:
+        own.add(batch)
+    first, second, third = (batch.weight for batch in batches)
+    beyond = [first + second + third, second + third, third, 0]
+    assert [own.bytes_beyond(position) for position in (5, 7, 9, 11)] == beyond
     assert own.release(7) == (5, 2)
-    assert [own.bytes_beyond(position) for position in (5, 7, 9, 11)] == [50, 50, 30, 0]
+    beyond[0] = beyond[1]
+    assert [own.bytes_beyond(position) for position in (5, 7, 9, 11)] == beyond
 
 
 def test_a_view_has_a_number_of_its_own() -> None:

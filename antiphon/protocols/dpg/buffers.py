@@ -86,10 +86,10 @@ class KeptBodies(OrderedDict[Tag, Held]):
     def keep(self, now: Nanoseconds, tag: Tag, held: Held) -> None:
         before = self.pop(tag, None)
         if before is not None:
-            self.size -= before.message.bodies.size
+            self.size -= before.message.bodies.weight
         self[tag] = held
         self._touched_ns[tag] = now
-        self.size += held.message.bodies.size
+        self.size += held.message.bodies.weight
 
     def touch(self, now: Nanoseconds, tag: Tag) -> None:
         """Somebody has asked for it or reported it; nothing happens if it is not here."""
@@ -111,7 +111,7 @@ class KeptBodies(OrderedDict[Tag, Held]):
                 break
             held = self.pop(oldest)
             del self._touched_ns[oldest]
-            self.size -= held.message.bodies.size
+            self.size -= held.message.bodies.weight
             gone.append(held)
         return gone
 

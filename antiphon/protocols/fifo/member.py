@@ -199,14 +199,14 @@ class Fifo:
         if not usual or full or stream.ahead or stream.limit is not None:
             self._reception.hear(now, peer.newest, number, bodies)
             return
-        count, size = len(bodies), bodies.size
+        count, weight = len(bodies), bodies.weight
         stream.expected = number + count
         if stream.expected > stream.end:
             stream.end = stream.expected
         if self._keeps:
             stream.kept[number] = bodies
-            stream.kept_bytes += size
-        stream.untold_bytes += size
+            stream.kept_bytes += weight
+        stream.untold_bytes += weight
         state.effects += (
             Arrived(sender, number, count),
             Deliver(sender, number, bodies, None, pdu.incarnation),
@@ -216,7 +216,7 @@ class Fifo:
         elif ACKNOWLEDGE not in state.armed:
             state.arm(now, ACKNOWLEDGE, state.configuration.acknowledge_ns)
         release = self._release
-        release.fresh_bytes += size
+        release.fresh_bytes += weight
         if release.wakeful:
             release.wake(now)
         if release.fresh_bytes > release.due_bytes:

@@ -66,7 +66,7 @@ class Reception:
         while (bodies := stream.next_ahead()) is not None:
             number = stream.expected
             stream.take(number, bodies, keep=self._keeps)
-            self._release.fresh_bytes += bodies.size
+            self._release.fresh_bytes += bodies.weight
             state.tell(Deliver(stream.site, number, bodies, None, stream.incarnation))
         if stream.expected == before:
             return

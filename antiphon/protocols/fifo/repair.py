@@ -147,7 +147,7 @@ class Repair:
             if effect is not None:
                 self._state.counts["copies"] += 1
                 self._state.effects.append(effect)
-            budget -= stream.kept[number].size
+            budget -= stream.kept[number].weight
             if budget <= 0:
                 break
 

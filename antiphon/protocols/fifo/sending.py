@@ -48,7 +48,7 @@ class Sending:
         self._probe.sent(now, own.expected)
         state.effects.append(Admitted(number, len(bodies), bodies.size))
         release = self._release
-        release.fresh_bytes += bodies.size
+        release.fresh_bytes += bodies.weight
         if len(view.pairs) > 1:
             row = release.row
             pdu: Data | RidingData
@@ -76,11 +76,11 @@ class Sending:
         state, own, configuration = self._state, self._state.own, self._state.configuration
         if not state.taking_part:
             return "This member does not take part yet."
-        full = own.kept_bytes + bodies.size > configuration.retain_bytes or len(own.kept) >= MOST_KEPT // 2
+        full = own.kept_bytes + bodies.weight > configuration.retain_bytes or len(own.kept) >= MOST_KEPT // 2
         if own.kept and full:
             state.counts["refused"] += 1
             return "As much as may be retained is not stable yet."
-        window_bytes = configuration.window_bytes - bodies.size
+        window_bytes = configuration.window_bytes - bodies.weight
         if own.bytes_beyond(self._slowest) > max(0, window_bytes):
             self._slowest = min((peer.acked for peer in state.counted()), default=own.expected)
             if own.bytes_beyond(self._slowest) > max(0, window_bytes):

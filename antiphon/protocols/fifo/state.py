@@ -155,7 +155,7 @@ class State:
         else:
             self.withheld.append(effect)
             if type(effect) is Deliver:
-                self.withheld_bytes += getattr(effect.bodies, "size", 0)
+                self.withheld_bytes += getattr(effect.bodies, "weight", 0)
 
     def note_ghost(self, site: Site, incarnation: int) -> bool:
         """Remember that someone existed whom we do not know; whether that is new."""

@@ -106,18 +106,18 @@ class Stream:
         self.expected = number + len(bodies)
         if self.expected > self.end:
             self.end = self.expected
-        self.untold_bytes += bodies.size
+        self.untold_bytes += bodies.weight
         if keep:
             self.kept[number] = bodies
-            self.kept_bytes += bodies.size
+            self.kept_bytes += bodies.weight
 
     def put_ahead(self, number: int, bodies: Packed, most_bytes: int) -> bool:
         """Hold a batch if there is room, as there always is for the one expected; whether it is new."""
-        full = len(self.ahead) >= MOST_AHEAD or self.ahead_bytes + bodies.size > most_bytes
+        full = len(self.ahead) >= MOST_AHEAD or self.ahead_bytes + bodies.weight > most_bytes
         if number in self.ahead or (full and number != self.expected):
             return False
         self.ahead[number] = bodies
-        self.ahead_bytes += bodies.size
+        self.ahead_bytes += bodies.weight
         self.end = max(self.end, number + len(bodies))
         return True
 
@@ -134,13 +134,13 @@ class Stream:
         """Take out the batch that follows on what is held, if it is there."""
         bodies = self.ahead.pop(self.expected, None)
         if bodies is not None:
-            self.ahead_bytes -= bodies.size
+            self.ahead_bytes -= bodies.weight
         return bodies
 
     def drop_ahead(self, below: int, beyond: int) -> None:
         """Forget batches held beyond a gap that can follow on nothing any more."""
         for number in [number for number in self.ahead if number < below or number >= beyond]:
-            self.ahead_bytes -= self.ahead.pop(number).size
+            self.ahead_bytes -= self.ahead.pop(number).weight
 
     def jump(self, position: int) -> None:
         """Give up what lies below a position, and go on there."""
@@ -167,7 +167,7 @@ class Stream:
                 break
             bodies = kept.pop(number)
             self.repaired.pop(number, None)
-            self.kept_bytes -= bodies.size
+            self.kept_bytes -= bodies.weight
             end = number + len(bodies)
         return begin, end - begin
 
@@ -229,7 +229,7 @@ class OwnStream(Stream):
         """Number a batch and keep it."""
         number = self.expected
         self._before[number] = self.sent_bytes
-        self.sent_bytes += bodies.size
+        self.sent_bytes += bodies.weight
         self.take(number, bodies, keep=True)
         return number
 
