@@ -7,10 +7,11 @@ bodies are held, so two members' digests at one tag differ by what only one of t
 difference stays what it is, what lies between two words of a member is held by both. If it has changed,
 something in between is held by one alone, and none of it is called stable.
 
-A member counts from its first word until it says that it leaves, or has been silent for long. Nothing is
-called stable while a member listens: it will hold what follows the place that it takes up, and nobody knows
-that place yet. And nothing is, until all who are there have had time to be heard. A member that begins again
-without having told that it holds a message makes it `Unstable`: it was there, and it will be again.
+A member counts from its first word until it says that it leaves, or has been silent for longer than a process
+can stand still without ending its spell. Nothing is called stable while a member listens: it will hold what
+follows the place that it takes up, and nobody knows that place yet. And nothing is, until all who are there
+have had time to be heard. A member that begins again without having told that it holds a message makes it
+`Unstable`: it was there, and it will be again.
 """
 
 from collections import OrderedDict, deque
