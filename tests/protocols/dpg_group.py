@@ -58,7 +58,7 @@ def an_order(emit: Callable[[Effect], None], **knobs: Any) -> Order:
     """The order of a member that knows of nobody else."""
     configuration = DpgConfiguration(**knobs)
     company = Company(configuration.lately_ns, SECOND_NS, 1, emit)
-    return Order(configuration, Stability(company, SECOND_NS, 0, configuration.tombstones, emit), emit)
+    return Order(configuration, Stability(company, SECOND_NS, 0, 0, configuration.tombstones, emit), emit)
 
 
 class Unordered(LanService):

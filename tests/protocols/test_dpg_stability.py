@@ -229,7 +229,7 @@ class Others:
     def __init__(self, *sites: Site, most: int = 100) -> None:
         self.effects: list[Effect] = []
         self.company = Company(1, 10, 1, lambda _: None)
-        self.stability = Stability(self.company, 10, 0, most, self.effects.append)
+        self.stability = Stability(self.company, 10, 4, 0, most, self.effects.append)
         for site in sites:
             self.company.note(0, site, 0, 0)
 
@@ -340,12 +340,27 @@ def test_who_listens_is_waited_for_as_long_as_it_is_heard() -> None:
     others = Others()
     for site in range(2 * MOST_SITES):
         others.stability.begins_again(0, f"s{site}", 0, anew=True)
-    assert len(others.stability._listeners) == MOST_SITES
+    assert len(others.stability._awaited) == MOST_SITES
     others.stability.begins_again(5, "s0", 0, anew=True)
     others.deliver(1)
     for now, is_stable in ((10, False), (15, False), (16, True)):
         others.stability.settle(now)
         assert others.said() == ([1] if is_stable else [])
+
+
+def test_one_that_vanished_is_waited_for_a_little_longer() -> None:
+    others = Others("b")
+    others.told("b", ORIGIN, ())
+    others.deliver(1)
+    others.company.leave("b")
+    others.stability.vanish(20, "b")
+    for now, is_stable in ((20, False), (24, False), (25, True)):
+        others.stability.settle(now)
+        assert others.said() == ([1] if is_stable else [])
+    others.stability.vanish(30, "never heard")
+    others.deliver(2)
+    others.stability.settle(30)
+    assert others.said() == [2]
 
 
 def test_who_takes_up_anothers_order_begins_with_what_that_holds() -> None:

@@ -15,12 +15,11 @@ orders have gone apart; a message that is passed over is told too (`Unavailable`
 
 Members that lie under their own names: every field is bounded as it is decoded. An order far from what the
 others tell is not taken up, and what is told of a sender counts only until the sender is heard itself. What
-nobody has is waited for up to Dummy_Cycle, and what a liar said counts until it has been silent for a second
-and a half. While it lies it can slow the others down, end their spells, or keep messages from being called
-stable. A remulticast message is believed as it comes:
-to tell a forged one takes signatures. But no number of a sender is delivered twice, and none that is held
-here after a later one of that sender. Where demands, clocks or sequencers are concerned, names that were
-hardly heard or never sent a message have little say or none.
+nobody has is waited for up to Dummy_Cycle, and what a liar said counts until it has been silent for a second.
+While it lies it can slow the others down, end their spells, or keep messages from being called stable. A
+remulticast message is believed as it comes: to tell a forged one takes signatures. But no number of a sender
+is delivered twice, and none that is held here after a later one of that sender. Where demands, clocks or
+sequencers are concerned, names that were hardly heard or never sent a message have little say or none.
 
 What is where: `graph` the precedence graph; `order` the graph's root, the agreed sequence, bodies, delivery;
 `delivering` when it goes on; `hearing` what the channel brings; `suspended` Suspended Delivery; `intake`

@@ -84,10 +84,13 @@ class Dpg:
             knobs.message_cycle_ns, knobs.delta_ns, knobs.fc_cycle_ns, knobs.longest_message_cycle_ns,
             2 * knobs.deliv_cycle_ns,
         )  # fmt: skip
-        # A member that was stopped for less than this goes on with its spell, and is waited for.
-        gone_ns = max(GONE_SILENCES * silence_ns, knobs.absence_ns + 2 * silence_ns)
+        gone_ns = GONE_SILENCES * silence_ns
         self._company = Company(knobs.lately_ns, gone_ns, knobs.lag // 4, emit)
-        self._stability = Stability(self._company, gone_ns, 2 * silence_ns, knobs.tombstones, emit)
+        # A member that was stopped for less than this goes on with its spell.
+        longest_ns = max(gone_ns, knobs.absence_ns + 2 * silence_ns)
+        self._stability = Stability(
+            self._company, longest_ns, longest_ns - gone_ns, 2 * silence_ns, knobs.tombstones, emit
+        )
         self._order = order = Order(knobs, self._stability, emit)
         self._own = own = OwnMessages(site, knobs, order, service, self._tags)
         self._hearing = Hearing(knobs, order, own, reports_ordered=service.reports_ordered)
@@ -423,7 +426,7 @@ class Dpg:
         self._order.sweep(time_ns)
         for site in self._company.look(now):
             self._flow.forget(time_ns, site)
-            self._stability.leave(site)
+            self._stability.vanish(now, site)
             self._service.vanished(now, site)
         if presence.state is State.PRESENT:
             self._stability.settle(now)

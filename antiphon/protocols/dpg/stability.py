@@ -7,10 +7,11 @@ bodies are held, so two members' digests at one tag differ by what only one of t
 difference stays what it is, what lies between two words of a member is held by both. If it has changed,
 something in between is held by one alone, and none of it is called stable.
 
-A member counts from its first word until it says that it leaves, or has been silent for long. Nothing is
-called stable while a member listens: it will hold what follows the place that it takes up, and nobody knows
-that place yet. And nothing is, until all who are there have had time to be heard. A member that begins again
-without having told that it holds a message makes it `Unstable`: it was there, and it will be again.
+A member counts from its first word until it says that it leaves, or has been silent for longer than a process
+can stand still without ending its spell. Nothing is called stable while a member listens: it will hold what
+follows the place that it takes up, and nobody knows that place yet. And nothing is, until all who are there
+have had time to be heard. A member that begins again without having told that it holds a message makes it
+`Unstable`: it was there, and it will be again.
 """
 
 from collections import OrderedDict, deque
@@ -77,21 +78,26 @@ class Stability:
         self,
         company: Company,
         gone_ns: Nanoseconds,
+        vanished_ns: Nanoseconds,
         meeting_ns: Nanoseconds,
         most_unstable: int,
         emit: Callable[[Effect], None],
     ) -> None:
-        """A listener counts until it was silent for `gone_ns`; within `meeting_ns` all are heard."""
+        """A listener counts until it was silent for `gone_ns`, a member for `vanished_ns` after it vanished.
+
+        Within `meeting_ns` all who are present are heard.
+        """
         self._company = company
         self._gone_ns = gone_ns
+        self._vanished_ns = vanished_ns
         self._meeting_ns = meeting_ns
         self._most_unstable = most_unstable
         self._emit = emit
         self._since_ns: Nanoseconds = 0
         """When this member began to hear the others."""
         self._holders: dict[Site, Holder] = {}
-        self._listeners: dict[Site, Nanoseconds] = {}
-        """Members that listen before they take part, and when each was heard last."""
+        self._awaited: dict[Site, Nanoseconds] = {}
+        """Until when members count that listen before they take part, or have vanished."""
         self._doubts: list[Doubt] = []
         self._unstable: deque[Delivered] = deque()
         self._settled = 0
@@ -144,7 +150,7 @@ class Stability:
         self._unstable.clear()
         self._doubts.clear()
         self._holders.clear()
-        self._listeners.clear()
+        self._awaited.clear()
 
     def take_up(self, root: Tag, index: int, digest: int) -> None:
         """Go on from another's root; nobody asks whether we hold what lies before it."""
@@ -159,7 +165,7 @@ class Stability:
 
     def told(self, site: Site, tag: Tag, digest: int) -> None:
         """Another holds what its digest says as far as this tag."""
-        self._listeners.pop(site, None)
+        self._awaited.pop(site, None)
         holder = self._holders.get(site)
         if holder is None:
             if len(self._holders) >= MOST_SITES:
@@ -194,13 +200,21 @@ class Stability:
         if holder is not None and not anew:
             begin = self._settled if holder.place is None else holder.place
             self._doubt(begin, index, BEGAN_AGAIN)
-        if site in self._listeners or len(self._listeners) < MOST_SITES:
-            self._listeners[site] = now
+        self._await(site, now + self._gone_ns)
+
+    def vanish(self, now: Nanoseconds, site: Site) -> None:
+        """Another has been silent for long; it may have been stopped, and go on with its spell."""
+        if self._holders.pop(site, None) is not None:
+            self._await(site, now + self._vanished_ns)
+
+    def _await(self, site: Site, until_ns: Nanoseconds) -> None:
+        if site in self._awaited or len(self._awaited) < MOST_SITES:
+            self._awaited[site] = until_ns
 
     def leave(self, site: Site) -> None:
-        """Another is gone, or says that it goes: it counts no more."""
+        """Another says that it goes: it counts no more."""
         self._holders.pop(site, None)
-        self._listeners.pop(site, None)
+        self._awaited.pop(site, None)
 
     def _doubt(self, begin: int, end: int, reason: str) -> None:
         if end <= max(begin, self._settled):
@@ -222,12 +236,9 @@ class Stability:
 
     def _is_meeting(self, now: Nanoseconds) -> bool:
         """Whether it is unknown who will hold what comes."""
-        if self._listeners:
-            since_ns = now - self._gone_ns
-            self._listeners = {
-                site: heard_ns for site, heard_ns in self._listeners.items() if heard_ns >= since_ns
-            }
-        return bool(self._listeners) or now - self._since_ns < self._meeting_ns
+        if self._awaited:
+            self._awaited = {site: until_ns for site, until_ns in self._awaited.items() if until_ns >= now}
+        return bool(self._awaited) or now - self._since_ns < self._meeting_ns
 
     def _least(self) -> int:
         """As far as this everyone has come, as they have told."""
