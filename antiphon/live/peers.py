@@ -13,6 +13,9 @@ PATIENCE_NS: Final[Nanoseconds] = 5 * MILLISECOND_NS
 """A wait shorter than this is how flow control works, and is put down to nobody. A longer one is looked at
 after each such time. Raising it costs how exactly it is told who was waited for."""
 
+MOST_REMEMBERED: Final = 1024
+"""Members of which it is remembered how long they were waited for."""
+
 
 class Peer(msgspec.Struct, frozen=True):
     """Another member; None where this one knows nothing."""
@@ -62,14 +65,16 @@ class Holdups:
 
     def _count(self, now: Nanoseconds) -> None:
         for site in self._named:
-            self._waited_ns[site] = self._waited_ns.get(site, 0) + now - self._looked_ns
+            # Whoever was waited for last stands last.
+            self._waited_ns[site] = self._waited_ns.pop(site, 0) + now - self._looked_ns
+        while len(self._waited_ns) > MOST_REMEMBERED:
+            del self._waited_ns[next(iter(self._waited_ns))]
         self._looked_ns = now
 
     def view(self, now: Nanoseconds, reports: Mapping[Site, PeerReport]) -> dict[Site, Peer]:
-        """Everyone that the protocol reports; of others what was remembered is forgotten."""
+        """Everyone that the protocol reports. It may be asked from another thread, so it changes nothing."""
         waits_ns = 0 if self._since_ns is None else now - self._since_ns
         is_long = waits_ns >= PATIENCE_NS
-        self._waited_ns = {site: ns for site, ns in self._waited_ns.items() if site in reports}
         return {
             site: Peer(
                 site,

@@ -119,7 +119,8 @@ class Sending:
 
     def reports(self) -> dict[Site, PeerReport]:
         """How far each member that counts is behind, and whether it is the one that we wait for."""
-        own, counted = self._state.own, list(self._state.counted())
+        own = self._state.own
+        counted = [peer for peer in list(self._state.peers.values()) if peer.counted]
         slowest = min((peer.acked for peer in counted), default=own.expected)
         return {
             peer.site: PeerReport(
