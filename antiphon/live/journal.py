@@ -133,10 +133,15 @@ class Journal:
     def watch(self, counts: Callable[[], tuple[Mapping[str, int], int]]) -> None:
         """Look now and again at the PDUs dropped, by reason, and at how often the keys have changed."""
         drops, changes = counts()
+        now_s = asyncio.get_running_loop().time()
         for reason, told in SUSPICIOUS.items():
-            grown = self._grown(reason, drops.get(reason, 0))
-            if grown:
-                self.note(Kind(reason, logging.WARNING), f"{grown} PDUs dropped that were {told}.")
+            kind = Kind(reason, logging.WARNING)
+            pace = self._paces.get(kind)
+            # In a pause they go on being counted, so that the next line tells of all of them.
+            if pace is None or now_s >= pace.next_s:
+                grown = self._grown(reason, drops.get(reason, 0))
+                if grown:
+                    self.note(kind, f"{grown} PDUs dropped that were {told}.")
         if self._grown("keys", changes):
             self.note(KEY_CHANGED, "a changed key file was taken up.")
         self._looking = asyncio.get_running_loop().call_later(LOOK_S, self.watch, counts)

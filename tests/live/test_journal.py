@@ -183,6 +183,26 @@ def test_a_fault_is_told_with_where_to_look(
     within(body())
 
 
+def test_what_is_dropped_in_a_pause_is_told_as_one_sum(
+    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "LOOK_S", 0.01)
+    monkeypatch.setattr(journal, "FIRST_PAUSE_S", 1.0)
+    drops = {UNKNOWN_KEY: 1}
+
+    async def body() -> None:
+        log = Journal("g", "a")
+        log.watch(lambda: (drops, 0))
+        for _ in range(3):
+            drops[UNKNOWN_KEY] += 10
+            await asyncio.sleep(0.02)
+        await until(lines, "30 PDUs dropped")
+        assert len(lines.messages) == 2
+        log.close()
+
+    within(body())
+
+
 def test_drops_are_looked_at_and_told_by_how_many_more_there_are(
     lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
