@@ -17,12 +17,12 @@ In a group with a key, moreover (a test floods it):
 - nothing comes through twice, nor after it has fallen far behind what its boot sent since.
 
 Without a key there is a checksum against accidents, and nothing against a process that forges source
-addresses. A boot is known together with its address, with a key or without, since anyone in the group may
-call itself by another's boot. What a process sent before it has proved itself is dropped, and so is what it
-sends from a new address before it has moved there: the protocols ask for it again.
+addresses. A boot is then known together with its address, since anyone may call itself by another's boot.
+What a process sent before it has proved itself is dropped: the protocols ask for it again.
 
-A key holder that forges a member's address can use up its counters, so that all that the member says seems
-to be a replay. Such a member is challenged; its answer shows where its counters are.
+A key holder can seal as any boot. It can use up a member's counters, so that all that the member says seems
+to be a replay: such a member is challenged, and its answer shows where its counters are. It can tell another
+name under a member's boot: then the member is asked for a proof as any stranger, and the latest one counts.
 """
 
 from collections import OrderedDict
@@ -120,8 +120,8 @@ OTHER_KEYS: Final = {
     UNKNOWN_KEY: "with a key that this member does not have",
 }
 
-Identity: TypeAlias = tuple[int, Address]
-"""What a process is known by: its boot and its address."""
+Identity: TypeAlias = int | tuple[int, Address]
+"""What a process is known by: its boot, and without a key its address, too."""
 
 
 class Host(Interface):
@@ -219,7 +219,7 @@ class Move(NamedTuple):
 class Stranger(NamedTuple):
     """A process that is not known, as one PDU shows it."""
 
-    identity: Identity
+    identity: tuple[int, Address]
     boot: int
     site: Site
     address: Address
@@ -308,12 +308,15 @@ class Gate:
         return self._sites.get(site)
 
     def known(self, boot: int, address: Address) -> Known | None:
-        """The member of this boot, if it speaks from its own address."""
-        return self._known.get((boot, address))
+        """The member of this boot; without a key only if it speaks from its own address."""
+        return self._known.get(self._identity(boot, address))
 
     def knows(self, known: Known) -> bool:
         """Whether a member is still one."""
         return self._known.get(known.identity) is known
+
+    def _identity(self, boot: int, address: Address) -> Identity:
+        return (boot, address) if self._seals is None else boot
 
     def at(self, address: Address) -> Known | None:
         """The member that speaks from an address."""
@@ -364,14 +367,16 @@ class Gate:
             return self._refuse(OTHER_GROUP)
         if head.sealed != (self._seals is not None):
             return self._refuse_key(Reason.SEALED.value if head.sealed else UNSEALED, address)
-        known = self._known.get((head.boot, address))
+        known = self._known.get(self._identity(head.boot, address))
         if known is None:
             return self._meet(head, view, address)
         if self._seals is None:
-            return self._read_unsealed(known, head, view)
-        return self._read_sealed(known, head, view)
+            return self._read_unsealed(known, head, view, address)
+        return self._read_sealed(known, head, view, address)
 
-    def _read_sealed(self, known: Known, head: Head, view: memoryview) -> tuple[Known, Pdu] | None:
+    def _read_sealed(
+        self, known: Known, head: Head, view: memoryview, address: Address
+    ) -> tuple[Known, Pdu] | None:
         counter, seal = head.counter, known.seal
         is_new = known.window.is_new(counter)
         if not is_new and not known.window.is_past(counter):
@@ -384,16 +389,16 @@ class Gate:
                 return self._refuse(UNKNOWN_KEY)
         body = seal.open(counter, self._associated(head, view), view[HEADER.size :])
         if body is None:
-            return self._lose(FORGED) if is_new else self._refuse(FORGED)
+            return self._lose(FORGED) if is_new and address == known.address else self._refuse(FORGED)
         if not is_new:
-            return self._read_past(known, seal, head, body, len(view))
+            return self._read_past(known, seal, head, body, address, len(view))
         if counter > known.window.top:
             known.seal = seal
         known.window.note(counter)
-        return self._finish(known, head, body, len(view))
+        return self._finish(known, head, body, address, len(view))
 
     def _read_past(
-        self, known: Known, seal: Seal, head: Head, body: Bytes, size: int
+        self, known: Known, seal: Seal, head: Head, body: Bytes, address: Address, size: int
     ) -> tuple[Known, Pdu] | None:
         """What is too late to tell may be a replay, or a member whose counters somebody else has used up.
 
@@ -409,7 +414,7 @@ class Gate:
             known.number = b""
         elif isinstance(pdu, Challenge):
             # It may be in the same plight.
-            self._answer(pdu, known.site, known.address, known.boot, size)
+            self._answer(pdu, known.site, address, known.boot, size)
         elif self.now - known.pressed_ns >= PRESS_NS and self._may_answer(known.address):
             known.pressed_ns = self.now
             known.number = token_bytes(NUMBER_BYTES)
@@ -421,26 +426,38 @@ class Gate:
         prefix = view[: PREFIX.size]
         return bytes(prefix) + BOOT.pack(self._boot) if head.direct else prefix
 
-    def _read_unsealed(self, known: Known, head: Head, view: memoryview) -> tuple[Known, Pdu] | None:
+    def _read_unsealed(
+        self, known: Known, head: Head, view: memoryview, address: Address
+    ) -> tuple[Known, Pdu] | None:
         if checksum(view, self._boot if head.direct else None) != head.checksum:
             return self._lose(Reason.CHECKSUM.value)
-        return self._finish(known, head, view[HEADER.size :], len(view))
+        return self._finish(known, head, view[HEADER.size :], address, len(view))
 
-    def _finish(self, known: Known, head: Head, body: Bytes, size: int) -> tuple[Known, Pdu] | None:
+    def _finish(
+        self, known: Known, head: Head, body: Bytes, address: Address, size: int
+    ) -> tuple[Known, Pdu] | None:
         found = self._codec.decode_body(head.code, body)
         if isinstance(found, Reason):
             return self._lose(found.value)
         site, pdu = found
         if site != known.site:
+            if address != known.address:
+                # One of the two is a liar: the other one must be able to prove itself.
+                identity = (head.boot, address)
+                stranger = Stranger(identity, head.boot, site, address, known.seal, head.counter)
+                self._hear(stranger, pdu, size)
             return self._refuse(RENAMED)
         if self._codec.has_later_fields(head.code, body):
             self._counters.drop(LATER_FIELDS)
         known.heard_ns = self.now
-        known.unanswered = 0
+        if address == known.address:
+            known.unanswered = 0
         known.number = b""
         self._known.move_to_end(known.identity)
         if head.code in GREETINGS:
-            self._greeted(known, pdu, known.address, size)
+            self._greeted(known, pdu, address, size)
+        if address != known.address and not isinstance(pdu, Challenge | Answer):
+            self._elsewhere(known, pdu, address, size)
         return known, pdu
 
     def _refuse(self, reason: str) -> tuple[Known, Pdu] | None:
@@ -520,7 +537,7 @@ class Gate:
         known.answered_ns = self.now
         known.unanswered = 0
         known.address = address
-        known.identity = (known.boot, address)
+        known.identity = self._identity(known.boot, address)
         self._enlist(known)
 
     def _enlist(self, known: Known) -> None:
@@ -575,24 +592,15 @@ class Gate:
             return self._refuse(found.value)
         site, pdu = found
         owner = self._sites.get(site)
-        if owner is not None and owner.boot == head.boot:
-            return self._hear_elsewhere(owner, head, pdu, address, len(view))
+        if self._seals is None and owner is not None and owner.boot == head.boot:
+            if isinstance(pdu, Challenge | Answer):
+                self._greeted(owner, pdu, address, len(view))
+            else:
+                self._elsewhere(owner, pdu, address, len(view))
+            return self._refuse(ELSEWHERE)
         identity = (head.boot, address)
         self._hear(Stranger(identity, head.boot, site, address, seal, head.counter), pdu, len(view))
         return None
-
-    def _hear_elsewhere(
-        self, owner: Known, head: Head, pdu: Pdu, address: Address, size: int
-    ) -> tuple[Known, Pdu] | None:
-        """A member seems to speak from an address that is not its own: only the way to a move counts."""
-        if self._seals is not None and not owner.window.is_new(head.counter):
-            return self._refuse(REPLAYED)
-        if isinstance(pdu, Challenge | Answer):
-            self._greeted(owner, pdu, address, size)
-        else:
-            self._elsewhere(owner, pdu, address, size)
-        is_loss = self._seals is not None and head.code not in OWN_CODES
-        return self._lose(ELSEWHERE) if is_loss else self._refuse(ELSEWHERE)
 
     def _seal_of_stranger(self, seals: Seals, head: Head) -> Seal | None:
         return seals.find(head.boot, head.checksum, head.counter >> GENERATION_BITS, self._may_derive)
@@ -785,7 +793,7 @@ class Gate:
                 )
                 return
             self._forget(quietest)
-        identity = stranger.identity
+        identity = self._identity(stranger.boot, stranger.address)
         top = max(stranger.counter, self._retired.pop(identity, -1))
         known = Known(identity, stranger.boot, stranger.site, stranger.address, stranger.seal, top, self.now)
         self.accepted += 1

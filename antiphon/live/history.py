@@ -60,8 +60,9 @@ READINGS_AT_ONCE: Final = 2
 """Requests that are read for at a time. Raising it costs threads that the application may want."""
 MOST_WAITING: Final = 64
 """Requests that wait for that, one of each asker. Raising it costs how long each of them waits."""
-OFFSET_BITS: Final = 36
-"""A position is a segment's index above so many bits of offset."""
+OFFSET_BITS: Final = 28
+"""A position is a segment's index above so many bits of offset. It travels, below `NUMBER_LIMIT`: this leaves
+33 million segments, and offsets of four times the largest one."""
 
 Stream = tuple[Site, int]
 

@@ -1,6 +1,7 @@
 """Peers that are given by name, looked up again and again without making anyone wait."""
 
 import threading
+from collections import deque
 from typing import Final
 
 from antiphon.core.time import SECOND_NS, Nanoseconds
@@ -8,6 +9,8 @@ from antiphon.live.networks import Address, Peers, literal
 
 EVERY_NS: Final = 10 * SECOND_NS
 MOST_ADDRESSES: Final = 256
+MOST_UNFOUND: Final = 8
+"""Names that could not be found and are yet to be told."""
 
 
 class Resolving:
@@ -18,6 +21,7 @@ class Resolving:
         self._resolve = network.resolve
         self._family = family
         self._found: dict[str, list[Address]] = {}
+        self._unfound: deque[str] = deque(maxlen=MOST_UNFOUND)
         self._thread: threading.Thread | None = None
         self._next_ns: Nanoseconds = 0
         self._begin()
@@ -26,6 +30,10 @@ class Resolving:
     def addresses(self) -> tuple[Address, ...]:
         found = [address for peer in self._names for address in self._found.get(str(peer), ())]
         return tuple(dict.fromkeys(found))[:MOST_ADDRESSES]
+
+    def take_unfound(self) -> list[str]:
+        """The names that could not be found since this was asked last."""
+        return [self._unfound.popleft() for _ in range(len(self._unfound))]
 
     def tick(self, now: Nanoseconds) -> None:
         """Begin the next round when it is time and the last one has ended."""
@@ -46,4 +54,5 @@ class Resolving:
             try:
                 self._found[str(peer)] = self._resolve(peer.host, peer.port, self._family)[:MOST_ADDRESSES]
             except (OSError, UnicodeError):
-                continue  # Nobody of that name is up yet, or the name server is not.
+                # Nobody of that name is up yet, or the name server is not, or there is no such name.
+                self._unfound.append(str(peer))

@@ -661,6 +661,11 @@ class Transport:
         self._look_after_keys(now)
         if self._resolving is not None:
             self._resolving.tick(now)
+            for peer in self._resolving.take_unfound():
+                self._host.refused(
+                    self._site,
+                    f"The address of the peer {peer} cannot be found: is its name right, and is it up?",
+                )
             self._sockets.destinations = self._fan_out()
         self._greet(now)
 

@@ -16,13 +16,17 @@ import pytest
 
 from antiphon.core.effects import Deliver, Recall
 from antiphon.core.errors import OutputError, UsageError
+from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.inputs import Past, Recalled
 from antiphon.core.packing import Packed
 from antiphon.live import history
 from antiphon.live.group import Group
 from antiphon.live.history import (
+    LARGEST_SEGMENT,
+    LEAST_BYTES,
     MAGIC,
     MOST_WAITING,
+    OFFSET_BITS,
     SET_ASIDE,
     SUFFIX,
     HistoryLog,
@@ -89,6 +93,22 @@ def test_a_log_outlives_its_member_and_takes_nothing_twice(tmp_path: Path) -> No
     assert numbers(list(log.snapshot().recall(Recall(1, position, 60_000)).records))[0] == 10
     assert log.messages == 18
     log.close()
+
+
+def test_positions_in_an_old_log_can_be_told(tmp_path: Path) -> None:
+    """The smallest log had used up its positions after 17 GB, and newcomers got nothing from it any more."""
+    log = HistoryLog(tmp_path, "g", "b", LEAST_BYTES)
+    write(log, range(10))
+    log.close()
+    (first,) = tmp_path.glob("*-000000.history")
+    first.rename(first.with_name(first.name.replace("-000000", "-20000000")))
+    log = HistoryLog(tmp_path, "g", "b", LEAST_BYTES)
+    write(log, range(10, 20))
+    answer = log.snapshot().recall(Recall(1, 0, 60_000))
+    assert (numbers(list(answer.records)), answer.is_end) == (list(range(20)), True)
+    assert 0 < answer.following < NUMBER_LIMIT
+    assert log.snapshot().recall(Recall(1, answer.following, 60_000)).records == ()
+    assert 4 * LARGEST_SEGMENT <= 1 << OFFSET_BITS
 
 
 def test_a_torn_tail_is_cut_off(tmp_path: Path) -> None:

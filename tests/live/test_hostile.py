@@ -120,6 +120,8 @@ REASONS_WITH_KEY = {
     gate.REPLAYED,
     gate.UNKNOWN_KEY,
     gate.UNSEALED,
+    fragments.FORGED,
+    fragments.LATE,
 }
 REASONS_WITHOUT_KEY = {
     Reason.SEALED.value,

@@ -376,6 +376,15 @@ def test_names_are_looked_up_again_without_making_anyone_wait() -> None:
     assert ports(resolving) == [2, 3], "the last ones known"
 
 
+def test_a_peer_whose_name_cannot_be_found_is_told() -> None:
+    names, home = Names(), Endpoint("127.0.0.1", free_port())
+    network = Peers((Endpoint("mistyped.test", 1), home), home, resolve=names.look_up)
+    with ears(Ear("a", group_name(), None, network)) as (a,):
+        drive([a], lambda: bool(a.news.refusals))
+        told = "The address of the peer mistyped.test:1 cannot be found: is its name right, and is it up?"
+        assert a.news.refusals == [("a", told)]
+
+
 def test_the_system_s_names_are_used_by_default() -> None:
     assert ("127.0.0.1", 7400) in networks.look_up("localhost", 7400, socket.AF_INET)
 
