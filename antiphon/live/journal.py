@@ -60,6 +60,7 @@ HAPPENINGS: Final[dict[type, Kind]] = {
     ev.Disagreed: Kind("disagreed", logging.ERROR),
     ev.Unavailable: Kind("unavailable", logging.ERROR),
     ev.Refused: Kind("refused", logging.WARNING),
+    ev.LeftBehind: Kind("left behind", logging.WARNING),
     ev.CaughtUp: Kind("caught up", logging.INFO),
     ev.HistoryFailed: Kind("history", logging.WARNING),
 }

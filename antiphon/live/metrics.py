@@ -85,6 +85,8 @@ class GroupCollector:
         for name, value in self._group.counters.items():
             text = HELP.get(name, name.replace("_", " ").capitalize() + ".")
             family = GaugeMetricFamily if name in GAUGES else CounterMetricFamily
+            if value is None or isinstance(value, str):
+                continue  # a name is no figure
             if isinstance(value, dict):
                 yield _by_reason(f"antiphon_{name}", text, labels, value)
             else:
