@@ -8,10 +8,10 @@ and compares that with what it had sent to them by then: what is missing was los
 receiver's socket. It asks the slowest each time and the others by turns, a few at a time, so that what
 receivers answer does not grow with the group. Each answer is a round trip as well.
 
-The rate rises by a quarter with each round until something is lost. Then it falls to what arrived, and later
-by a fifth for each round with a loss; it rises again along a cubic curve, fast, then slowly around what
-was reached before, then faster. It does not rise while the application sends less than it may, nor while
-round trips show that a long queue stands on the way. Losses below `TOLERATED` count for nothing. Where losses
+The rate rises by a quarter with each round until something is lost. Then it falls below what arrived; it
+rises again along a cubic curve, fast, then slowly around what arrived at the last loss, then faster. It does
+not rise while the application sends less than it may, nor while round trips show that a long queue stands on
+the way. Losses below `TOLERATED` count for nothing. Where losses
 stay the same however far the rate falls, they are not for want of room, as on a bad radio link: then as much
 as that is tolerated for a while.
 
@@ -41,8 +41,8 @@ SOON_NS: Final[Nanoseconds] = 300 * MILLISECOND_NS
 """Falls of the rate that are further apart than this have nothing to do with one another."""
 FORGETTING: Final = 0.99
 """What a round without much loss leaves of what is tolerated beyond the usual."""
-DECREASE: Final = 0.8
-"""What a loss leaves of the rate. Raising it costs others on the link; lowering it, throughput."""
+DECREASE: Final = 0.85
+"""What a loss leaves of what arrived. Raising it costs others on the link; lowering it, throughput."""
 CURVE_BYTES_S4: Final = 3e7
 """How fast the rate rises: from 8 to 10 Mbit/s in 0.2 s, from 400 to 500 in 0.75 s. Raising it costs losses;
 lowering it, the share beside other traffic."""
@@ -72,8 +72,8 @@ class Receiver:
     """One receiver, as a sender sees it."""
 
     __slots__ = (
-        "_confirmed", "_due", "_lost", "_missing", "answered_ns", "at_floor_ns", "is_left", "left_ns",
-        "received", "sent", "shortest_ns", "trip_ns", "until_ns",
+        "_confirmed", "_due", "_lost", "_missing", "answered_ns", "arriving", "at_floor_ns", "is_left",
+        "left_ns", "received", "sent", "shortest_ns", "trip_ns", "until_ns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -84,6 +84,8 @@ class Receiver:
         self.until_ns: Nanoseconds = 0
         """When that pulse was sent."""
         self.answered_ns: Nanoseconds = 0
+        self.arriving = 0.0
+        """How fast what is sent comes to it, in bytes a second."""
         self._due = self._lost = 0.0
         """Bytes that were due lately, and those of them that were lost."""
         self._missing = self._confirmed = 0
@@ -108,6 +110,8 @@ class Receiver:
         before, self._missing = self._missing, self._missing + due - got
         lost = max(0, min(before, self._missing) - self._confirmed)
         self._confirmed = max(self._confirmed, min(before, self._missing))
+        came = got * SECOND_NS / max(1, span_ns)
+        self.arriving += (came - self.arriving) / (4 if self.arriving else 1)
         keep = exp(-span_ns / MEMORY_NS)
         self._due = keep * self._due + due
         self._lost = keep * self._lost + lost
@@ -174,14 +178,14 @@ class Controller(Generic[Peer]):
         if sent_ns <= self._cut_ns:  # it tells of a rate that is past
             receiver.begin_anew()
             return
-        self._judge(now, peer, receiver, got * SECOND_NS / max(1, span_ns))
+        self._judge(now, peer, receiver)
 
     @staticmethod
     def _measure_trip(receiver: Receiver, trip_ns: Nanoseconds) -> None:
         receiver.shortest_ns = min(receiver.shortest_ns, trip_ns)
         receiver.trip_ns += (trip_ns - receiver.trip_ns) / (8 if receiver.trip_ns else 1)
 
-    def _judge(self, now: Nanoseconds, peer: Peer, receiver: Receiver, arriving: float) -> None:
+    def _judge(self, now: Nanoseconds, peer: Peer, receiver: Receiver) -> None:
         if receiver.is_left:
             if receiver.lost > self._tolerated:
                 receiver.left_ns = now
@@ -189,7 +193,7 @@ class Controller(Generic[Peer]):
                 receiver.is_left = False
             return
         if receiver.lost > self._tolerated:
-            self._cut(now, peer, receiver.lost, arriving)
+            self._cut(now, peer, receiver.lost, receiver.arriving)
             if receiver.at_floor_ns is None:
                 receiver.at_floor_ns = now
         if self.rate > FLOOR_BYTES_S:
@@ -207,15 +211,13 @@ class Controller(Generic[Peer]):
         self.cuts += 1
         self._note_vain(now, lost)
         self.limiter = peer
-        rate = self.rate
-        if self._is_starting:
-            self._is_starting = False
-            rate = min(rate, max(arriving, rate / 8))
-            self._reached = rate
-        else:
-            # Others have come to the link: leave them more than before.
-            self._reached = rate if rate >= self._reached else rate * (1 + DECREASE) / 2
-        self._set(rate * DECREASE)
+        # What came is what there is room for: to go on around that is to lose once, not again and again. So
+        # soon after the last time it tells more of what waited then.
+        is_soon = now - self._cut_ns < MEMORY_NS and not self._is_starting
+        least = self.rate / (8 if self._is_starting else 2)
+        self._is_starting = False
+        self._reached = self.rate if is_soon else min(self.rate, max(arriving, least))
+        self._set(DECREASE * self._reached)
         self._rising_s = 0.0
         self._cut_ns = now
         for receiver in self.receivers.values():

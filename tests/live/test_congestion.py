@@ -243,7 +243,7 @@ def test_a_receiver_that_cannot_keep_up_at_any_rate_is_left_behind_and_taken_bac
     assert controller.left_behind() == []
     pass_time(1 + PATIENCE_NS / SECOND_NS, keeps=0.3)
     assert controller.left_behind() == ["bad"]
-    pass_time(1, keeps=0.3)
+    pass_time(2, keeps=0.3)
     assert controller.rate > 10 * FLOOR_BYTES_S, "the others go on without it"
     pass_time(1 + PATIENCE_NS / SECOND_NS, keeps=1.0)
     assert controller.left_behind() == []
