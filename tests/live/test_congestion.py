@@ -238,7 +238,7 @@ def test_a_receiver_that_cannot_keep_up_at_any_rate_is_left_behind_and_taken_bac
             for peer, count in received.items():
                 controller.hear(now, peer, now - MS, sent, count)
 
-    pass_time(2, keeps=0.3)
+    pass_time(3, keeps=0.3)
     assert controller.rate == FLOOR_BYTES_S
     assert controller.left_behind() == []
     pass_time(1 + PATIENCE_NS / SECOND_NS, keeps=0.3)
