@@ -345,6 +345,8 @@ def test_demands_are_bounded_in_number() -> None:
     assert len(made._demands) == MOST_DEMANDS
     assert made.cycle_ns(1000) == 10
     assert not made._demands
+    made.heard(1000, "a", 10)
+    assert not made._demands, "who asks for no more than the usual pause takes no room"
 
 
 def test_messages_are_paced() -> None:
