@@ -96,14 +96,25 @@ class Pacer:
         """Whether the same messages wait for the same members already, or have left a moment ago."""
         if waiting.bodies is None:
             return False
-        key = (id(waiting.bodies), waiting.members)
-        known = self._lately.get(key)
-        if known is not None and (known[0] is None or now - known[0] < AGAIN_NS):
-            return True
-        self._lately[key] = (None, waiting.bodies)
-        if len(self._lately) > MOST_REMEMBERED:
-            self._lately.popitem(last=False)
-        return False
+        known = self._lately.get((id(waiting.bodies), waiting.members))
+        return known is not None and (known[0] is None or now - known[0] < AGAIN_NS)
+
+    def _remember(self, waiting: Waiting) -> None:
+        """These messages wait from now on."""
+        if waiting.bodies is not None:
+            key = (id(waiting.bodies), waiting.members)
+            self._lately.pop(key, None)
+            self._lately[key] = (None, waiting.bodies)
+            if len(self._lately) > MOST_REMEMBERED:
+                self._lately.popitem(last=False)
+
+    def forget(self, now: Nanoseconds) -> None:
+        """Let go of messages that have left long enough ago: they may be large."""
+        while self._lately:
+            key, (left_ns, _) = next(iter(self._lately.items()))
+            if left_ns is None or now - left_ns < AGAIN_NS:
+                return
+            del self._lately[key]
 
     def add(self, waiting: Waiting, *, is_repair: bool = False) -> bool:
         """Queue a PDU; whether there was room."""
@@ -121,6 +132,7 @@ class Pacer:
                 return False
             self._new.append(waiting)
             self._new_bytes += size
+        self._remember(waiting)
         return True
 
     def drain(self, now: Nanoseconds) -> None:

@@ -429,7 +429,8 @@ class Transport:
             self._meter.pulsed(now, pulse)
 
     def _look_after_pace(self) -> None:
-        """Forget members that are gone, and name those that cannot keep up."""
+        """Forget what has left and members that are gone, and name those that cannot keep up."""
+        self._pacer.forget(self._now)
         self._meter.forget([known for known in self._meter.known() if not self._gate.knows(known)])
         left = {known.site for known in self._controller.left_behind()}
         for site in left - self._named:

@@ -126,11 +126,36 @@ def test_the_same_messages_are_not_sent_again_to_the_same_members_while_they_are
     assert not road.pacer.is_under_way(now + AGAIN_NS, load(1, members=a, bodies=bodies))
 
 
+def test_messages_that_found_no_room_are_not_under_way() -> None:
+    road, bodies = Road(), object()
+    assert road.pacer.add(load(LEAST_QUEUED_BYTES // EACH))
+    assert not road.pacer.add(load(1, bodies=bodies))
+    assert not road.pacer.is_under_way(SECOND_NS, load(1, bodies=bodies))
+
+
+def test_messages_that_have_left_are_let_go() -> None:
+    road = Road()
+    for counter in range(3):
+        bodies = object()
+        assert not road.pacer.is_under_way(SECOND_NS, load(2, counter, bodies=bodies))
+        road.pacer.add(load(2, counter, bodies=bodies))
+    road.pacer.drain(SECOND_NS)
+    assert road.count() == 3
+    road.pacer.forget(SECOND_NS + AGAIN_NS - 1)
+    assert len(road.pacer._lately) == 3
+    road.pacer.forget(SECOND_NS + AGAIN_NS)
+    assert len(road.pacer._lately) == 2, "the others wait"
+    road.pacer.drain(SECOND_NS + 10 * MS)
+    road.pacer.forget(SECOND_NS + 10 * MS + AGAIN_NS)
+    assert not road.pacer._lately
+
+
 def test_what_is_under_way_is_remembered_up_to_a_limit() -> None:
     road = Road()
     kept = [object() for _ in range(MOST_REMEMBERED + 1)]
     for bodies in kept:
         assert not road.pacer.is_under_way(SECOND_NS, load(1, bodies=bodies))
+        road.pacer._remember(load(1, bodies=bodies))
     assert len(road.pacer._lately) == MOST_REMEMBERED
     assert road.pacer.is_under_way(SECOND_NS, load(1, bodies=kept[-1]))
     assert not road.pacer.is_under_way(SECOND_NS, load(1, bodies=kept[0]))
