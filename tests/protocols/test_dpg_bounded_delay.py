@@ -934,6 +934,14 @@ def test_the_gap_of_one_that_has_only_vouched_ends_when_it_has_been_silent_for_l
     assert streams.is_whole(at(ALONE_NS + 20 * MS), at(ALONE_NS + 30 * MS))
 
 
+def test_a_crowd_of_strangers_that_are_all_late_changes_no_demand() -> None:
+    bound = clocks.DelayBound(BOUND, MS, SECOND_NS, adaptive=True)
+    for number in range(2 * clocks.FEWEST_DELAYS):
+        bound.observe(f"x{number}", SECOND_NS)
+    bound.choose(())
+    assert bound.demand_ns == BOUND
+
+
 def test_clock_and_delays_of_one_that_has_vanished_do_not_count() -> None:
     group = Group(3, 4)
     group.take_part()

@@ -354,6 +354,8 @@ class DelayBound:
             return demand_ns
         limit_ns = max(self._first_ns, MOST_TIMES * max(self._usual_ns(), default=0))
         plausible = [delay_ns for delay_ns, _ in sorted(self._delays) if delay_ns <= limit_ns]
+        if not plausible:
+            return self.demand_ns  # nobody was heard but late strangers
         high_ns = plausible[len(plausible) * 99 // 100]
         return self._within(high_ns + high_ns // 4 + MARGIN_NS)
 
