@@ -72,8 +72,8 @@ class Receiver:
     """One receiver, as a sender sees it."""
 
     __slots__ = (
-        "_confirmed", "_due", "_lost", "_missing", "answered_ns", "arriving", "at_floor_ns", "is_left",
-        "left_ns", "received", "sent", "shortest_ns", "trip_ns", "until_ns",
+        "_confirmed", "_due", "_lost", "_missing", "arriving", "at_floor_ns", "is_left", "left_ns",
+        "received", "sent", "shortest_ns", "trip_ns", "until_ns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -83,7 +83,6 @@ class Receiver:
         """Of these, how many it had; None before its first answer."""
         self.until_ns: Nanoseconds = 0
         """When that pulse was sent."""
-        self.answered_ns: Nanoseconds = 0
         self.arriving = 0.0
         """How fast what is sent comes to it, in bytes a second."""
         self._due = self._lost = 0.0
@@ -139,7 +138,7 @@ class Controller(Generic[Peer]):
         self.cuts = 0
         self._is_starting = True
         self._reached = self.rate
-        """The rate at the last loss."""
+        """What arrived at the last loss: the rate rises slowly around it."""
         self._rising_s = 0.0
         """How long the rate has risen since."""
         self._cut_ns: Nanoseconds = 0
@@ -165,7 +164,7 @@ class Controller(Generic[Peer]):
             receiver = self.receivers[peer] = Receiver()
         if sent_ns < receiver.until_ns:
             return  # overtaken
-        self._answered_ns = receiver.answered_ns = now
+        self._answered_ns = now
         self._measure_trip(receiver, now - sent_ns)
         before = receiver.received
         due, got = sent - receiver.sent, received - (before or 0)
