@@ -20,7 +20,7 @@ from antiphon.live.status import PeerStatus
 from antiphon.report.escape import clean
 
 MEETING_S: Final = 3.0
-"""How long members may take to be met before it is said that nobody is there."""
+"""How long to look for members before saying that there are none."""
 LEAST_EVERY_S: Final = 0.3
 """Members answer four times a second at most."""
 REASONS_SHOWN: Final = 5

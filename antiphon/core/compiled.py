@@ -1,6 +1,6 @@
 """The one door to numba: functions compiled on first use and cached on disk, with their types kept.
 
-Whoever imports this where numba is not installed is told which extra installs it.
+Without numba, importing this module raises an error that names the extra.
 """
 
 from collections.abc import Callable

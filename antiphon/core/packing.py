@@ -85,7 +85,7 @@ class Packed(Sequence[bytes]):
         self.size: Final[int] = len(data) - table - (_table_bytes(data, table) if head & ADDRESSED else 0)
         self._lengths: Final = self._read_lengths() if lengths is None else lengths
         self.weight: Final[int] = len(data) - begin + _names_weight(self.addresses)
-        """What it takes, for whoever bounds what is held: empty bodies have no size, and take memory, too."""
+        """The memory that a batch counts for in a buffer: empty bodies have no size, but take some."""
 
     def _read_lengths(self) -> "array[int]":
         if self.messages < 1 or self.size < 0:

@@ -114,7 +114,7 @@ class Known:
 
 
 def fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
-    """Whoever waits for this waits in vain."""
+    """A wait for this message fails."""
     if not future.done():
         future.set_exception(error)
         future.exception()  # nobody may be listening any more; that is no mistake
