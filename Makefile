@@ -5,7 +5,7 @@ INSTALLED := $(VENV)/.installed
 OUT ?= out
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint swarm fuzz mutants campaign reproduce bench-sim bench-audit bench-live bench-services bench-hostile bench-network bench-gossip bench-large bench-trees soak pins clean
+.PHONY: help install demo check test lint docs swarm fuzz mutants campaign reproduce bench-sim bench-audit bench-live bench-services bench-hostile bench-network bench-gossip bench-large bench-trees soak pins clean
 
 help: ## list every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,11 +24,20 @@ lint: $(INSTALLED) ## ruff and mypy --strict
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-test: $(INSTALLED) lint ## the whole test suite
+check: $(INSTALLED) lint ## in a minute: lint, types, and the tests that need nothing and take no time
+	@$(BIN)/pytest -n 2 -m "not (spark or browser or live or slow)"
+
+test: $(INSTALLED) lint ## lint, types and all tests
 	@scripts/debian-packages chromium iproute2 || true
 	@$(BIN)/pytest -n 2 --dist loadgroup
 
-swarm: $(INSTALLED) ## a long campaign of seeded simulations under faults (SEEDS=20000)
+docs: $(INSTALLED) ## a searchable site of docs/ and the reference (out/docs/html/index.html); needs no network
+	@$(BIN)/python scripts/docs_site.py $(OUT)/docs
+	@echo "The site is at $(OUT)/docs/html/index.html: open it in a browser."
+
+swarm: $(INSTALLED) ## new examples for the property tests, then many seeded simulations (SEED=1 SEEDS=20000)
+	@seed=$(or $(SEED),$(shell date +%s)); echo "Hypothesis draws new examples; make swarm SEED=$$seed draws them again."; \
+		$(BIN)/pytest -n 2 -m "hypothesis and not spark" --hypothesis-profile=new --hypothesis-seed=$$seed
 	@ANTIPHON_SWARM_SEEDS=$(or $(SEEDS),20000) $(BIN)/pytest -n 2 tests/sim/test_swarm.py
 
 fuzz: $(INSTALLED) ## hostile members against every order, without end (ORDER=total SECONDS=600 SEED=1)

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from antiphon import sync as sync
     from antiphon import testing as testing
+    from antiphon.check.checkers import check_all as check_all
+    from antiphon.check.checkers import check_trace as check_trace
+    from antiphon.check.verdict import Violation as Violation
     from antiphon.core.errors import AntiphonError as AntiphonError
     from antiphon.core.errors import InputError as InputError
     from antiphon.core.errors import MissingRequirementError as MissingRequirementError
     from antiphon.core.errors import OutputError as OutputError
     from antiphon.core.errors import UsageError as UsageError
-    from antiphon.live.boards import LeftError as LeftError
-    from antiphon.live.boards import MissedError as MissedError
-    from antiphon.live.boards import NameTakenError as NameTakenError
+    from antiphon.live.errors import LeftError as LeftError
+    from antiphon.live.errors import MissedError as MissedError
+    from antiphon.live.errors import NameTakenError as NameTakenError
     from antiphon.live.events import Appeared as Appeared
     from antiphon.live.events import CaughtUp as CaughtUp
     from antiphon.live.events import CutOff as CutOff
@@ -34,14 +37,31 @@ if TYPE_CHECKING:
     from antiphon.live.events import Vanished as Vanished
     from antiphon.live.group import Group as Group
     from antiphon.live.joining import join as join
+    from antiphon.live.keys import KeyRing as KeyRing
     from antiphon.live.limits import Limits as Limits
     from antiphon.live.messages import Batch as Batch
     from antiphon.live.messages import Message as Message
     from antiphon.live.messages import Presence as Presence
+    from antiphon.live.metrics import serve_metrics as serve_metrics
+    from antiphon.live.networks import Loopback as Loopback
+    from antiphon.live.networks import Multicast as Multicast
+    from antiphon.live.networks import Network as Network
+    from antiphon.live.networks import Peers as Peers
     from antiphon.live.node import Membership as Membership
     from antiphon.live.node import Node as Node
     from antiphon.live.node import node as node
-    from antiphon.spark.single import simulate as simulate
+    from antiphon.live.orders import Causal as Causal
+    from antiphon.live.orders import Fifo as Fifo
+    from antiphon.live.orders import Order as Order
+    from antiphon.live.orders import Sequencer as Sequencer
+    from antiphon.live.orders import Total as Total
+    from antiphon.live.orders import TotalAcross as TotalAcross
+    from antiphon.simulation import SimulatedRun as SimulatedRun
+    from antiphon.simulation import simulate as simulate
+    from antiphon.trace.files import read_trace as read_trace
+    from antiphon.trace.files import write_trace as write_trace
+    from antiphon.trace.recorder import MemoryRecorder as MemoryRecorder
+    from antiphon.trace.schema import Run as Run
 
 __version__ = "0.1.0"
 __all__ = [
@@ -49,72 +69,98 @@ __all__ = [
     "Appeared",
     "Batch",
     "CaughtUp",
+    "Causal",
     "CutOff",
     "Disagreed",
+    "Fifo",
     "Group",
     "HistoryFailed",
     "InputError",
+    "KeyRing",
     "LeftBehind",
     "LeftError",
     "Limits",
+    "Loopback",
     "Membership",
+    "MemoryRecorder",
     "Message",
     "Missed",
     "MissedError",
     "MissingRequirementError",
+    "Multicast",
     "NameTakenError",
+    "Network",
     "Node",
+    "Order",
     "OutputError",
+    "Peers",
     "Presence",
     "Refused",
     "Restarted",
+    "Run",
+    "Sequencer",
+    "SimulatedRun",
+    "Total",
+    "TotalAcross",
     "Unavailable",
     "Unread",
     "UsageError",
     "Vanished",
+    "Violation",
     "__version__",
+    "check_all",
+    "check_trace",
     "join",
     "node",
+    "read_trace",
+    "serve_metrics",
     "simulate",
     "sync",
     "testing",
+    "write_trace",
 ]
 
-_HOMES = {
-    "AntiphonError": "antiphon.core.errors",
-    "InputError": "antiphon.core.errors",
-    "MissingRequirementError": "antiphon.core.errors",
-    "OutputError": "antiphon.core.errors",
-    "UsageError": "antiphon.core.errors",
-    "Appeared": "antiphon.live.events",
-    "CaughtUp": "antiphon.live.events",
-    "CutOff": "antiphon.live.events",
-    "Disagreed": "antiphon.live.events",
-    "HistoryFailed": "antiphon.live.events",
-    "LeftBehind": "antiphon.live.events",
-    "Missed": "antiphon.live.events",
-    "Refused": "antiphon.live.events",
-    "Restarted": "antiphon.live.events",
-    "Unavailable": "antiphon.live.events",
-    "Unread": "antiphon.live.events",
-    "Vanished": "antiphon.live.events",
-    "Batch": "antiphon.live.messages",
-    "Group": "antiphon.live.group",
-    "LeftError": "antiphon.live.boards",
-    "Limits": "antiphon.live.limits",
-    "Message": "antiphon.live.messages",
-    "MissedError": "antiphon.live.boards",
-    "NameTakenError": "antiphon.live.boards",
-    "Membership": "antiphon.live.node",
-    "Node": "antiphon.live.node",
-    "Presence": "antiphon.live.messages",
-    "node": "antiphon.live.node",
-    "join": "antiphon.live.joining",
-    "simulate": "antiphon.spark.single",
-}
-
-
 _MODULES = ("sync", "testing")
+_NAMES = {
+    "antiphon.check.checkers": ("check_all", "check_trace"),
+    "antiphon.check.verdict": ("Violation",),
+    "antiphon.core.errors": (
+        "AntiphonError",
+        "InputError",
+        "MissingRequirementError",
+        "OutputError",
+        "UsageError",
+    ),
+    "antiphon.live.errors": ("LeftError", "MissedError", "NameTakenError"),
+    "antiphon.live.events": (
+        "Appeared",
+        "CaughtUp",
+        "CutOff",
+        "Disagreed",
+        "HistoryFailed",
+        "LeftBehind",
+        "Missed",
+        "Refused",
+        "Restarted",
+        "Unavailable",
+        "Unread",
+        "Vanished",
+    ),
+    "antiphon.live.group": ("Group",),
+    "antiphon.live.joining": ("join",),
+    "antiphon.live.keys": ("KeyRing",),
+    "antiphon.live.limits": ("Limits",),
+    "antiphon.live.messages": ("Batch", "Message", "Presence"),
+    "antiphon.live.networks": ("Loopback", "Multicast", "Network", "Peers"),
+    "antiphon.live.node": ("Membership", "Node", "node"),
+    "antiphon.live.orders": ("Causal", "Fifo", "Order", "Sequencer", "Total", "TotalAcross"),
+    "antiphon.simulation": ("SimulatedRun", "simulate"),
+    "antiphon.live.metrics": ("serve_metrics",),
+    "antiphon.trace.recorder": ("MemoryRecorder",),
+    "antiphon.trace.schema": ("Run",),
+    "antiphon.trace.files": ("read_trace", "write_trace"),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

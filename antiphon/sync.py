@@ -6,8 +6,8 @@
         for message in group:
             print(message.sender, message.body)
 
-Each membership has an event loop in a thread of its own. Any thread may call. Where several read, each
-message goes to one of them. What goes wrong is raised where the caller waits. With a `timeout`, in seconds, a
+Each membership has an event loop in a thread of its own. Any thread may call. If several read, each
+message goes to one of them. Errors are raised where the caller waits. With a `timeout`, in seconds, a
 call raises `TimeoutError` and has done nothing; without one it waits.
 
 What is delivered waits in the member's queue, so a slow reader has the same consequences as in asyncio
@@ -28,17 +28,19 @@ from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group as GroupName
 from antiphon.core.ids import Site
 from antiphon.core.packing import Destinations
-from antiphon.live.boards import LeftError
+from antiphon.live.errors import LeftError
 from antiphon.live.group import Group as LiveGroup
 from antiphon.live.joining import join as live_join
 from antiphon.live.messages import Batch, Body, UniqueId
 from antiphon.live.messages import Message as LiveMessage
 
+__all__ = ["Group", "Message", "join"]
+
 T = TypeVar("T")
 
 
 def join(group: GroupName, *, name: Site | None = None, **options: Any) -> "Group":
-    """Be a member of a group; returns when it takes part. The options are those of `antiphon.join`."""
+    """Join a group; returns when the member has joined. The options are those of `antiphon.join`."""
     return Group(live_join(group, name=name, **options))
 
 
@@ -57,9 +59,9 @@ class Group:
         self._reading = threading.Lock()
         self._batch: Iterator[LiveMessage] = iter(())
         self._rest: deque[Batch] = deque()
-        """What was delivered before the end and not read by then."""
+        """Deliveries from before the end that were not read by then."""
         self._failure: Exception | None = None
-        # A daemon: a program that ends without leaving is a member that died, not one that hangs.
+        # A daemon: a program that ends without leaving counts as a member that died; it does not hang.
         self._thread = threading.Thread(target=self._loop.run_forever, name="antiphon", daemon=True)
         self._thread.start()
         try:
@@ -77,7 +79,7 @@ class Group:
         self.leave(linger=kind is None)
 
     def leave(self, *, linger: bool = True) -> None:
-        """Tell the others and go; what was delivered before can still be read. See `antiphon.Group.leave`."""
+        """Leave the group; earlier deliveries can still be read. See `antiphon.Group.leave`."""
         with self._ending:
             if self._running:
                 try:
@@ -86,12 +88,12 @@ class Group:
                     self._wait(self._live.leave(linger=False))
                     raise
                 finally:
-                    # Whoever reads is woken by the end, and lets go.
+                    # The end wakes a reader, which then releases the lock.
                     with self._reading:
                         self._wait(self._drain())
                         self._stop()
 
-    # Who is there
+    # Members
 
     @property
     def members(self) -> frozenset[Site]:
@@ -99,7 +101,7 @@ class Group:
         return self._live.members
 
     def wait_for_members(self, count: int, *, timeout: float | None = None) -> None:
-        """Wait until that many members count, this one included."""
+        """Wait until `count` members count, this one included."""
         self._wait(self._live.wait_for_members(count), timeout)
 
     # Sending
@@ -112,7 +114,7 @@ class Group:
         group: GroupName | None = None,
         timeout: float | None = None,
     ) -> "Message":
-        """Multicast a message, to all or to the members named; waits while the group cannot take more."""
+        """Multicast a message, to all members or to those in `to`. Waits while the group cannot take more."""
         return Message(self, self._wait(self._live.send(body, to=to, group=group), timeout))
 
     def send_many(
@@ -123,7 +125,7 @@ class Group:
         group: GroupName | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Multicast several messages: less work each than one by one. After a timeout some may have gone."""
+        """Multicast several messages: less work each than `send`. After a timeout some may have been sent."""
         self._wait(self._live.send_many(list(bodies), to=to, group=group), timeout)
 
     # Receiving
@@ -157,13 +159,13 @@ class Group:
         return batch
 
     async def _read(self) -> Batch | None:
-        # A reader of its own each time: one whose wait was cut short is at its end.
+        # A new reader each time: a reader whose wait was cut short is finished.
         batches = cast(AsyncGenerator[Batch, None], self._live.batches())
         async with contextlib.aclosing(batches):
             return await anext(batches, None)
 
     async def _drain(self) -> None:
-        """Keep what can be read after the end, and what has brought it about."""
+        """Keep what can still be read after the end, and the reason for the end."""
         try:
             self._rest.extend([batch async for batch in self._live.batches()])
         except Exception as error:
@@ -172,7 +174,7 @@ class Group:
     # The event loop
 
     def _wait(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Have something done in the group's event loop, and wait for it here."""
+        """Run a coroutine in the group's event loop, and wait for it here."""
         future = self._hand_over(work, timeout)
         try:
             return future.result()
@@ -180,7 +182,7 @@ class Group:
             raise self._too_late() from None
         except CancelledError:
             raise self._left() from None
-        except BaseException:  # an interrupt, for example: nobody waits for the result any more
+        except BaseException:  # an interrupt, for example: no thread waits for the result now
             future.cancel()
             raise
 
@@ -196,7 +198,7 @@ class Group:
         )
 
     def _too_late(self) -> TimeoutError:
-        return TimeoutError(f"What was asked of '{self.name}' took longer than the timeout.")
+        return TimeoutError(f"A call to '{self.name}' took longer than the timeout.")
 
     def _left(self) -> Exception:
         return self._failure or LeftError(
@@ -204,7 +206,7 @@ class Group:
         )
 
     def _stop(self) -> None:
-        """Nothing is handed over any more; threads that still wait are told that it is over."""
+        """Stop accepting calls; threads that still wait get an error."""
         with self._stopping:
             self._running = False
         asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result()
@@ -221,7 +223,7 @@ async def _cancel_others() -> None:
 
 
 class Message:
-    """One message: who sent it, its count among that sender's messages, its body, and to whom it went."""
+    """One message: its sender, its number among that sender's messages, its body and its destinations."""
 
     __slots__ = ("_group", "_live")
 
@@ -258,7 +260,7 @@ class Message:
         self._group._wait(self._live.stable(), timeout)
 
     def delivered(self, *, timeout: float | None = None) -> int | None:
-        """Wait until it is delivered at its sender; its position in a total order, None in others."""
+        """Wait until it is delivered at its sender. Returns its position in a total order, None in others."""
         return self._group._wait(self._live.delivered(), timeout)
 
     def __repr__(self) -> str:

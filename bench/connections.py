@@ -10,13 +10,13 @@ import time
 from collections import defaultdict
 from typing import Final
 
+from antiphon.audit.judging import judge
+from antiphon.audit.log import build_log
+from antiphon.audit.recorder import PackingRecorder
 from antiphon.check.checkers import check_trace
 from antiphon.core.recording import PROPERTIES
 from antiphon.sim.scenarios import find_scenario
-from antiphon.spark.judging import judge
-from antiphon.spark.log import build_log
-from antiphon.spark.recorder import SegmentRecorder
-from antiphon.spark.single import run_row
+from antiphon.simulation import run_row
 from antiphon.studies.connections import DRAWINGS, drawing
 from antiphon.trace.recorder import MemoryRecorder
 
@@ -42,7 +42,7 @@ def one_run(protocol: str, seed: int, watch: Stopwatch) -> None:
     scenario = find_scenario(protocol)
     configuration = scenario.configure(drawing(protocol)(seed))
     run = run_row(scenario, configuration, seed)
-    recorder = SegmentRecorder()
+    recorder = PackingRecorder()
     watch.lap("left out")
     scenario.run(configuration, seed, recorder)
     watch.lap("simulate")

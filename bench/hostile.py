@@ -43,11 +43,11 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from antiphon.live.crew import Crew, Plan, summarise
+from antiphon.audit.local import audit_locally
 from antiphon.live.keys import KeyRing, read_keys, write_keys
 from antiphon.live.networks import Loopback
 from antiphon.live.sockets import derived_endpoint, enlarge_buffers, open_network
-from antiphon.spark.audit import audit_here
+from antiphon.load.processes import MemberProcesses, Plan, summarise
 from antiphon.trace.arrow import EVENTS
 from antiphon.trace.files import conform, event_parts, open_trace, read_runs, write_trace
 
@@ -195,15 +195,14 @@ async def flood_as_stranger(order: str, group: str, keys: KeyRing | None, second
     from antiphon.core.wire import Codec
     from antiphon.live.counters import Counters
     from antiphon.live.handshake import Terms
-    from antiphon.live.orders import DEFAULT_SERVICE, USUAL_ACROSS, StabilityOptions, agreed_options
+    from antiphon.live.orders import make_order
     from antiphon.live.transport import Transport
     from tests.fuzz.liar import Stranger
 
     liar = Liar(order)
-    agreed = agreed_options(order, None, "hybrid", DEFAULT_SERVICE, StabilityOptions(), USUAL_ACROSS)
     transport = Transport(
         site=FLOODER, group=group, codec=Codec(liar.pdus), network=Loopback(), keys=keys,
-        counters=Counters(), host=Stranger(), terms=Terms(agreed),
+        counters=Counters(), host=Stranger(), terms=Terms(make_order(order, {}).fingerprint()),
     )  # fmt: skip
 
     def look() -> None:
@@ -302,11 +301,11 @@ def measure(plan: Plan, kind: str | None = None) -> Figures:
     with tempfile.TemporaryDirectory(prefix="antiphon-hostile-") as temporary:
         folder = Path(temporary) / "trace"
         flooder = Flooder(kind or "idle", plan.order, None if plan.key is None else Path(plan.key))
-        crew = Crew(plan, folder, flooder.tell)
+        processes = MemberProcesses(plan, folder, flooder.tell)
         if kind is not None:
-            flooder.start(crew.group, plan.seconds)
+            flooder.start(processes.group, plan.seconds)
         try:
-            reports = asyncio.run(crew.run())
+            reports = asyncio.run(processes.run())
         finally:
             sent, size = flooder.end() if kind is not None else NOTHING
         found = summarise(plan, reports)
@@ -325,7 +324,7 @@ def violations(folder: Path) -> int:
     parts = (conform(file, part, EVENTS) for file, part in event_parts(opened))
     told = (part.filter(pc.fill_null(pc.not_equal(part.column("sender"), FLOODER), True)) for part in parts)
     write_trace(honest, told, [run for file in opened.runs for run, _ in read_runs(file)])
-    return sum(audit_here([honest], limit=0).broken.values())
+    return sum(audit_locally([honest], limit=0).broken.values())
 
 
 def compare(order: str, key: Path | None, seconds: float) -> list[Figures]:

@@ -26,7 +26,7 @@ from links import MIDDLE, QUICK, SLOW, Hosts, Link, reason_why_not
 from rivals import corosync
 
 from antiphon.core.errors import AntiphonError
-from antiphon.live.crew import Crew, Plan, summarise
+from antiphon.load.processes import MemberProcesses, Plan, summarise
 
 SIZE: Final = 500
 LINKS: Final = {"20": SLOW, "100": MIDDLE, "1000": QUICK}
@@ -44,7 +44,7 @@ def measure(hosts: Hosts, plan: Plan) -> dict[str, Any]:
     dropped = hosts.dropped()
     with tempfile.TemporaryDirectory(prefix="network-") as folder:
         try:
-            reports = asyncio.run(Crew(plan, Path(folder), inside=hosts.inside).run())
+            reports = asyncio.run(MemberProcesses(plan, Path(folder), inside=hosts.inside).run())
         except AntiphonError as error:
             return {"failure": str(error), "dropped": hosts.dropped() - dropped}
     found = summarise(plan, reports)

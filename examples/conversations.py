@@ -1,4 +1,4 @@
-"""Overlapping conversations: nobody sees an answer before its question, whoever it was put to.
+"""Overlapping conversations: no member sees an answer before its question.
 
     python examples/conversations.py
 

@@ -1,4 +1,4 @@
-"""Coming late: two members keep a history on disk, and whoever joins later is given all of it, in order.
+"""Coming late: two members keep a history on disk, and a member that joins later gets all of it, in order.
 
 A ledger is the sum of all that was ever booked, so a newcomer is of no use before it has seen everything. One
 of the two that keep the history has gone by then; the other has it all.

@@ -1,7 +1,7 @@
 """A price feed whose updates are atomic: readers see all prices of an update, or none, and all see the same.
 
 The feed moves money between instruments, so the sum of all prices never changes. An update is one message.
-A reader shows it only once it is stable: then every reader holds it, and nobody can have seen more.
+A reader shows it only once it is stable: then every reader holds it, and no reader can have seen more.
 """
 
 import asyncio

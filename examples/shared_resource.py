@@ -1,4 +1,4 @@
-"""Members of a group share the units of a resource: licences, slots, machines. Nobody is in charge.
+"""Members of a group share the units of a resource: licences, slots, machines. No member is in charge.
 
 Who wants units multicasts a request; who has some that it does not need gives them to the request that came
 first. Everyone delivers the same messages in the same order, so everyone agrees on who is next. A member that
@@ -94,7 +94,7 @@ async def member(name: str, order: str, in_use: dict[int, str], everyone: asynci
                 used += len(units)
                 for unit in units:
                     del in_use[unit]
-        await everyone.wait()  # whoever left earlier would take its units along
+        await everyone.wait()  # a member that left earlier would take its units along
         await group.settle()
         await everyone.wait()  # and a sequencer the order of what the others have yet to deliver
     return f"{name}: {TURNS} operations on {used} units, {resource.timeouts} time-outs"

@@ -1,7 +1,7 @@
 """A reader that is too slow: it holds the group up for a moment, then steps aside, and comes back later.
 
-Nobody's memory grows: what waits for the slow reader is bounded, and the others go on without it. It learns
-that it has missed something, and so can ask for a fresh state instead of trusting what it has.
+No member's memory grows: what waits for the slow reader is bounded, and the others go on without it. It
+learns that it has missed something, and so can ask for a fresh state instead of trusting what it has.
 """
 
 import asyncio

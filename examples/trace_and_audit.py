@@ -7,8 +7,6 @@ import asyncio
 import tempfile
 
 import antiphon
-from antiphon.check.checkers import check_trace
-from antiphon.trace.files import read_trace
 
 MEMBERS = ("a", "b", "c")
 MESSAGES = 200
@@ -30,8 +28,8 @@ async def take_part(name: str, folder: str) -> None:
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         await asyncio.gather(*(take_part(name, folder) for name in MEMBERS))
-        trace = read_trace(folder)
-    violations = check_trace(trace.events, trace.runs[0])
+        trace = antiphon.read_trace(folder)
+    violations = antiphon.check_trace(trace.events, trace.runs[0])
     promised = ", ".join(trace.runs[0].promises)
     deliveries = sum(event.count or 1 for event in trace.events if event.kind == "deliver")
     print(f"{deliveries} deliveries; promised: {promised}; violations: {len(violations)}")

@@ -1,4 +1,4 @@
-"""What all tests share: hypothesis draws the same examples every time, and Spark tests share a worker."""
+"""What all tests share: the examples that Hypothesis draws, the marks, and one Spark session."""
 
 import os
 from collections.abc import Iterator
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 settings.register_profile(
-    "antiphon", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
-settings.load_profile("antiphon")
+# `make swarm` draws by a seed that it prints; a failure also prints how to reproduce its example alone.
+settings.register_profile("new", settings.get_profile("same"), derandomize=False, print_blob=True)
+settings.load_profile("same")
 
 # Programs are started by the hundred here: without it each would compile this package for itself.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -24,11 +26,13 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep everything that starts Spark, or Chromium, in one process each: one session serves all.
+    """Mark swarms and fuzzing as slow, and keep what starts Spark, or Chromium, in one process each.
 
     Tests that start a live group of processes follow one another, so that two groups never share the machine.
     """
     for item in items:
+        if "swarm" in f"{item.path.name} {item.name}" or item.path.parent.name == "fuzz":
+            item.add_marker(pytest.mark.slow)
         for name in ("spark", "browser", "live"):
             if item.get_closest_marker(name):
                 item.add_marker(pytest.mark.xdist_group(name))

@@ -11,6 +11,8 @@ import pytest
 from antiphon.cli.main import EXTRAS, VERBS
 from antiphon.core.extras import PACKAGES
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 BLOCKED = sorted({package for packages in PACKAGES.values() for package in packages})
 BESIDE_CLI = [package for package in BLOCKED if package not in PACKAGES["cli"]]

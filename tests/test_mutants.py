@@ -9,6 +9,8 @@ import pytest
 
 from tests.mutants import ROOT, Mutant, concerning, expand, gather, mutants_of
 
+pytestmark = pytest.mark.slow
+
 SOURCE = """
 from typing import Annotated
 
@@ -63,7 +65,7 @@ def test_a_sample_is_drawn_by_its_seed() -> None:
 
 
 def test_a_folder_has_its_tests() -> None:
-    assert "tests/protocols/test_dpg_hostile.py" in concerning(ROOT, ["antiphon/protocols/dpg/order.py"])
+    assert concerning(ROOT, ["antiphon/protocols/dpg/order.py"]) == expand(ROOT, ["tests/protocols/dpg"])
     assert concerning(ROOT, ["antiphon/check"]) == expand(ROOT, ["tests/check"])
 
 

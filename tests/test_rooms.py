@@ -17,14 +17,17 @@ MAY_TOUCH: dict[str, set[str]] = {
     "sim": {"core", "analysis", "protocols", "applications"},
     "trace": {"core"},
     "check": {"core", "trace"},
+    "audit": {"core", "trace", "check"},
     "live": {"core", "analysis", "protocols", "trace"},
+    "load": {"core", "live"},
     "sync.py": {"core", "live"},
     "testing": {"core", "live"},
-    "spark": {"core", "sim", "trace", "check"},
-    "studies": {"core", "analysis", "protocols", "sim", "trace", "spark"},
-    "report": {"core", "trace", "check", "spark"},
-    "cli": {"core", "analysis", "protocols", "sim", "trace", "check", "live", "spark", "studies"}
-    | {"applications", "report"},
+    "simulation.py": {"core", "sim", "trace", "check"},
+    "spark": {"core", "sim", "trace", "check", "audit", "simulation"},
+    "studies": {"core", "analysis", "protocols", "sim", "trace", "spark", "simulation"},
+    "report": {"core", "trace", "check", "studies"},
+    "cli": {"core", "analysis", "protocols", "sim", "trace", "check", "audit", "live", "load", "spark"}
+    | {"applications", "report", "simulation", "studies"},
 }
 
 CORE_PACKAGES = {"numpy", "msgspec", "numba"}
@@ -90,7 +93,7 @@ def test_protocols_and_applications_read_no_clock_socket_or_global_randomness() 
 
 def test_what_drives_a_live_member_has_no_clock_but_its_machines() -> None:
     """Otherwise `antiphon.testing` could not simulate it."""
-    for name in ("boards", "fragments", "gate", "group", "inbox", "member", "outbox", "pieces", "transport"):
+    for name in ("waits", "fragments", "gate", "group", "inbox", "member", "outbox", "pieces", "transport"):
         assert not imports(PACKAGE / "live" / f"{name}.py") & {"time", "random", "secrets.randbits"}, name
 
 

@@ -2,9 +2,9 @@
 
 Source: T. Tachikawa and M. Takizawa, Distributed Protocol for Selective Intra-group Communication, sections
 2.3 and 4. A message goes to d destinations. Under centralised control (C0, C1) each answers its sender, and
-the sender tells them all; under distributed control (D0, D1) each tells the sender and all the others. C1 and
-D1 let confirmations ride on data that goes to the same member anyway, and send one of its own only after k
-units of time without. D1 is SCO.
+the sender informs them all; under distributed control (D0, D1) each informs the sender and all the others. C1
+and D1 attach confirmations to data that goes to the same member anyway, and send a control message only after
+k units of time without. D1 is SCO.
 
 The text prints 3d messages in three rounds and d^2 in two for C0 and D0, and curves without formulas for the
 other two; those are derived here. What a message costs counts every copy that crosses the network. By that
@@ -16,13 +16,13 @@ takes r units, always; nothing is lost. A member owes another a confirmation fro
 for it until it next sends to it. Under C1 it has something new with every message that comes from the other
 and with every own message to it that all have answered: 2d / (n - 1) times the rate. Under D1 with every
 message that comes from the other or that also goes to it, d^2 / (n - 1) times, and with every own message
-that does not go to it, (n - 1 - d) / (n - 1) times: whoever is not among its destinations must learn that it
-need not wait for it. A control goes when a debt is k units old, and members' debts are independent.
+that does not go to it, (n - 1 - d) / (n - 1) times: a member that is not a destination must learn that it
+need not wait for it. A control is sent when a debt is k units old, and members' debts are independent.
 
 The delay is until a message is atomically accepted. Full acceptance also waits until all that precedes it is,
-which has no closed form here; it adds the more the longer k is. Nor does anything wait for its causal past to
+which has no closed form here; it adds more the longer k is. Nor does anything wait for its causal past to
 arrive, which without loss holds while k is at most r: what a message follows was sent a round before it, so
-that everyone has heard of it.
+all members have heard of it.
 
 With S(t) the chance that a member does not send to a given other within t units, L the integral of S from 0
 to k, and g the rate of debts: a debt lasts L on average and ends with a control with chance S(k), so that
@@ -44,9 +44,9 @@ Sending = Literal["even", "random"]
 
 SCHEMES: Final[tuple[Scheme, ...]] = ("C0", "C1", "D0", "D1")
 ROUNDS: Final[dict[Scheme, int]] = {"C0": 3, "C1": 3, "D0": 2, "D1": 2}
-"""How many times a message's news crosses the network before all destinations know that all have it."""
+"""Network crossings, one after the other, until all destinations know that all have a message."""
 STEPS: Final = 4000
-"""Into how many steps integrals are cut; twice as many change the fifth digit."""
+"""Steps of an integral. Raising it costs time; twice as many change the fifth digit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class Traffic:
         return self.destinations / (self.members - 1)
 
     def silence(self, units: FloatArray) -> FloatArray:
-        """S: the chance that a member sends a given other nothing for so long, from any moment on."""
+        """S: the chance that a member sends nothing to a given other for this long, from any moment on."""
         if self.sending == "random":
             return np.exp(-self.rate * self.share * units)
         whole = np.floor(self.rate * units)
@@ -94,12 +94,12 @@ def text_messages(scheme: Scheme, destinations: int) -> int | None:
 
 
 def messages(scheme: Scheme, traffic: Traffic) -> float:
-    """How often something crosses the network for each message of an application, its own copies included."""
+    """Copies that cross the network for each message of an application, its own included."""
     return traffic.destinations + controls(scheme, traffic)
 
 
 def controls(scheme: Scheme, traffic: Traffic) -> float:
-    """How many of those carry no data."""
+    """Those of them that carry no data."""
     if scheme == "C0":
         return 2.0 * traffic.destinations
     if scheme == "D0":
@@ -113,7 +113,7 @@ def delay(scheme: Scheme, traffic: Traffic) -> float:
     """Units of time from sending until a destination knows that all have the message, on average."""
     travel = ROUNDS[scheme] * traffic.round_units
     if scheme in ("D0", "D1") and traffic.destinations == 1:
-        return traffic.round_units  # It has the message, and there is nobody else to hear from.
+        return traffic.round_units  # It has the message, and there is no other destination.
     if scheme == "D1":
         # What it waits for is the last of the other destinations.
         return travel + longest_wait(scheme, traffic, traffic.destinations - 1)
@@ -144,7 +144,7 @@ def debt_units(traffic: Traffic) -> float:
 
 
 def longest_wait(scheme: Scheme, traffic: Traffic, members: int) -> float:
-    """How long the last of so many members takes, on average, until it sends what it owes to one other."""
+    """The mean time until the last of several members has sent what it owes to a given other."""
     if not members or not traffic.deferral:
         return 0.0
     waiting = _still_waiting(scheme, traffic)

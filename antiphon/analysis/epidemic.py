@@ -2,18 +2,17 @@
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, section 4.2.5, equations 4.1-4.15, after van
 Renesse, Minsky and Hayden (1998). In a micro-step one member, drawn at random, gossips to p different
-others, each copy of which arrives with a given probability. The state is how many of the n members have one
-given piece of information; one has it at first. After r micro-steps the probability that anyone lacks
-anyone's piece is at most n (1 - P(k_r = n)), the bound called `incomplete` here; r / n is the number of
-steps, in each of which every member gossips once on the average.
+others, each copy of which arrives with a given probability. The state is the number of members, of n, that
+have a given piece of information; one member has it at first. After r micro-steps the probability that any
+member lacks any member's piece is at most n (1 - P(k_r = n)), the bound called `incomplete` here; r / n is
+the number of steps, in each of which every member gossips once on average.
 
-The text has p = 1 and p = 3. Any p is the same two stages: how many of the p copies arrive is binomial, how
-many of those reach someone without the information is hypergeometric.
+The text has p = 1 and p = 3. Any p has the same two stages: the number of copies that arrive is binomial, and
+the number of those that reach members without the information is hypergeometric.
 
-What is iterated is the probability of every state but the last, and its sum is the complement wanted: all
-terms are positive, so that 1e-100 has as many sound digits as 0.5, which 1 - P(k_r = n) would not. States
-whose probability cannot matter any more are left out of the iteration, and what is left out counts as
-incomplete.
+The iteration follows the probability of every state but the last, and their sum is the complement wanted: all
+terms are positive, so 1e-100 has as many sound digits as 0.5, unlike 1 - P(k_r = n). States whose probability
+no longer matters are left out of the iteration, and what is left out counts as incomplete.
 """
 
 import math
@@ -32,9 +31,9 @@ FloatArray = npt.NDArray[np.float64]
 
 LEAST_INCOMPLETE: Final = 1e-100
 LEAST_ARRIVAL: Final = 0.001
-"""With fewer copies that arrive, the iteration would go on for ever."""
+"""The least probability that a copy arrives. Below it, the iteration would take too long."""
 NEGLIGIBLE: Final = 1e-16
-"""Which share of the probability asked for may be left out; what is, counts as incomplete."""
+"""The share of the probability asked for that may be left out. Raising it saves time and costs digits."""
 
 
 def increase(members: int, subset: int, arrival: float = 1.0) -> FloatArray:
@@ -61,7 +60,7 @@ def _by_increase(members: int, subset: int, arrival: float) -> FloatArray:
 
 
 def _reached(members: int, infected: FloatArray, arrived: int, new: int) -> FloatArray:
-    """The hypergeometric share: of the copies that arrived, exactly so many reach the uninfected."""
+    """The hypergeometric share: exactly this many of the copies that arrived reach uninfected members."""
     chance = np.full(len(infected), float(math.comb(arrived, new)))
     for place in range(new):
         chance *= np.maximum(members - infected - place, 0) / (members - 1 - place)
@@ -104,16 +103,16 @@ def _micro_steps_for(
 
 
 def incomplete_after(members: int, subset: int, micro_step: int, arrival: float = 1.0) -> float:
-    """n (1 - P(k_r = n)): the bound of equations 4.3 and 4.15 after so many micro-steps."""
+    """n (1 - P(k_r = n)): the bound of equations 4.3 and 4.15 after a number of micro-steps."""
     if micro_step < 0:
         raise UsageError("Micro-steps are counted from 0.")
     return members * _short(_by_increase(members, subset, arrival), micro_step)
 
 
 def k_fail(members: int, subset: int, mistake: float, arrival: float = 1.0) -> int:
-    """How many steps without news of a member's heartbeat until it is held to have failed.
+    """The number of steps without news of a member's heartbeat after which it is held to have failed.
 
-    After so many steps, the probability that any live member lacks the heartbeat of any other is at most
+    After these steps, the probability that any live member lacks the heartbeat of any other is at most
     `mistake`: per step, so for a run of T steps take the probability wanted divided by T.
     """
     return math.ceil(micro_steps(members, subset, mistake, arrival) / members)
@@ -149,7 +148,7 @@ def qualities(
 
 def _require_sense(members: int, subset: int, arrival: float) -> None:
     if members < 2:
-        raise UsageError(f"A group of {members} has nobody to gossip to.", hint="Take 2 members or more.")
+        raise UsageError(f"A group of {members} has no member to gossip to.", hint="Take 2 members or more.")
     if not 1 <= subset < members:
         raise UsageError(
             f"A member of {members} cannot gossip to {subset} others.",

@@ -1,4 +1,4 @@
-"""The best step between gossips, found by trying: the golden-ratio search and its window, offline and online.
+"""The best step between gossips, found by trial: the golden-ratio search and its window, offline and online.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, section 5.3.2, figures 5.8 and 5.9. The time
 of a round over the step falls, has a flat part, and rises; part I finds a step of that part, part II how far
@@ -6,15 +6,15 @@ it goes on either side.
 
 Deviations. The ratios are the golden ones exactly, of which the text's 0.382 and 0.618 are roundings: then
 one of the two inner points of an interval is an inner point of the next, and each iteration but the first
-needs one evaluation instead of two. Part II as printed compares a difference of times with e, a share; what
-e is said to be (times within (1 - e) f(s) and (1 + e) f(s) belong to the window) is what we do. The lower
-end's second loop does not look whether it stays positive, and the upper end has no limit at all: both stay
-inside the range that was searched.
+needs one evaluation instead of two. Part II as printed compares a difference of times with e, a share. This
+module follows the text's definition of e: times within (1 - e) f(s) and (1 + e) f(s) belong to the window. As
+printed, the lower end may become negative, and the upper end has no limit: here both stay inside the range
+that was searched.
 
-`StepController` is the search for use in a running protocol. It differs in that it searches on the scale of
-logarithms, since a fit step may be anything from milliseconds to a minute; that it averages some rounds at
-each step that it tries; and that it begins anew after a while, or when the times leave the band of the best
-one, because the network has changed.
+`StepController` is the search for use in a running protocol. It searches on a logarithmic scale,
+since a good step may be anything from milliseconds to a minute. It averages some rounds at each step that it
+tries. It begins again after a while, or when the times leave the band of the best step because the network
+has changed.
 """
 
 import math
@@ -28,16 +28,16 @@ from antiphon.core.time import Nanoseconds
 LARGER: Final = (math.sqrt(5) - 1) / 2
 SMALLER: Final = 1 - LARGER
 HOPELESS: Final = 2.0
-"""A step at which one round takes so many times as long as the best average is not tried any longer."""
+"""A step is given up if one of its rounds takes this multiple of the best average. Raising it costs time."""
 
 DRIFTS: Final = 2
-"""How many averages in a row must be off before the network is taken to have changed: one is an accident."""
+"""Consecutive averages that must be off before the network counts as changed. Raising it delays that."""
 NEIGHBOURHOOD: Final = math.log(3)
-"""How far a search goes on either side of a step that was good until now, as a factor's logarithm."""
+"""The range of a search around a good step on either side, as a factor's logarithm. Raising it costs time."""
 
 
 class Memo:
-    """A function that is asked once for each place, and how often that was."""
+    """A function that is evaluated once for each place, and the number of evaluations."""
 
     def __init__(self, function: Callable[[float], float]) -> None:
         self._function = function
@@ -70,7 +70,7 @@ class Window:
     low: float
     high: float
     evaluations: int
-    """Also of the function that was handed in already evaluated in part, if it is a `Memo`."""
+    """Evaluations, with those made before if the function was handed in as a `Memo`."""
 
 
 class Interval:
@@ -126,11 +126,10 @@ def find_window(
     least: float = 0.0,
     most: float = math.inf,
 ) -> Window:
-    """Part II (figure 5.9): how far from `step` the function stays about as low.
+    """Part II (figure 5.9): the range around `step` in which the function stays about as low.
 
-    That is, within the share `fluctuation` of its value there. The strides double while all is well and are
-    halved afterwards, down to `stride`. The ends stay above `least`, which itself is no step, and do not go
-    beyond `most`.
+    That is, within the share `fluctuation` of its value there. The strides double while they fit and are
+    halved afterwards, down to `stride`. The ends stay above `least` and do not exceed `most`.
     """
     if fluctuation <= 0 or stride <= 0:
         raise UsageError("Both the fluctuation and the stride must be above 0.")
@@ -158,17 +157,17 @@ def _walk(place: float, stride: float, fits: Callable[[float], bool]) -> float:
 
 
 class StepController:
-    """Proposes the step of a gossip that runs, from what its rounds took.
+    """Proposes the step of a running gossip from the durations of its rounds.
 
-    Use `step_ns` in each round and tell what it took by `round_took`. While it searches, each of about a
+    Use `step_ns` in each round and report its duration by `round_took`. While it searches, each of about a
     dozen steps is tried for some rounds; afterwards the best is kept. After `hold_rounds` its neighbourhood
     is searched again; when two averages in a row, each of as many rounds as were tried at each step, are
     off by more than the share `fluctuation`, the whole range is.
 
     rounds_per_point: raising it makes noise matter less and the search longer.
     tolerance: the factor between the ends of the interval at which the search stops.
-    hold_rounds: raising it finds a change that does not show in the times of rounds later: a network that
-        has become faster than it was shows only if the step is not what dominates the time.
+    hold_rounds: raising it delays the detection of changes that durations do not show: a network that has
+        become faster shows only if the step does not dominate the time.
     """
 
     __slots__ = (
@@ -211,7 +210,7 @@ class StepController:
         return self._interval is not None
 
     def round_took(self, duration_ns: Nanoseconds) -> None:
-        """A round with the proposed step took so long."""
+        """Report the duration of a round with the proposed step."""
         if duration_ns < 0:
             raise UsageError("No round takes less than no time.")
         self._samples.append(duration_ns)
@@ -238,7 +237,7 @@ class StepController:
         return self.is_searching and self._best is not None and duration_ns > HOPELESS * self._best
 
     def _note(self, interval: Interval, average: float) -> None:
-        """The step on trial has its average: go on with the next, or narrow the interval."""
+        """The step on trial has its average: try the next, or narrow the interval."""
         self._best = average if self._best is None else min(self._best, average)
         if self._trying == interval.left:
             self._left = average
@@ -260,7 +259,7 @@ class StepController:
             self._trying = interval.left if self._left is None else interval.right
 
     def _watch(self, average: float) -> None:
-        """The search is over: its first average is what the later ones are measured by."""
+        """The search is over: later averages are compared with its first one."""
         self._rounds_held += self._rounds_per_point
         if self._best is None:
             self._best = average

@@ -7,7 +7,7 @@ large a one lets the buffer overflow.
 
 The text requires that neither the first nor the second round overflows, and so finds X = min(g - rf, (g -
 2rf) / (1 - alpha)). Rounds that follow one another without a pause find more in the buffer each time, up to
-rf / alpha, which the text does not look at: with alpha = 0.2, r = 60, g = 640 and f = 2 its X = 500 ends
+rf / alpha, which the text does not consider: with alpha = 0.2, r = 60, g = 640 and f = 2 its X = 500 ends
 with 720 messages in a buffer of 640. The buffer never overflows exactly when rf (1 + 1/alpha) <= g, and then
 X = g - rf: a round that begins with B >= rf / alpha messages leaves at most B for the next one to begin
 with, and g - rf is at least rf / alpha under that condition; without it the rounds' first fills approach rf
@@ -25,7 +25,7 @@ from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 
 
 def text_threshold(capacity: float, rate: float, duration_s: float, released_share: float) -> float:
-    """X as chapter 6 gives it; what is not positive means that there is none."""
+    """X as chapter 6 gives it; if it is not positive, there is none."""
     _require_sense(capacity, rate, duration_s, released_share)
     sent = rate * duration_s
     if released_share == 1.0:
@@ -37,7 +37,7 @@ def is_sound(capacity: float, rate: float, duration_s: float, released_share: fl
     """Whether any X at all keeps the buffer from ever overflowing."""
     _require_sense(capacity, rate, duration_s, released_share)
     sent = rate * duration_s
-    # Multiplied by alpha, so that nothing released is no division by zero.
+    # Multiplied by alpha, so that alpha = 0 divides nothing.
     return sent * (released_share + 1) <= capacity * released_share
 
 
@@ -50,12 +50,12 @@ def sound_threshold(capacity: float, rate: float, duration_s: float, released_sh
 
 @dataclass(frozen=True)
 class BufferHistory:
-    """What a buffer went through."""
+    """The fills of a buffer."""
 
     peak: float
-    """The most that was in it, or would have been in one without limit."""
+    """The largest fill, of a buffer without limit."""
     first_fills: tuple[float, ...]
-    """What was in it when each round began."""
+    """The fill when each round began."""
 
 
 def simulate_buffer(
@@ -65,7 +65,7 @@ def simulate_buffer(
     fill = peak = 0.0
     first_fills: list[float] = []
     for _ in range(rounds):
-        # With less than X there, the sender goes on alone until X is reached.
+        # With less than X there, the sender continues until X is reached.
         first = max(fill, threshold)
         first_fills.append(first)
         last = first + rate * duration_s
@@ -86,18 +86,18 @@ def _require_sense(capacity: float, rate: float, duration_s: float, released_sha
 
 
 GAIN: Final = 0.25
-"""How much of a new sample goes into an estimate; raising it forgets sooner and is more easily fooled."""
+"""The weight of a new sample in an estimate. Raising it forgets sooner and follows noise more."""
 FALLING_GAIN: Final = 0.0625
-"""The same for a rate that falls: a pause between two bursts is not to make the second one a surprise."""
+"""The weight for a falling rate: low, since bursts follow pauses. Raising it forgets bursts sooner."""
 DEVIATIONS: Final = 2.0
-"""By how many mean deviations an estimate is taken to be worse than its mean."""
+"""Mean deviations that are added to an estimate to be safe. Raising it costs more rounds."""
 LEAST_RELEASED_SHARE: Final = 0.01
 WINDOW_NS: Final = 50 * MILLISECOND_NS
-"""Over how long at least a rate is measured: what a whole batch adds in one go is no rate."""
+"""The least time over which a rate is measured: batches add much at once. Raising it delays estimates."""
 
 
 class Estimate:
-    """A smoothed mean with its smoothed deviation, as transport protocols keep of round trips."""
+    """A smoothed mean and deviation, as transport protocols keep for round trips."""
 
     __slots__ = ("deviation", "mean")
 
@@ -122,16 +122,16 @@ class Estimate:
 
 
 class Trigger:
-    """Measures r, f and alpha of a live sender and says from which fill on a round is due.
+    """Measures r, f and alpha of a live sender and gives the fill from which on a round is due.
 
-    Amounts are bytes or messages, as the caller likes, but always the same. The threshold is g - rf, from
-    estimates that lean to the safe side, and always between the two shares of the capacity given here. Where
-    no X is sound, g - rf is less than what a round leaves behind, so that rounds follow one another without
-    a pause: the most that can be done. Until the first round has ended the threshold is half the capacity.
+    Amounts are bytes or messages, but always the same. The threshold is g - rf, from estimates that err on
+    the safe side, and always between the two shares of the capacity given here. If no X is sound, g - rf is
+    less than what a round leaves behind, so rounds follow one another without a pause: the most that can be
+    done. Until the first round has ended the threshold is half the capacity.
 
-    It knows nothing of time that passes without events: whoever uses it also begins a round after a quiet
-    while, so that the last messages before a pause become stable too, and when a body is refused for want of
-    room although the threshold is not reached.
+    It does not see time that passes without events. So the caller also begins a round after a quiet period,
+    so that the last messages before a pause become stable too, and when a body is refused for lack of room
+    although the threshold is not reached.
     """
 
     __slots__ = (
@@ -169,10 +169,10 @@ class Trigger:
         """Rounds measured so far."""
 
     def sent(self, now: Nanoseconds, amount: int) -> None:
-        """So much was admitted into the buffer now."""
+        """This amount was admitted into the buffer now."""
         self._fill += amount
         if self._window_began_at is None:
-            # What came first is the start of the clock; nobody knows how long it took to come together.
+            # The first sample starts the clock: the time in which it was gathered is unknown.
             self._window_began_at = now
             return
         self._window_amount += amount
@@ -182,11 +182,11 @@ class Trigger:
             self._window_began_at, self._window_amount = now, 0
 
     def round_began(self, now: Nanoseconds) -> None:
-        """A round begins that can free whatever is in the buffer now; one under way is forgotten."""
+        """A round begins that can free what is in the buffer now; a round under way is forgotten."""
         self._round_began_at, self._first_fill = now, self._fill
 
     def round_ended(self, now: Nanoseconds, released: int) -> None:
-        """The round has ended and freed so much; without a round that began, only the fill is noted."""
+        """The round has ended and freed this amount; if none had begun, only the fill changes."""
         self._fill = max(0, self._fill - released)
         if self._round_began_at is None:
             return
@@ -197,7 +197,7 @@ class Trigger:
         self.rounds += 1
 
     def due(self, fill: int) -> bool:
-        """Whether a round should begin with so much in the buffer; the caller's count corrects ours."""
+        """Whether a round should begin with this fill, which replaces the one counted here."""
         self._fill = fill
         return self._round_began_at is None and fill >= self.threshold
 

@@ -1,11 +1,11 @@
-"""Atomicity: what is delivered anywhere is delivered by every destination that could.
+"""Atomicity: a message delivered anywhere is delivered by every destination that could deliver it.
 
-A site without absent rows was present all through the run (also one that logged nothing at all) and must
-have every message addressed to it that anybody delivered. A site with absences may lack messages, but not
-out of the middle: its log is cut at each absent row into spells, and within a spell it must have whatever
-lies between the spell's first and last delivery. Between means: in the order that the run's deliveries fix,
-where total order holds; else in the sender's own numbering. A short run is often in one order by accident:
-`in_order=False` is for those that nobody promised one of, and judges by numbers all the same.
+A site without absent rows was present for the whole run, even if it logged nothing, and must have every
+message addressed to it that any site delivered. A site with absences may lack messages, but not in the
+middle of a spell: its log is cut at each absent row into spells, and within a spell it must have every
+message between the spell's first and last delivery. Between means: in the order that the run's deliveries
+fix, where total order holds; otherwise in the sender's numbering. A short run is often in one order by
+accident: `in_order=False` judges by numbers in any case, for runs that did not promise total order.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from antiphon.check.verdict import Violation
 from antiphon.core.ids import MessageId, Site
 
 Spell = list[Delivery]
-Turned = dict[MessageId, list[MessageId]]
+Reversed = dict[MessageId, list[MessageId]]
 
 
 def check_atomicity(history: History, *, in_order: bool = True) -> list[Violation]:
@@ -28,12 +28,12 @@ def check_atomicity(history: History, *, in_order: bool = True) -> list[Violatio
     for violation in _missing_at_present_sites(history):
         found[_key(violation)] = violation
     graph = delivery_graph(history)
-    turned: Turned = reverse(graph)
+    backward: Reversed = reverse(graph)
     ordered = in_order and all(len(component) == 1 for component in strong_components(graph))
     for site in sorted(history.absentees):
         for spell in _spells(history, site):
             missing = (
-                _missing_in_order(history, site, spell, graph, turned)
+                _missing_in_order(history, site, spell, graph, backward)
                 if ordered
                 else _missing_in_numbers(history, site, spell)
             )
@@ -58,7 +58,7 @@ def _missing_at_present_sites(history: History) -> Iterator[Violation]:
 
 
 def _spells(history: History, site: Site) -> list[Spell]:
-    """The deliveries of each spell of presence; spells without any have no first and last to judge by."""
+    """The deliveries of each spell of presence. A spell without deliveries has no bounds and is left out."""
     spells: list[Spell] = [[]]
     for place, (step, kind, message) in enumerate(history.logs[site]):
         if kind == "absent":
@@ -69,7 +69,7 @@ def _spells(history: History, site: Site) -> list[Spell]:
 
 
 def _lacks(history: History, site: Site, spell: Spell) -> set[MessageId]:
-    """What was addressed to the site and delivered somewhere, but not by this site in this spell."""
+    """Messages addressed to the site and delivered somewhere, but not by this site in this spell."""
     delivered_here = {delivery.message for delivery in spell}
     return {
         message
@@ -79,12 +79,12 @@ def _lacks(history: History, site: Site, spell: Spell) -> set[MessageId]:
 
 
 def _missing_in_order(
-    history: History, site: Site, spell: Spell, graph: DeliveryGraph, turned: Turned
+    history: History, site: Site, spell: Spell, graph: DeliveryGraph, backward: Reversed
 ) -> Iterator[Violation]:
-    """What lies on a path of consecutive deliveries from the spell's first message to its last."""
+    """Missing messages on a path of consecutive deliveries from the spell's first message to its last."""
     first, last = spell[0], spell[-1]
     after: set[MessageId] = reachable(graph, first.message)
-    before: set[MessageId] = reachable(turned, last.message)
+    before: set[MessageId] = reachable(backward, last.message)
     for message in sorted(_lacks(history, site, spell) & after & before):
         elsewhere, step = history.delivered[message]
         story = explain.missing_in_order(
@@ -94,7 +94,7 @@ def _missing_in_order(
 
 
 def _missing_in_numbers(history: History, site: Site, spell: Spell) -> Iterator[Violation]:
-    """What its sender numbered between two messages that the spell holds."""
+    """Missing messages whose number lies between two messages of their sender that the spell holds."""
     least: dict[Site, Delivery] = {}
     greatest: dict[Site, Delivery] = {}
     for delivery in spell:

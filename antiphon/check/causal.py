@@ -1,12 +1,12 @@
 """Causal order, derived from the logs alone.
 
-At each site, whatever it delivered or sent before a send precedes that send's message, and precedence is
-transitive. A site breaks it when it delivers m' and later some m that precedes m'. One violation is counted
-for each (site, m'), however many such m there are.
+Everything that a site delivered or sent before a send precedes that send's message, and precedence is
+transitive. A site violates causal order when it delivers m' and later some m that precedes m'. One violation
+is counted for each (site, m'), however many such m there are.
 
-Every message's past is a set of messages, kept as the bits of one integer. Logs that cannot be true, such as
-a delivery before its own send, may make messages precede one another in a circle; then each of the circle has
-all the others in its past, and the definition is followed to the letter.
+The past of a message is a set of messages, kept as the bits of one integer. Impossible logs, such as a
+delivery before its own send, may make messages precede one another in a cycle. Then each message of the cycle
+has all the others in its past, and the definition is applied literally.
 """
 
 from collections.abc import Iterator
@@ -49,9 +49,9 @@ class Pasts:
             self._settle(component, arcs)
 
     def _settle(self, component: list[MessageId], arcs: Arcs) -> None:
-        """A component comes after all that it points to, so those pasts are known already.
+        """Compute the past that a component's messages share; components that it points to have come before.
 
-        Within a component of several, each is a direct predecessor of another, so all their bits come in.
+        In a component of several messages, each directly precedes another, so the past has all their bits.
         """
         for message in component:
             self._bits[message] = 1 << len(self._bits)
@@ -63,7 +63,7 @@ class Pasts:
             self._pasts[message] = past
 
     def bit(self, message: MessageId) -> int:
-        """The bit of a message; 0 for one that is in nobody's past and has none."""
+        """The bit of a message; 0 if it is in no message's past."""
         return self._bits.get(message, 0)
 
     def past(self, message: MessageId) -> int:
@@ -108,7 +108,7 @@ def _violation(
 
 
 class Chains:
-    """Finds out why one message precedes another; only violations ask."""
+    """Shortest chains that show why one message precedes another, computed only for violations."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -125,7 +125,8 @@ class Chains:
     def shortest(self, cause: MessageId, effect: MessageId) -> list[explain.Link]:
         """A shortest chain of sends from cause to effect: breadth first, backwards from the effect's send.
 
-        What a site knew before a send is a prefix of what it ever knew, and no prefix is searched twice.
+        The messages that a site knew before a send are a prefix of all that it knew; no prefix is searched
+        twice.
         """
         after_of: dict[MessageId, MessageId] = {}
         searched: dict[Site, int] = {}
@@ -149,7 +150,7 @@ class Chains:
         return sending is not None and self._known[sending.site].get(before, sending.place) < sending.place
 
     def _newly_before(self, after: MessageId, searched: dict[Site, int]) -> Iterator[MessageId]:
-        """What the sender of `after` knew before that send, without what was searched already."""
+        """Messages that the sender of `after` knew before that send and that were not searched yet."""
         sending = self._history.sendings.get(after)
         if sending is None:
             return

@@ -1,8 +1,8 @@
-"""Every property judged over a run: the simple, obviously right twin of the Spark audit.
+"""Every property of a run judged in plain Python: the reference for the compiled audit.
 
-docs/audit.md defines the properties. Here each is one function of a run's history, written to be read, with
-sets and dictionaries; a run has to fit into memory. Violations come property by property in the order in
-which they are reported, and within one in order of sites and steps or of messages.
+docs/audit.md defines the properties. Each checker is one function of a run's history, written to be read,
+with sets and dictionaries; a run must fit into memory. Violations are listed property by property, and
+within a property in order of sites and steps, or of messages.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,9 +35,9 @@ CHECKERS: Final[Mapping[Property, Callable[[History], list[Violation]]]] = {
 def check_trace(
     events: Iterable[Event], run: Run, properties: Iterable[Property] = PROPERTIES
 ) -> list[Violation]:
-    """All violations in one run, of every property that is always judged unless some are chosen.
+    """All violations in one run, by default of every property that is always judged.
 
-    Events of other runs are not looked at. InputError if the rows cannot be judged.
+    Events of other runs are ignored. InputError if the rows cannot be judged.
     """
     own = [event for event in events if event.run == run.run]
     require_sane(own)

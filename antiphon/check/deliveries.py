@@ -1,8 +1,8 @@
-"""Integrity, duplicates and first-in-first-out order: each delivery is judged by what came before it.
+"""Integrity, duplicates and FIFO order: each delivery is judged by what came before it.
 
-Every delivery counts by itself, so that a message which is delivered three times where it does not belong
-makes three violations of integrity, and two of duplicate. A late duplicate also stands below the highest
-number delivered before it, and so counts against fifo as well.
+Each delivery counts by itself: a message delivered three times where it does not belong makes three
+violations of integrity and two of duplicate. A late duplicate is also below the highest number delivered
+before it, and so counts against fifo too.
 """
 
 from antiphon.check import explain
@@ -16,7 +16,7 @@ def witness(site: Site, step: int, message: MessageId) -> Witness:
 
 
 def check_integrity(history: History) -> list[Violation]:
-    """A site delivers a message that nobody sent, or that was not addressed to it."""
+    """A site delivers a message that no site sent, or that was not addressed to it."""
     return [
         _integrity_violation(history, site, delivery)
         for site, deliveries in history.deliveries.items()
@@ -53,7 +53,7 @@ def check_duplicate(history: History) -> list[Violation]:
 
 
 def check_fifo(history: History) -> list[Violation]:
-    """A site delivers a message whose number is below one that it delivered before from that sender."""
+    """A site delivers a message with a lower number than an earlier delivery from the same sender."""
     violations: list[Violation] = []
     for site, deliveries in history.deliveries.items():
         highest: dict[Site, Delivery] = {}

@@ -1,8 +1,8 @@
-"""Violations put into words: let this be so; because of that; but this; a contradiction.
+"""Explanations of violations: let this be so; because of that; but this; a contradiction.
 
-The form is Elle's (Alvaro & Kingsbury, VLDB 2020). Every function turns facts (sites, steps, messages) into
-one explanation and knows nothing of how the facts were found, so that the pure checkers and the Spark audit
-tell the same story.
+The form is Elle's (Alvaro & Kingsbury, VLDB 2020). Each function turns facts (sites, steps, messages) into
+one explanation, however the facts were found: the pure checkers and the compiled audit share these
+sentences.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from antiphon.core.ids import MessageId, Site
 
 NAMES_SHOWN: Final = 6
-"""So many sites, arcs or links of a chain are spelled out; the rest is counted."""
+"""Sites, arcs or links of a chain that are spelled out; the rest is counted."""
 
 
 class Arc(NamedTuple):

@@ -3,9 +3,9 @@
 Batch rows are expanded first: a row that covers three messages becomes three actions of one step, in order.
 An action's place is its index in its site's expanded log, so that 'before' at a site is simply '<'.
 
-A message's send is the first row that logs it: of the sender's own rows the one of least step, or, when only
-other sites logged it, the row of least (site, step). Further send rows of the same message are repetitions:
-they neither move it in the causal order nor change whom it is addressed to.
+A message's send is the sender's own send row of least step or, if the sender logged none, the send row of
+least (site, step). Further send rows of the message are repetitions: they change neither its place in the
+causal order nor its destinations.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,11 +20,11 @@ MOST_EXPANDED: Final = 100_000
 """Actions that a run of few rows may expand to. Raising it costs memory: the causal pasts of n messages take
 about n * n / 16 bytes."""
 EXPANDED_PER_ROW: Final = 64
-"""Actions a row that a run of many rows may expand to: what is large by itself may take its memory."""
+"""Actions per row that a run of many rows may expand to. Raising it costs memory in the same way."""
 
 
 class Action(NamedTuple):
-    """One thing that a site did with one message, or (without a message) an absence or a return."""
+    """One event of a site for one message; or, without a message, an absence or a return."""
 
     step: int
     kind: Kind
@@ -32,7 +32,7 @@ class Action(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """Where a message came from and to whom it is addressed."""
+    """The send of a message: where it is logged, and the message's destinations."""
 
     site: Site
     place: int
@@ -49,14 +49,14 @@ class Delivery(NamedTuple):
 
 
 class History:
-    """One run: every site's log, who sent what to whom, and who delivered and received it where."""
+    """One run: each site's log and deliveries, and each message's send, destinations and first delivery."""
 
     def __init__(self, events: Iterable[Event], run: Run) -> None:
         self.run = run.run
         rows: dict[Site, list[Event]] = {}
         for event in events:
             rows.setdefault(event.site, []).append(event)
-        _require_bearable(run.run, rows)
+        _require_affordable(run.run, rows)
         self.logs: dict[Site, list[Action]] = {}
         self.deliveries: dict[Site, list[Delivery]] = {}
         self.sendings: dict[MessageId, Sending] = {}
@@ -97,24 +97,24 @@ class History:
         ]
 
     def _note_sending(self, message: MessageId, sending: Sending) -> None:
-        """Sites come in order of name and rows in order of step; only the sender's own row may overrule."""
+        """Sites come in order of name, rows in order of step; only the sender's own row overrules."""
         known = self.sendings.get(message)
         if known is None or (sending.site == message.sender != known.site):
             self.sendings[message] = sending
 
     def destinations(self, message: MessageId) -> frozenset[Site]:
-        """To whom a message is addressed; to nobody if nobody sent it."""
+        """The sites that a message is addressed to; none if it was not sent."""
         sending = self.sendings.get(message)
         return frozenset() if sending is None else sending.destinations
 
     def is_send(self, site: Site, place: int, message: MessageId) -> bool:
-        """Whether the send action at this place is the one that counts for the message."""
+        """Whether the send action at this place is the message's send, and no repetition."""
         sending = self.sendings[message]
         return sending.site == site and sending.place == place
 
 
-def _require_bearable(run: str, rows: Mapping[Site, list[Event]]) -> None:
-    """A few bytes may claim billions of messages; they are counted before they are made."""
+def _require_affordable(run: str, rows: Mapping[Site, list[Event]]) -> None:
+    """Refuse a run that would expand too far: a few bytes may claim billions of messages."""
     logged = sum(map(len, rows.values()))
     actions = sum(row.count or 1 for log in rows.values() for row in log)
     most = max(MOST_EXPANDED, EXPANDED_PER_ROW * logged)

@@ -1,8 +1,8 @@
 """Pairwise order: no two sites deliver two messages in different orders.
 
 Weaker than total order: a before b at one site, b before c at a second and c before a at a third is no
-violation, as long as no two of these sites deliver two of these messages differently. A message that a site
-delivers again makes no statement about order.
+violation, as long as no two of these sites deliver two of these messages differently. Only a
+site's first delivery of a message counts.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from antiphon.core.ids import MessageId
 
 
 def check_pairwise(history: History) -> list[Violation]:
-    """One violation per pair of sites that differ, told by the first two messages at the first of them."""
+    """One violation per pair of sites that differ, shown by the first two such messages of the first site."""
     firsts = [(site, _firsts(deliveries)) for site, deliveries in history.deliveries.items()]
     found = []
     for (site, own), (other, others) in combinations(firsts, 2):
@@ -30,7 +30,7 @@ def check_pairwise(history: History) -> list[Violation]:
 
 
 def differing(run: str, arc: explain.Arc, against: explain.Arc) -> Violation:
-    """Two sites that deliver two messages in different orders."""
+    """The violation of two sites that deliver two messages in different orders."""
     rows = [
         row
         for each in (arc, against)

@@ -1,10 +1,9 @@
 """Stability: a message is declared stable, or discarded, only once every destination present holds it.
 
-The clocks of different sites prove nothing, so the judgement rests on what the logs prove. At the declaring
-site the order of its own rows tells. At another site a reception counts as too late only if the declaration
-happened before it: by a chain of rows in which one follows another at one site, or receives elsewhere what
-the former sent (Lamport 1978). Destinations with absences are nobody's witnesses, and messages that nobody
-sent are addressed to nobody.
+The clocks of different sites prove nothing, so the judgement rests on the logs. At the declaring site the
+order of its own rows decides. At another site a reception is too late only if the declaration happened
+before it (Lamport 1978): by a chain of rows, each a later row of the same site or a reception of what the
+row before sent. Destinations with absences are not judged. Messages that no site sent have no destinations.
 """
 
 from collections.abc import Mapping
@@ -67,7 +66,7 @@ def _first_receptions(history: History) -> Receptions:
 
 
 def _reach(history: History, receptions: Receptions) -> Mapping[Place, Mapping[Site, int]]:
-    """For each row the earliest row of each site that it happens before or is."""
+    """For each row, the earliest row of each site that is it or that it happened before."""
     graph: dict[Place, list[Place]] = {}
     for site, log in history.logs.items():
         for place, (_, kind, message) in enumerate(log):

@@ -1,8 +1,8 @@
 """Total order: the graph of consecutive deliveries, over all sites of a run, has no cycle.
 
-If it has none, any linear order that extends it is one order in which every site delivered what it delivered.
-If it has one, no such order exists. A message that directly follows itself makes no arc: that is a duplicate,
-and no statement about order.
+Without a cycle, every linear order that extends the graph is an order in which all sites delivered. With one,
+no such order exists. A message that directly follows itself makes no arc: it is a duplicate and says nothing
+about order.
 """
 
 from itertools import pairwise
@@ -14,7 +14,7 @@ from antiphon.check.verdict import Violation, Witness
 from antiphon.core.ids import MessageId
 
 DeliveryGraph = dict[MessageId, dict[MessageId, explain.Arc]]
-"""For each message those that directly follow it somewhere, with the first place where they do."""
+"""For each message, the messages that directly follow it at some site, with the first place where they do."""
 
 
 def delivery_graph(history: History) -> DeliveryGraph:

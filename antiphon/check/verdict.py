@@ -1,4 +1,4 @@
-"""What a checker says: violations, each with an explanation, and a verdict over them."""
+"""What a checker returns: violations, each with an explanation, and a verdict over them."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -10,7 +10,7 @@ from antiphon.core.recording import PROPERTIES, Property
 
 
 class Witness(msgspec.Struct, frozen=True, gc=False):
-    """One row of the trace that the explanation points at."""
+    """One row of the trace that an explanation rests on."""
 
     site: Site
     step: int
@@ -19,7 +19,7 @@ class Witness(msgspec.Struct, frozen=True, gc=False):
 
 
 class Violation(msgspec.Struct, frozen=True, gc=False):
-    """One broken promise, told as: let this be so; because of that; a contradiction.
+    """One violation, explained as: let this be so; because of that; a contradiction.
 
     For `total`, which is counted per strongly connected component, `site` is None and the message is the
     component's least one.
@@ -45,7 +45,7 @@ class Verdict(Enum):
 
 
 def count_by_property(violations: Iterable[Violation]) -> dict[Property, int]:
-    """How often each property is violated, all that are always judged listed."""
+    """Violations by property, with a count for every property that is always judged."""
     counts: dict[Property, int] = dict.fromkeys(PROPERTIES, 0)
     for violation in violations:
         counts[violation.property] = counts.get(violation.property, 0) + 1

@@ -1,20 +1,19 @@
-"""`antiphon audit PATH…`: was what the protocol promised kept?"""
+"""`antiphon audit PATH…`: judge whether a trace keeps what its protocol promised."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter, validators
-from rich.table import Table
 
-from antiphon.check.verdict import Verdict
+from antiphon.audit.result import AuditResult
 from antiphon.cli.console import data, print_json, say, starting_spark, status
 from antiphon.cli.pages import diagram_of
 from antiphon.cli.sweep import Master
+from antiphon.cli.verdicts import print_properties, print_verdict
 from antiphon.core.errors import UsageError
 from antiphon.core.recording import PROMISABLE, Property
 from antiphon.report.text import to_text
-from antiphon.spark.audit import AuditResult
 from antiphon.spark.audit import audit as spark_audit
 from antiphon.trace.files import open_trace
 
@@ -38,14 +37,14 @@ def audit(
 ) -> int:
     """Judge traces on Spark: integrity, duplicate, atomicity, fifo, causal, total and stability.
 
-    All seven are counted, promised or not; pairwise order is where it is promised or expected. Exit code 0:
+    All seven are counted, promised or not; pairwise order only where it is promised or expected. Exit code 0:
     what was promised holds. 1: a promise is broken. 2: the trace cannot be judged.
 
     Example: antiphon audit out/trace --expect total,fifo
     """
     expected = parse_properties(expect)
     for path in paths:
-        open_trace(path)  # A bad path is told at once, before Spark takes its seconds to start.
+        open_trace(path)  # Report a bad path at once: Spark takes seconds to start.
     with starting_spark(master) as spark, status("Judging ..."):
         result = spark_audit(spark, paths, expected, limit=show, violations_to=violations)
     if json:
@@ -58,19 +57,19 @@ def audit(
 
 
 def reservations(result: AuditResult) -> list[str]:
-    """What keeps the verdict from being a plain one."""
+    """Sentences about runs that could not be judged or have no promises."""
     sentences = list(result.unjudgeable)
-    untold = result.unjudgeable_count - len(sentences)
-    if untold:
-        sentences.append(f"{untold} more runs are like these.")
+    further = result.unjudgeable_count - len(sentences)
+    if further:
+        sentences.append(f"{further} more runs are like these.")
     if result.unpromised:
         runs = f"{result.unpromised} of the runs"
-        sentences.append(f"Nobody recorded what {runs} promised: say what you expect with --expect.")
+        sentences.append(f"{runs} have no recorded promises: name the expected properties with --expect.")
     return sentences
 
 
 def parse_properties(text: str | None) -> tuple[Property, ...] | None:
-    """Properties from a list with commas; None stays None."""
+    """Properties from a comma-separated list; None stays None."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -83,20 +82,14 @@ def parse_properties(text: str | None) -> tuple[Property, ...] | None:
 
 def print_result(result: AuditResult, paths: Sequence[Path], show: int) -> None:
     """The verdict, the counts, and the first violations explained."""
-    colour = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.UNKNOWN: "yellow"}[result.verdict]
-    data.print(f"[bold {colour}]{result.verdict.value}[/]", end="  ")
     counts = {
         "runs": result.runs,
         "sites": result.sites,
         "sends": result.sends,
         "deliveries": result.deliveries,
     }
-    data.print(", ".join(f"{name} {count:,}" for name, count in counts.items()))
-    table = Table("property", "violations", "broken promises", box=None, pad_edge=False)
-    for name, count in result.violations.items():
-        broken = result.broken[name]
-        table.add_row(name, f"{count:,}", f"{broken:,}", style="red" if broken else "")
-    data.print(table)
+    print_verdict(result.verdict, counts)
+    print_properties(result.violations, result.broken, "broken promises")
     for violation in result.examples[:show]:
         data.print()
         data.print(to_text(diagram_of(paths, violation)), markup=False)

@@ -3,15 +3,13 @@
 from pathlib import Path
 from typing import Final
 
-from rich.table import Table
-
-from antiphon.check.verdict import Verdict
-from antiphon.cli.console import data, print_json, run_bar, say, starting_spark
+from antiphon.cli.console import print_json, run_bar, say, starting_spark
+from antiphon.cli.verdicts import print_properties, print_verdict
 from antiphon.core.errors import UsageError
 from antiphon.sim.scenarios import find_scenario
 from antiphon.spark.connections import CampaignResult, run_campaign
 from antiphon.studies.connections import DRAWINGS, drawing
-from antiphon.studies.model import Effort
+from antiphon.studies.study import Effort
 
 NAME: Final = "connections"
 RUNS: Final[dict[Effort, int]] = {"quick": 1000, "full": 100_000}
@@ -26,20 +24,21 @@ def sweep_connections(
     master: str,
     json: bool,
 ) -> int:
-    """Do the campaign, print what it came to, and answer with the exit code."""
+    """Run the campaign, print its result, and return the exit code."""
     if protocol is None:
         raise UsageError(
-            "Say which protocol's connections.", hint=f"With --protocol: {', '.join(sorted(DRAWINGS))}."
+            "A campaign of connections needs a protocol.",
+            hint=f"Choose one with --protocol: {', '.join(sorted(DRAWINGS))}.",
         )
     draw = drawing(protocol)
     seeds = range(seed, seed + (RUNS[effort] if runs is None else runs))
-    find_scenario(protocol).configure(draw(seed))  # What makes no sense is told before Spark takes its time.
+    find_scenario(protocol).configure(draw(seed))  # Report bad parameters before Spark starts.
     folder = out or Path("out") / "sweep" / NAME / protocol.replace(":", "-")
     with starting_spark(master) as spark, run_bar(f"{protocol} connections", len(seeds)) as bar:
         try:
             result = run_campaign(spark, protocol, draw, seeds, folder, bar)
         except KeyboardInterrupt:
-            say(f"{bar.done} runs are done and kept in {folder}; the same command goes on from there.")
+            say(f"{bar.done} runs are done and kept in {folder}; the same command continues from there.")
             raise
     if json:
         print_json(result.to_json())
@@ -49,9 +48,7 @@ def sweep_connections(
 
 
 def print_result(result: CampaignResult) -> None:
-    """The verdict, the counts and how often each property was violated."""
-    colour = "green" if result.verdict is Verdict.PASS else "red"
-    data.print(f"[bold {colour}]{result.verdict.value}[/]", end="  ")
+    """The verdict, the counts and the violations of each property."""
     counts = {
         "runs": result.runs,
         "deliveries": result.deliveries,
@@ -60,16 +57,12 @@ def print_result(result: CampaignResult) -> None:
         "unfinished": result.unfinished,
         "failed": result.failed,
     }
-    data.print(", ".join(f"{name} {count:,}" for name, count in counts.items()))
-    table = Table("property", "violations", "runs with a broken promise", box=None, pad_edge=False)
-    for name, count in result.violations.items():
-        broken = result.broken[name]
-        table.add_row(name, f"{count:,}", f"{broken:,}", style="red" if broken else "")
-    data.print(table)
+    print_verdict(result.verdict, counts)
+    print_properties(result.violations, result.broken, "runs with a broken promise")
 
 
 def report(result: CampaignResult) -> int:
-    """Say on stderr how it went, and how to replay what went wrong."""
+    """Report on stderr the runs, their speed, and how to replay what went wrong."""
     resumed = f", {result.resumed} of them done before" if result.resumed else ""
     speed = f" {result.runs_per_s:.0f} runs a second;" if result.seconds else ""
     say(f"{result.runs} runs{resumed};{speed} results in {result.folder}.")

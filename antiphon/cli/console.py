@@ -1,4 +1,4 @@
-"""How the command line speaks: data on stdout, talk on stderr, errors as a sentence and a hint."""
+"""Output of the command line: data on stdout, messages on stderr, errors as a sentence and a hint."""
 
 import json
 import sys
@@ -28,7 +28,8 @@ def print_json(value: Any) -> None:
 
 
 def say(sentence: str, style: str | None = None) -> None:
-    """One line of talk. Names in it may be a peer's or a file's: nothing in them reaches the terminal raw."""
+    """One message on stderr. Names in it may be a peer's or a file's: their control characters are
+    escaped."""
     talk.print(clean(sentence), markup=False, style=style)
 
 
@@ -41,10 +42,10 @@ def print_error(sentence: str, hint: str | None = None) -> None:
 
 
 def one_word(name: str) -> str:
-    """A name that can neither steer a terminal nor end the field or the line that it stands in.
+    """A name without control characters and spaces: it cannot end its field or its line.
 
-    >>> one_word("eve 7\\n")
-    'eve\\\\u00207\\\\u000a'
+    >>> one_word("eve 7\n")
+    'eve\\u00207\\u000a'
     """
     if name.isprintable() and " " not in name:
         return name
@@ -52,12 +53,12 @@ def one_word(name: str) -> str:
 
 
 def shown_body(body: bytes) -> str:
-    """A message's body for a terminal: one line, tabs kept, all else that cannot be printed spelled out."""
+    """A message's body for a terminal: one line, tabs kept, everything else unprintable escaped."""
     return "\t".join(map(clean, body.decode(errors="backslashreplace").split("\t")))
 
 
 class Bar:
-    """A progress bar that knows how many runs are done and how much of the work that was."""
+    """A progress bar that counts runs and weighs them by their work."""
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
         self.done = 0
@@ -71,7 +72,7 @@ class Bar:
 
 @contextmanager
 def run_bar(label: str, runs: int) -> Iterator[Bar]:
-    """A bar over runs whose time left goes by their expected cost; silent when stderr is no terminal."""
+    """A bar over runs; the time left goes by their expected cost. Silent when stderr is not a terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -84,7 +85,7 @@ def run_bar(label: str, runs: int) -> Iterator[Bar]:
 
 @contextmanager
 def status(sentence: str) -> Iterator[None]:
-    """Say what is going on while it lasts: a spinner on a terminal, one line elsewhere."""
+    """Show what is going on while it lasts: a spinner on a terminal, one line elsewhere."""
     if talk.is_terminal:
         with talk.status(sentence):
             yield
@@ -95,7 +96,7 @@ def status(sentence: str) -> Iterator[None]:
 
 @contextmanager
 def starting_spark(master: str) -> Iterator["SparkSession"]:
-    """A Spark session, with a word about the seconds that it takes to start."""
+    """A Spark session, with a note about the seconds that it takes to start."""
     session = spark_session(master)
     with status("Starting Spark ..."):
         spark = session.__enter__()
@@ -106,7 +107,7 @@ def starting_spark(master: str) -> Iterator["SparkSession"]:
 
 
 class Sparkline:
-    """A rate over time, drawn as it comes: a bar for each step, the highest full, and how many are there."""
+    """A rate over time, drawn live: a bar for each step, the highest full, and a digit below each."""
 
     LEVELS: Final = " ▁▂▃▄▅▆▇█"
     WIDTH: Final = 60
@@ -128,7 +129,7 @@ class Sparkline:
         talk.print(self.text(), markup=False)
 
     def add(self, total: int, there: int) -> None:
-        """Take a count that only grows, whose growth since the last one is the rate, and one below ten."""
+        """Add a growing count, whose increase is the rate, and a number below ten."""
         if self._last is not None:
             self._steps.append(((total - self._last) / self._step_s, there))
             self._steps = self._steps[-self.WIDTH :]

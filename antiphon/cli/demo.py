@@ -12,16 +12,16 @@ from cyclopts import Parameter
 from antiphon.check.verdict import Verdict
 from antiphon.cli.audit import print_result
 from antiphon.cli.console import Sparkline, data, say, starting_spark, talk
-from antiphon.cli.pages import audit_report, claim_rows
+from antiphon.cli.pages import audit_report
 from antiphon.cli.reproduce import print_claims, run_studies, write_scoreboard
 from antiphon.cli.sweep import Master
 from antiphon.core.errors import OutputError
-from antiphon.live.crew import Crew, Plan, summarise
+from antiphon.load.processes import MemberProcesses, Plan, summarise
 from antiphon.report.model import AuditReport, Site
 from antiphon.report.site import write_site
 from antiphon.sim.scenarios import find_scenario
+from antiphon.simulation import simulate_and_judge
 from antiphon.spark.audit import audit
-from antiphon.spark.single import simulate_and_judge
 from antiphon.studies import guo
 from antiphon.trace.files import write_trace
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MARKER: Final = ".antiphon-demo"
 SEED: Final = 7
 SHOWN: Final = 1
-"""How many violations of each property the report explains."""
+"""Violations of each property that the report explains."""
 
 
 LIVE: Final = Plan(members=7, size=1000, seconds=6.0, order="sequencer", churn=2, away_s=1.0, back_s=1.5)
@@ -39,7 +39,7 @@ LIVE: Final = Plan(members=7, size=1000, seconds=6.0, order="sequencer", churn=2
 
 @dataclass(frozen=True)
 class Act:
-    """One run of the demo: what is done and what the audit is expected to say."""
+    """One run of the demo, and the verdict that the audit should give."""
 
     name: str
     title: str
@@ -51,8 +51,10 @@ class Act:
 def live(folder: Path) -> None:
     """Seven processes over real UDP, their throughput drawn as it happens."""
     with Sparkline("  messages a second at m0", "  members that count") as line:
-        crew = Crew(LIVE, folder, lambda words: line.add(words["delivered"], words["members"]))
-        reports = asyncio.run(crew.run())
+        processes = MemberProcesses(
+            LIVE, folder, lambda words: line.add(words["delivered"], words["members"])
+        )
+        reports = asyncio.run(processes.run())
     figures = summarise(LIVE, reports)
     say(
         f"  antiphon perf --members {LIVE.members} --order {LIVE.order} --seconds {LIVE.seconds:g} "
@@ -130,7 +132,7 @@ def demo(
         claims, pages, code = run_studies(spark, [guo.DENSE], "quick", out)
     print_claims(claims, json=False)
     write_scoreboard(out / "scoreboard.json", claims)
-    site = Site(generated="antiphon demo", claims=claim_rows(claims), pages=pages, audits=audits)
+    site = Site(generated="antiphon demo", claims=claims, pages=pages, audits=audits)
     page = write_site(site, out / "report")
     talk.print()
     say(f"The report is at {page}: open it in a browser.")
@@ -139,7 +141,7 @@ def demo(
 
 
 def clear(folder: Path) -> None:
-    """An empty folder for the demo: what an earlier demo left goes, anything else is left alone."""
+    """Empty the folder of an earlier demo; refuse any other folder that is not empty."""
     try:
         if folder.exists() and any(folder.iterdir()):
             if not (folder / MARKER).exists():
@@ -157,7 +159,7 @@ def clear(folder: Path) -> None:
 
 
 def judge_act(spark: "SparkSession", act: Act, folder: Path) -> AuditReport:
-    """Audit an act's trace and say what came out."""
+    """Audit an act's trace and print the result."""
     result = audit(spark, [folder], limit=SHOWN)
     command = f"antiphon audit {folder}"
     talk.print()

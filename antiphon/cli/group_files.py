@@ -1,4 +1,4 @@
-"""Who is in which group, read from a file: TOML with a list for each group, or CSV with a row for each."""
+"""Group memberships read from a file: TOML with a list per group, or CSV with a row per group and site."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ CSV_HINT: Final = "Each line is a group and a site: A,s1"
 
 
 def read_membership(path: Path) -> dict[Group, tuple[Site, ...]]:
-    """The groups of a file, sorted, each with its sites, sorted; a mistake is told with its line."""
+    """The groups of a file and their sites, all sorted; an error names the line."""
     readers = {".toml": _read_toml, ".csv": _read_csv}
     if path.suffix.lower() not in readers:
         raise InputError(f"{path} is neither TOML nor CSV by its name.", hint="Name it .toml or .csv.")
@@ -50,7 +50,7 @@ def _read_toml(path: Path, text: str) -> dict[Group, list[Site]]:
 
 
 def _wrong_list(group: Group, sites: Any) -> str | None:
-    """What is wrong with the members of a group; None if nothing is."""
+    """The flaw in a group's members; None if there is none."""
     if not group.strip():
         return "a group has no name"
     if not isinstance(sites, list):
@@ -62,7 +62,7 @@ def _wrong_list(group: Group, sites: Any) -> str | None:
 
 
 def _line_of(text: str, group: Group) -> int:
-    """The line on which a group is defined, as far as one can tell from the text; else the table's."""
+    """The line that defines a group, as far as the text shows it; else the table's."""
     for name in (re.escape(group), r"\[groups\]"):
         found = re.search(rf"""^[ \t]*(?:\[?groups\.)?["']?{name}""", text, re.MULTILINE)
         if found:

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from antiphon.cli.console import data, print_json, say
 from antiphon.cli.group_files import read_membership
-from antiphon.cli.group_words import counted, listed, named, told
+from antiphon.cli.group_text import counted, listed, named, sentences
 from antiphon.core.errors import OutputError
 from antiphon.core.ids import Group, Site
 from antiphon.protocols.metagroups.changes import Change, change
@@ -20,7 +20,7 @@ from antiphon.report.escape import clean
 from antiphon.report.forest import Box, fit, forest_to_svg
 
 MOST_ROWS: Final = 60
-"""Of each table; --json prints all."""
+"""Rows of each table; --json prints all."""
 FIT: Final = 22
 """Characters of a list in the drawing."""
 LEGEND: Final = (
@@ -51,8 +51,8 @@ def groups(
     """Show how overlapping groups are put into one order: meta-groups, their trees, and each group's costs.
 
     Sites that are in the same groups form a meta-group; a message to a group enters at its primary
-    meta-group and flows down the tree. With `--join` and `--leave` it says first what those change and what
-    not, and everything shown is as it would be after them. docs/groups.md explains the terms.
+    meta-group and flows down the tree. With `--join` and `--leave` it first says what they change and
+    what not; everything else is shown as it is after them. docs/groups.md explains the terms.
 
     Example: antiphon groups examples/groups.toml --join s02 B --svg forest.svg
     """
@@ -68,7 +68,7 @@ def groups(
         print_json(as_json(forest) | {"empty": empty, "change": account})
         return 0
     if changed is not None:
-        for sentence in told(before, changed):
+        for sentence in sentences(before, changed):
             data.print(sentence, markup=False)
         data.print()
     print_forest(forest)
@@ -153,7 +153,7 @@ def route_row(forest: Forest, group: Group) -> tuple[str, ...]:
 
 
 def busiest_site(forest: Forest) -> tuple[Site, int] | None:
-    """Who sends and receives most if every group gets one message, and how much."""
+    """The site that sends and receives most if every group gets one message, and its load."""
     total: Counter[Site] = Counter()
     for group in forest.primary_of:
         total.update(forest.loads(group))
@@ -192,7 +192,7 @@ def write_svg(path: Path, forest: Forest, created: Collection[Label]) -> None:
 
 
 def boxes(forest: Forest, created: Collection[Label] = ()) -> list[Box]:
-    """The forest as a drawing sees it."""
+    """The forest as boxes of a drawing."""
     places: dict[Label, int] = {}
     found: list[Box] = []
     for label in (label for root in forest.roots for label in forest.tree(root)):

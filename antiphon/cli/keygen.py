@@ -35,7 +35,7 @@ def keygen(
         return 0
     if not (add or promote or retire):
         write_keys(file, KeyRing.generate())
-        say(f"A new group key is in {file}; give every member a copy, and nobody else.")
+        say(f"A new group key is in {file}; give a copy to every member only.")
         return 0
     ring = read_keys(file)
     changed = ring.added() if add else ring.promoted() if promote else ring.retired()
@@ -50,4 +50,4 @@ def _told(file: Path, ring: KeyRing, *, add: bool, promote: bool) -> str:
         return f"{count}; the new one opens but does not seal. When all members run with it: --promote."
     if promote:
         return f"{count}; the newest seals. When all members run with it: --retire."
-    return f"{count}. When all members run with it, the old keys open nothing any more."
+    return f"{count}. When all members run with it, the old keys no longer open anything."

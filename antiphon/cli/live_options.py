@@ -1,59 +1,20 @@
-"""The options that every live command shares."""
+"""The options that every live command shares. Those of the orders come from `antiphon.live.orders`."""
 
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from cyclopts import Parameter
+
+from antiphon.core.knobs import Knob
+from antiphon.live.orders import ORDERS
 
 Name: TypeAlias = Annotated[
     str | None, Parameter(help="this member's name; the host's name and process id by default")
 ]
 Order: TypeAlias = Annotated[
-    str,
-    Parameter(
-        help="fifo, causal (nothing overtakes what it answers), total (one order, whoever comes and goes), "
-        "sequencer (one member orders) or total-across (one order over several groups)"
-    ),
-]
-Service: TypeAlias = Annotated[
-    str | None,
-    Parameter(help="what total stands on: sequencer (the default), bounded-delay or lan (docs/total.md)"),
-]
-Sequencer: TypeAlias = Annotated[str | None, Parameter(help="with --order sequencer: the member that orders")]
-Repair: TypeAlias = Annotated[
-    str, Parameter(help="how fifo makes up for losses: hybrid, acknowledge, request, request-all or any")
-]
-Stability: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        help="how fifo finds what all hold: coordp (the default), fulldist, train, gossip, "
-        "gossip-adaptive, gossip-hops, s-coordp, s-train or s-gossip (docs/stability.md)"
-    ),
-]
-Errors: TypeAlias = Annotated[
-    str | None, Parameter(help="with fifo: a stability protocol by which members find what they have missed")
-]
-Trigger: TypeAlias = Annotated[
-    str | None, Parameter(help="when fifo begins a round: timer (the default) or adaptive, by full buffers")
-]
-Piggyback: TypeAlias = Annotated[
-    bool, Parameter(help="with fifo: let what members hold ride on messages, without rounds", negative="")
-]
-Detector: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        help="how fifo finds out who is gone: heartbeat (the default), polling or gossip "
-        "(docs/failure-detection.md)"
-    ),
-]
-Causal: TypeAlias = Annotated[
-    bool, Parameter(help="with total-across: causal order across groups, too", negative="")
-]
-Bodies: TypeAlias = Annotated[
-    str | None, Parameter(help="with total-across: how bodies travel, tree (the default) or direct")
-]
-Bypass: TypeAlias = Annotated[
-    bool, Parameter(help="with total-across: shorter ways, any two groups in one order", negative="")
+    str, Parameter(help="; ".join(f"{kind.name}: {kind.summary}" for kind in ORDERS.values()))
 ]
 History: TypeAlias = Annotated[
     Path | None, Parameter(help="with fifo: folder in which to log deliveries for members that join later")
@@ -71,3 +32,56 @@ Key: TypeAlias = Annotated[Path | None, Parameter(help="key file, made by antiph
 Insecure: TypeAlias = Annotated[
     bool, Parameter(help="go beyond loopback without a key: anyone there may read and forge", negative="")
 ]
+
+
+RateLimit: TypeAlias = Annotated[
+    float | None,
+    Parameter(help="bytes a second to each other member, at most; as many as the network takes by default"),
+]
+
+
+def describe(having: dict[str, Knob]) -> str:
+    """One flag's help: the orders that have it, what it is, and its values."""
+    knob = next(iter(having.values()))
+    values = ", ".join(
+        f"{choice} (the default)" if choice == knob.default else choice for choice in knob.choices
+    )
+    default = ""
+    if knob.kind is int:
+        numbers = ", ".join(f"{each.default:,} with {order}" for order, each in having.items())
+        default = f"; {numbers} if left out"
+    sentence = knob.sentence[0].lower() + knob.sentence[1:].rstrip(".")
+    return f"with {' or '.join(having)}: {sentence}{default}" + (f"; {values}" if values else "")
+
+
+def order_flags() -> Iterator[tuple[str, Any, Any]]:
+    """A flag for each option of each order; None leaves it at its default."""
+    names = dict.fromkeys(name for kind in ORDERS.values() for name in kind.knobs())
+    for name in names:
+        having = {kind.name: kind.knobs()[name] for kind in ORDERS.values() if name in kind.knobs()}
+        knob = next(iter(having.values()))
+        told = describe(having)
+        if knob.kind is bool:
+            yield name, Annotated[bool, Parameter(help=told, negative="")], field(default=False)
+        else:
+            yield name, Annotated[knob.kind | None, Parameter(help=told)], field(default=None)
+
+
+if TYPE_CHECKING:
+
+    @dataclass
+    class OrderFlags:
+        """The values of the orders' flags."""
+
+else:
+    OrderFlags = make_dataclass("OrderFlags", order_flags(), kw_only=True, frozen=True)
+    OrderFlags.__module__ = __name__  # without it, its fields do not become flags
+
+Options: TypeAlias = Annotated[OrderFlags | None, Parameter(name="*")]
+"""The orders' flags as flags of a command, without a prefix."""
+
+
+def given(options: OrderFlags | None) -> dict[str, Any]:
+    """The order's options that were given."""
+    found = {} if options is None else asdict(options)
+    return {name: value for name, value in found.items() if value is not None and value is not False}

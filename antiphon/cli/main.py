@@ -1,4 +1,4 @@
-"""`antiphon`: finds the verb, runs it, and turns whatever goes wrong into a sentence and an exit code.
+"""`antiphon`: finds the verb, runs it, and turns every error into a sentence and an exit code.
 
 Exit codes: 0 all is well; 1 a promise is broken, or runs failed; 2 the input or the call makes no sense, or
 the machine lacks something; 130 interrupted.
@@ -46,7 +46,7 @@ EXTRAS: Final = {
     "advise": ("sim",),
     "reproduce": ("spark", "report"),
 }
-"""What a verb needs beside the core."""
+"""The optional packages that a verb needs."""
 
 
 def build(tokens: Sequence[str]) -> App:
@@ -59,7 +59,7 @@ def build(tokens: Sequence[str]) -> App:
         suppress_keyboard_interrupt=False,
     )
     for place, (verb, (where, summary)) in enumerate(VERBS.items()):
-        # A summary given here would hide the verb's own help, so it is given only for the list of verbs.
+        # A summary given here would hide the verb's own help, so only the list of verbs gets it.
         described = None if list(tokens[:1]) == [verb] else summary
         app.command(where, name=verb, help=described, sort_key=place)
     return app
@@ -84,7 +84,7 @@ def run(tokens: Sequence[str]) -> int:
         talk.print("Interrupted.")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`); there is nobody left to tell.
+        # The reader of our output is gone (`| head`): there is no stream left to report on.
         _write_no_more()
         return OK
     except OSError as error:
@@ -110,7 +110,8 @@ def _write_no_more() -> None:
 
 
 def _open_streams() -> None:
-    """Whoever closed our streams (`<&-`) gets nothing from them, rather than the next file opened."""
+    """Replace streams that the caller closed (`<&-`), so that the next opened file does not take their
+    place."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)
@@ -121,9 +122,9 @@ def _open_streams() -> None:
 
 
 def require_known(tokens: Sequence[str]) -> None:
-    """A verb, or a protocol to simulate, that does not exist is told with those that do.
+    """An unknown verb, or protocol to simulate, raises, and lists the known ones.
 
-    So is what a verb needs and the machine lacks.
+    So does a verb that needs what the machine lacks.
     """
     words = [token for token in tokens[:2] if not token.startswith("-")]
     if words and words[0] not in VERBS:
@@ -146,7 +147,7 @@ def _command(tokens: Sequence[str]) -> str:
 
 
 def main() -> None:
-    # The bridge to Java logs a traceback when it is interrupted; we tell people in our own words.
+    # The bridge to Java logs a traceback when it is interrupted; we print our own sentence.
     logging.basicConfig(handlers=[logging.NullHandler()])
     _open_streams()
     sys.exit(run(sys.argv[1:]))

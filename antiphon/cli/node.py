@@ -16,25 +16,17 @@ from cyclopts import Parameter
 
 from antiphon.cli.console import one_word, say, shown_body
 from antiphon.cli.live_options import (
-    Bodies,
-    Bypass,
     CatchUp,
-    Causal,
-    Detector,
-    Errors,
     History,
     HistoryBytes,
     Insecure,
     Key,
     Name,
     Network,
+    Options,
     Order,
-    Piggyback,
-    Repair,
-    Sequencer,
-    Service,
-    Stability,
-    Trigger,
+    RateLimit,
+    given,
 )
 from antiphon.core.errors import UsageError
 from antiphon.live.events import CutOff, Happening, Missed, Unread, as_presence, sentence
@@ -48,9 +40,9 @@ from antiphon.live.pieces import LARGEST_MESSAGE_BYTES
 
 LONGEST_LINE: Final = 1 << 20
 UNNAMED: Final[dict[type, str]] = {CutOff: "cut-off", Unread: "unread"}
-"""What happens among messages only, by the names that it has in the output."""
+"""Events that only make sense among messages, by their names in the output."""
 LAST_WORDS_S: Final = 2.0
-"""How long a node that has left waits for whoever reads its output."""
+"""How long a node that has left waits for its output to be read."""
 
 
 def node(
@@ -63,20 +55,11 @@ def node(
         str | None,
         Parameter(help="with total-across: groups to be in, such as A,B; '@B text' goes to B, others to A"),
     ] = None,
-    causal: Causal = False,
-    bodies: Bodies = None,
-    bypass: Bypass = False,
-    sequencer: Sequencer = None,
-    service: Service = None,
-    repair: Repair = "hybrid",
-    stability: Stability = None,
-    errors: Errors = None,
-    trigger: Trigger = None,
-    piggyback: Piggyback = False,
-    detector: Detector = None,
+    options: Options = None,
     network: Network = "loopback",
     key: Key = None,
     insecure: Insecure = False,
+    rate_bytes_s: RateLimit = None,
     trace: Annotated[Path | None, Parameter(help="folder to append this member's trace to")] = None,
     run: Annotated[str | None, Parameter(help="the run's name in the trace; the group's by default")] = None,
     history: History = None,
@@ -85,7 +68,9 @@ def node(
     addressed: Annotated[
         bool, Parameter(help="a line '@alice,bob text' goes to those members only", negative="")
     ] = False,
-    queue: Annotated[int, Parameter(help="megabytes that may wait for whoever reads the output")] = 64,
+    queue: Annotated[
+        int, Parameter(help="megabytes of deliveries that may wait to be read from the output")
+    ] = 64,
     metrics: Annotated[int | None, Parameter(help="port on which to serve Prometheus metrics")] = None,
     log: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
@@ -95,8 +80,8 @@ def node(
 ) -> int:
     """Join a group. Each line of the input is multicast; each delivery is a line of output: its sender, its
     number and its body, after its group where there are several. On a terminal, what cannot be printed is
-    shown as its code point; into a pipe or a file, bodies go as they are. Who comes and goes is told on
-    stderr, or with --json among the output, in its place. Ends with the input, or on SIGTERM or SIGINT, by a
+    shown as its code point; into a pipe or a file, bodies go as they are. Presence changes go to stderr,
+    or with --json into the output, in their place. Ends with the input, or on SIGTERM or SIGINT, by a
     clean leave.
 
     Example: antiphon node chat --name alice
@@ -107,13 +92,9 @@ def node(
     if log is not None:
         show_log(log)
     member = join(
-        group, name=name, order=order, sequencer=sequencer, service=service, repair=repair,
-        stability=stability,
-        errors=errors,
-        trigger=trigger, piggyback=piggyback, detector=detector, causal=causal, bodies=bodies, bypass=bypass,
-        network=network, key=key,
+        group, name=name, order=order, **given(options), network=network, key=key,
         insecure=insecure, trace=trace, run=run, history=history, history_bytes=history_bytes,
-        catch_up=catch_up, limits=Limits(queue_bytes=queue << 20),
+        catch_up=catch_up, limits=Limits(queue_bytes=queue << 20, rate_bytes_s=rate_bytes_s),
     )  # fmt: skip
     if asyncio.run(Node(member, groups=chosen, addressed=addressed, json=json).serve(metrics)):
         return 0
@@ -121,7 +102,7 @@ def node(
 
 
 def show_log(level: str) -> None:
-    """Let the log `antiphon` speak on stderr, from a level on."""
+    """Write the log `antiphon` to stderr, from a level on."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger("antiphon")
@@ -130,7 +111,7 @@ def show_log(level: str) -> None:
 
 
 def parse_groups(order: str, groups: str | None, *, addressed: bool) -> list[str]:
-    """The groups that a node is to be in; none where the order knows one group only."""
+    """The groups that a node joins; none where the order has one group only."""
     found = [] if groups is None else groups.split(",")
     if find_order(order).several != bool(found):
         raise UsageError(
@@ -160,9 +141,9 @@ class Node:
         self._has_joined = False
 
     async def serve(self, metrics: int | None) -> bool:
-        """Until the input ends, a signal comes, or the member cannot go on; False if it was interrupted.
+        """Run until the input ends, a signal comes, or the member fails; False if it was interrupted.
 
-        A signal while it joins, and a second one while it leaves, end it at once.
+        A signal during the join, and a second signal during the leave, end it at once.
         """
         working = asyncio.create_task(self._take_part(metrics))
         signals: list[signal.Signals] = []
@@ -195,7 +176,7 @@ class Node:
                 await group.enter(each)
             self._has_joined = True
             delivering = asyncio.create_task(self._deliver_json() if self._json else self._deliver())
-            telling = asyncio.create_task(self._tell())
+            reporting = asyncio.create_task(self._report_events())
             sending = asyncio.create_task(self._send())
             signalled = asyncio.create_task(self._ended.wait())
             first = (delivering, sending, signalled)
@@ -204,9 +185,9 @@ class Node:
                 task.cancel()
             if delivering not in done:
                 await group.leave()
-            # What was delivered before the leave is still written out, unless nobody reads it.
-            await asyncio.wait((delivering, telling), timeout=LAST_WORDS_S)
-            for task in (delivering, telling):
+            # Deliveries from before the leave are still written, unless the output is not read.
+            await asyncio.wait((delivering, reporting), timeout=LAST_WORDS_S)
+            for task in (delivering, reporting):
                 task.cancel()
             for task in (delivering, sending):
                 with contextlib.suppress(asyncio.CancelledError):
@@ -236,7 +217,7 @@ class Node:
             await self._output.write(b"".join(map(line, batch)))
 
     async def _deliver_json(self) -> None:
-        """Messages, and what happens between them in its place."""
+        """Write messages, and events in their place between them."""
         assert self._output is not None
         async for item in self._group.event_batches():
             if isinstance(item, Batch):
@@ -251,15 +232,15 @@ class Node:
             return _json({"group": message.group, **words})
         return _json(words if message.to is None else {**words, "to": sorted(message.to)})
 
-    async def _tell(self) -> None:
-        """Without --json: on stderr, at once, however slowly the output is read."""
+    async def _report_events(self) -> None:
+        """Without --json: write events to stderr at once, however slowly the output is read."""
         if not self._json:
             async for event in self._group.presence():
                 say(_sentence(event))
 
 
 def _words(event: Happening, own: str) -> dict[str, object]:
-    """One line of JSON for what happened."""
+    """One line of JSON for an event."""
     named = as_presence(event, own)
     kind = UNNAMED[type(event)] if named is None else named.kind
     words: dict[str, object] = {"presence": kind, "site": own if named is None else named.site}
@@ -274,12 +255,12 @@ def _json(value: object) -> bytes:
 
 
 def _text_line(message: Message) -> bytes:
-    """The body as it was sent; what stands before it cannot be mistaken, whatever a peer calls itself."""
+    """The body as it was sent. The fields before it cannot be mistaken, whatever a peer's name is."""
     return _prefix(message).encode() + message.body + b"\n"
 
 
 def _shown_line(message: Message) -> bytes:
-    """The same for a terminal, which a body could steer."""
+    """The same for a terminal, without control characters of the body."""
     return f"{_prefix(message)}{shown_body(message.body)}\n".encode()
 
 
@@ -293,7 +274,7 @@ def _sentence(event: Presence) -> str:
 
 
 class Output:
-    """Standard output that never holds up the event loop where it could: a pipe that nobody reads."""
+    """Standard output that does not block the event loop where it could: on a pipe that is not read."""
 
     def __init__(self, writer: asyncio.StreamWriter | None) -> None:
         self._writer = writer
@@ -303,10 +284,10 @@ class Output:
         if not _is_pipe(sys.stdout.fileno()):
             return cls(None)
         loop = asyncio.get_running_loop()
-        # The loop closes what it is given; standard output itself is still flushed when the command ends.
+        # The loop closes the file that it is given; standard output itself is flushed when the command ends.
         pipe = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
         transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipe)
-        # A write is done when the kernel has it, so that nothing is lost at the end.
+        # A write is complete when the kernel has it, so that nothing is lost at the end.
         transport.set_write_buffer_limits(high=0)
         return cls(asyncio.StreamWriter(transport, protocol, None, loop))
 
@@ -325,7 +306,7 @@ class Output:
 async def input_lines() -> AsyncIterator[bytes]:
     """Lines of standard input: without blocking where it is a pipe or a terminal; a file never blocks."""
     if not (_is_pipe(sys.stdin.fileno()) or sys.stdin.isatty()):
-        # What is longer than any message is refused as a message, not read to its end: it may have none.
+        # A line longer than any message is refused, and not read to its end: it may have none.
         while line := sys.stdin.buffer.readline(LARGEST_MESSAGE_BYTES + len(b"\r\n") + 1):
             yield line
         return

@@ -1,88 +1,28 @@
-"""From results to a report: studies and audits in the report's terms."""
+"""Report pages made from the results of studies and audits."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from antiphon.audit.result import AuditResult
 from antiphon.check.verdict import Violation
-from antiphon.core.errors import UsageError
 from antiphon.core.ids import MessageId
 from antiphon.core.recording import Property
 from antiphon.report.diagram import Diagram, layout
-from antiphon.report.model import (
-    AuditReport,
-    Claim,
-    FigureData,
-    Page,
-    Plate,
-    Section,
-    Series,
-    Table,
-    ViolationReport,
-)
+from antiphon.report.model import AuditReport, Page, ViolationReport
 from antiphon.report.svg import to_svg
 from antiphon.report.text import to_text
-from antiphon.spark.audit import AuditResult
-from antiphon.studies.model import Figure, Panel, Results, Study
-from antiphon.studies.model import Table as StudyTable
-from antiphon.studies.reproduce import JudgedClaim, scoreboard
+from antiphon.studies.model import Claim
+from antiphon.studies.results import Results
+from antiphon.studies.study import Study
 from antiphon.trace.window import read_window
 
 
-def claim_rows(claims: Sequence[JudgedClaim]) -> list[Claim]:
-    return [
-        Claim(verdict=judged.verdict, **{key: value for key, value in row.items() if key != "verdict"})
-        for judged, row in zip(claims, scoreboard(claims), strict=True)
-    ]
-
-
-def page_of(study: Study, results: Results, claims: Sequence[JudgedClaim]) -> Page:
-    """A study's page: its sections as the paper has them. The claims' paper and command are on the first."""
-    judged = claim_rows([one for one in claims if one.study is study])
-    rows = {row.id: replace(row, paper="", command="") for row in judged}
-    sections = [
-        Section(
-            title=section.title,
-            text=section.text,
-            tables=[table for table in (_table(table, results) for table in section.tables) if table],
-            claims=[rows[claim.id] for claim in section.claims if claim.id in rows],
-            figures=[_figure(figure, results) for figure in section.figures],
-        )
-        for section in study.sections
-    ]
+def page_of(study: Study, results: Results, claims: Sequence[Claim]) -> Page:
+    """A study's page, with the paper's sections. The papers and commands of claims are on the first page."""
+    judged = {claim.id: replace(claim, paper="", command="") for claim in claims}
+    sections = [section.filled(results, judged) for section in study.sections]
     return Page(name=study.name, title=study.title, subtitle=study.paper, sections=sections)
-
-
-def _figure(figure: Figure, results: Results) -> FigureData | Plate:
-    title = f"{figure.id}: {figure.title}"
-    panels = [_panel(figure, panel, results) for panel in figure.panels]
-    if len(panels) > 1:
-        return Plate(figure.id, title, figure.caption, panels)
-    return replace(panels[0], title=title)
-
-
-def _panel(figure: Figure, panel: Panel, results: Results) -> FigureData:
-    return FigureData(
-        id=figure.id,
-        title=panel.title,
-        caption=figure.caption,
-        x_label=panel.x_label,
-        y_label=panel.y_label,
-        series=[
-            Series(line.name, line.x, line.y, line.low, line.high, line.dots, line.hue, line.is_calculated)
-            for line in panel.lines(results)
-        ],
-        log_x=panel.log_x,
-        log_y=panel.log_y,
-    )
-
-
-def _table(table: StudyTable, results: Results) -> Table | None:
-    """A table whose runs have failed is left out; the sweep has told of them."""
-    try:
-        return Table(table.columns, table.rows(results), table.title, table.caption)
-    except UsageError:
-        return None
 
 
 def diagram_of(paths: Sequence[Path], violation: Violation) -> Diagram:

@@ -7,35 +7,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from antiphon.audit.local import audit_locally
 from antiphon.cli.console import data, print_json, status
 from antiphon.cli.group_files import read_membership
-from antiphon.cli.live_options import (
-    Bodies,
-    Bypass,
-    Causal,
-    Detector,
-    Errors,
-    Insecure,
-    Key,
-    Network,
-    Order,
-    Piggyback,
-    Repair,
-    Service,
-    Stability,
-    Trigger,
-)
+from antiphon.cli.live_options import Insecure, Key, Network, Options, Order, RateLimit, given
 from antiphon.core.errors import UsageError
-from antiphon.live.crew import ChurnBy, Crew, Plan, summarise
-from antiphon.live.orders import (
-    AcrossOptions,
-    StabilityOptions,
-    check_across,
-    check_service,
-    check_stability,
-    find_order,
-)
-from antiphon.spark.audit import audit_here
+from antiphon.live.orders import find_order, make_order
+from antiphon.load.processes import ChurnBy, MemberProcesses, Plan, summarise
 
 
 def perf(
@@ -44,7 +22,7 @@ def perf(
     size: Annotated[int, Parameter(help="bytes of a message's body")] = 1000,
     seconds: Annotated[float, Parameter(help="how long to measure")] = 5.0,
     order: Order = "fifo",
-    service: Service = None,
+    options: Options = None,
     senders: Annotated[int | None, Parameter(help="members that send; all by default")] = None,
     rate: Annotated[float, Parameter(help="messages a second of all together; 0: as many as it takes")] = 0.0,
     destinations: Annotated[int, Parameter(help="random others that each message goes to; 0: all")] = 0,
@@ -52,18 +30,10 @@ def perf(
         Path | None,
         Parameter(help="a file with several groups (see antiphon groups); its sites are the members"),
     ] = None,
-    causal: Causal = False,
-    bodies: Bodies = None,
-    bypass: Bypass = False,
-    repair: Repair = "hybrid",
-    stability: Stability = None,
-    errors: Errors = None,
-    trigger: Trigger = None,
-    piggyback: Piggyback = False,
-    detector: Detector = None,
     network: Network = "loopback",
     key: Key = None,
     insecure: Insecure = False,
+    rate_bytes_s: RateLimit = None,
     churn: Annotated[int, Parameter(help="members that vanish and return by turns")] = 0,
     churn_by: Annotated[ChurnBy, Parameter(help="how they vanish: kill, stop or leave")] = "kill",
     away: Annotated[float, Parameter(help="seconds that each is away")] = 2.0,
@@ -80,28 +50,20 @@ def perf(
     """
     if find_order(order).several and groups is None:
         raise UsageError(f"The order '{order}' needs groups.", hint="Name a file of them: --groups FILE")
-    check_service(order, service)
-    told = StabilityOptions(
-        stability=stability, errors=errors, trigger=trigger, piggyback=piggyback, detector=detector
-    )
-    check_stability(order, repair, told)
-    check_across(order, AcrossOptions(causal=causal, bodies=bodies, bypass=bypass))
+    told = given(options)
+    make_order(order, {"sequencer": "m0"} | told if order == "sequencer" else told)
     plan = Plan(
-        members=members, size=size, seconds=seconds, order=order, service=service, senders=senders, rate=rate,
+        members=members, size=size, seconds=seconds, order=order, options=told, senders=senders, rate=rate,
         destinations=destinations, groups={} if groups is None else read_membership(groups),
-        causal=causal, bodies=bodies, bypass=bypass,
-        repair=repair,
-        stability=stability, errors=errors, trigger=trigger, piggyback=piggyback,
-        detector=detector,
-        network=network, key=None if key is None else str(key), insecure=insecure, churn=churn,
-        churn_by=churn_by, away_s=away, back_s=back, uvloop=uvloop,
+        network=network, key=None if key is None else str(key), insecure=insecure,
+        rate_bytes_s=rate_bytes_s, churn=churn, churn_by=churn_by, away_s=away, back_s=back, uvloop=uvloop,
     )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="antiphon-perf-") as temporary:
         folder = Path(temporary) / "trace" if trace is None else trace
         with status(f"{plan.members} members send for {seconds:g} s ..."):
-            reports = asyncio.run(Crew(plan, folder).run())
+            reports = asyncio.run(MemberProcesses(plan, folder).run())
         with status("Judging the trace ..."):
-            result = audit_here([folder], limit=0)
+            result = audit_locally([folder], limit=0)
     figures = {**summarise(plan, reports), "violations": sum(result.broken.values())}
     if json:
         print_json(figures)

@@ -9,13 +9,14 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from antiphon.cli.console import data, print_json, say, starting_spark
-from antiphon.cli.pages import claim_rows, page_of
+from antiphon.cli.pages import page_of
 from antiphon.cli.sweep import Full, Master, Quick, effort_of, report_outcome, sweep_with_bar
 from antiphon.core.errors import OutputError
 from antiphon.report.model import Page, Site
 from antiphon.report.site import write_site
-from antiphon.studies.model import Effort, Study
-from antiphon.studies.reproduce import REPRODUCED, JudgedClaim, find_study, judge, scoreboard
+from antiphon.studies.model import Claim
+from antiphon.studies.reproduce import REPRODUCED, find_study, judge
+from antiphon.studies.study import Effort, Study
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +49,7 @@ def reproduce(
         Site(
             subtitle="Many voices, one order: the papers' claims, measured",
             generated=f"antiphon reproduce --{effort}",
-            claims=claim_rows(claims),
+            claims=claims,
             pages=pages,
         ),
         out / "report",
@@ -60,9 +61,9 @@ def reproduce(
 
 def run_studies(
     spark: "SparkSession", studies: Sequence[Study], effort: Effort, folder: Path
-) -> tuple[list[JudgedClaim], list[Page], int]:
+) -> tuple[list[Claim], list[Page], int]:
     """Run studies: their judged claims, their pages and the exit code."""
-    claims: list[JudgedClaim] = []
+    claims: list[Claim] = []
     pages: list[Page] = []
     code = 0
     for study in studies:
@@ -74,9 +75,10 @@ def run_studies(
     return claims, pages, code
 
 
-def write_scoreboard(path: Path, claims: list[JudgedClaim]) -> None:
+def write_scoreboard(path: Path, claims: list[Claim]) -> None:
+    rows = [claim.to_json() for claim in claims]
     try:
-        path.write_text(json_format.dumps(scoreboard(claims), indent=2, ensure_ascii=False) + "\n")
+        path.write_text(json_format.dumps(rows, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise OutputError(
             f"The scoreboard cannot be written to {path}: {error.strerror}.",
@@ -84,16 +86,15 @@ def write_scoreboard(path: Path, claims: list[JudgedClaim]) -> None:
         ) from error
 
 
-def print_claims(claims: list[JudgedClaim], json: bool) -> None:
+def print_claims(claims: list[Claim], json: bool) -> None:
     if json:
-        for row in scoreboard(claims):
-            print_json(row)
+        for claim in claims:
+            print_json(claim.to_json())
         return
     table = Table(title="The papers' claims", title_justify="left")
     for heading in ("claim", "statement", "theirs", "ours", "verdict"):
         table.add_column(heading)
-    for judged in claims:
-        finding = judged.finding
-        ours = " ".join(part for part in (finding.ours, finding.interval and f"({finding.interval})") if part)
-        table.add_row(judged.claim.id, judged.claim.statement, judged.claim.theirs, ours, judged.verdict)
+    for claim in claims:
+        ours = " ".join(part for part in (claim.ours, claim.interval and f"({claim.interval})") if part)
+        table.add_row(claim.id, claim.statement, claim.theirs, ours, claim.verdict)
     data.print(table)

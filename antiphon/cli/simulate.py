@@ -11,7 +11,7 @@ from cyclopts import App, Parameter, validators
 from antiphon.cli.console import data, print_json, run_bar, say
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.scenarios import find_scenario, scenario_names
-from antiphon.spark.single import SimulatedRun, measure, simulate_and_judge
+from antiphon.simulation import SimulatedRun, measure, simulate_and_judge
 from antiphon.trace.arrow import pa
 from antiphon.trace.files import write_trace
 
@@ -29,7 +29,7 @@ COMMON_OPTIONS: Final = (
     ("trace", None, Annotated[Path | None, Parameter(help="write the runs' trace into this folder")]),
     ("json", False, Annotated[bool, Parameter(help="print one JSON object per run", negative=())]),
 )
-"""Name, default and annotation of what every scenario's command takes."""
+"""Name, default and annotation of the options that every scenario's command has."""
 
 app = App(
     name="simulate",
@@ -49,7 +49,7 @@ def simulate(
                 print_metrics(one_run(scenario, configuration, seed + index, sink), seed + index, json)
                 bar(index + 1, (index + 1) / runs)
     finally:
-        # Runs that were done before an interruption stay done.
+        # Runs completed before an interruption are kept.
         if sink is not None:
             sink.flush()
     if trace is not None:
@@ -66,7 +66,7 @@ def one_run(scenario: Scenario, configuration: Any, seed: int, sink: "TraceSink 
 
 
 class TraceSink:
-    """Writes runs' traces in files of a reasonable size; a folder that cannot take them is told at once."""
+    """Writes runs' traces in files of a reasonable size; an unwritable folder raises at once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

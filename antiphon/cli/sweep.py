@@ -11,8 +11,9 @@ from antiphon.cli.console import data, print_json, run_bar, say, starting_spark
 from antiphon.core.errors import UsageError
 from antiphon.spark.statistics import Point
 from antiphon.spark.sweep import SweepResult
-from antiphon.studies.model import Effort, Results, Study
 from antiphon.studies.reproduce import find_study, run_study
+from antiphon.studies.results import Results
+from antiphon.studies.study import Effort, Study
 from antiphon.trace.arrow import pq
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def sweep(
     network and faults drawn from its seed, and judge them all. Exit code 1: a promise is broken, a run does
     not finish, or one fails.
 
-    Results are kept as they come: the same command after an interruption goes on where it stopped. A run
-    that fails becomes a row with its error and the command that replays it.
+    Results are written as runs finish: after an interruption the same command continues where it stopped. A
+    run that fails becomes a row with its error and the command that replays it.
 
     Example: antiphon sweep guo --quick
 
@@ -85,13 +86,13 @@ def effort_of(quick: bool, full: bool) -> Effort:
 def sweep_with_bar(
     spark: "SparkSession", study: Study, effort: Effort, folder: Path
 ) -> tuple[SweepResult, Results]:
-    """Run a study under a progress bar; an interruption says what is kept."""
+    """Run a study under a progress bar; an interruption reports what is kept."""
     with run_bar(f"sweep {study.name}", len(study.jobs(effort))) as bar:
         try:
             return run_study(spark, study, effort, folder, bar)
         except KeyboardInterrupt:
             done = bar.done
-            say(f"{done} runs are done and kept in {folder}; the same command goes on from there.")
+            say(f"{done} runs are done and kept in {folder}; the same command continues from there.")
             raise
 
 
@@ -112,7 +113,7 @@ def print_point(point: Point, json: bool) -> None:
 
 
 def report_outcome(outcome: SweepResult) -> int:
-    """Say on stderr what a sweep came to; failed runs make exit code 1."""
+    """Report a sweep's result on stderr; failed runs make exit code 1."""
     resumed = f", {outcome.resumed} of them done before" if outcome.resumed else ""
     say(f"{outcome.jobs} runs{resumed}, {outcome.errors} failed; results in {outcome.folder}.")
     for error, replay in failures(outcome.folder)[:ERRORS_SHOWN] if outcome.errors else ():

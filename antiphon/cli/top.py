@@ -1,4 +1,4 @@
-"""`antiphon top`: all members of a live group on one screen, as they tell it themselves."""
+"""`antiphon top`: all members of a live group on one screen, as each reports itself."""
 
 import asyncio
 import contextlib
@@ -20,9 +20,9 @@ from antiphon.live.status import PeerStatus
 from antiphon.report.escape import clean
 
 MEETING_S: Final = 3.0
-"""How long to look for members before saying that there are none."""
+"""How long to look for members before reporting that there are none."""
 LEAST_EVERY_S: Final = 0.3
-"""Members answer four times a second at most."""
+"""Shortest interval: members answer four times a second at most."""
 REASONS_SHOWN: Final = 5
 COLUMNS: Final = (
     "member", "up", "sees", "sent/s", "got/s", "MB/s", "again/s", "unread", "busy", "absent", "refused",
@@ -41,12 +41,15 @@ def top(
     key: Key = None,
     insecure: Insecure = False,
     every: Annotated[float, Parameter(help="seconds between looks")] = 1.0,
-    seconds: Annotated[float | None, Parameter(help="end after so long; else with Ctrl-C")] = None,
+    seconds: Annotated[
+        float | None, Parameter(help="end after this many seconds; by default run until Ctrl-C")
+    ] = None,
     json: Annotated[bool, Parameter(help="print a JSON object for each look", negative="")] = False,
 ) -> int:
     """Show the members of a group that runs: what each sends and delivers in a second, how much its
-    application has not read, how busy that is, for whom it waits, and whom it refused. It takes no part, so
-    nobody waits for it. Where the output is no terminal, the last look is printed at the end.
+    application has not read, how busy that is, which member it waits for, and which process it refused. It is
+    no member, so the group never waits for it. If the output is not a terminal, the last look is printed at
+    the end.
 
     Example: antiphon top chat
     """
@@ -60,7 +63,7 @@ def top(
 
 
 class _Screen:
-    """Looks again and again, and shows what it saw."""
+    """Asks again and again, and shows the answers."""
 
     def __init__(self, group: str, onlooker: Onlooker, every_s: float, *, json: bool) -> None:
         self._group = group
@@ -101,11 +104,11 @@ class _Screen:
                 "Give --key the group's key file, or leave it out where the group has none.",
             )
         raise AntiphonError(
-            f"Nobody of '{clean(self._group)}' answers.",
+            f"No member of '{clean(self._group)}' answers.",
             "Is it the right group, network and key? Members of releases before 'top' do not answer.",
         )
 
-    # What is shown
+    # Screen
 
     def _look(self) -> dict[str, Any]:
         sights = sorted(self._onlooker.sights.items())
@@ -175,7 +178,7 @@ def _row(site: str, sight: Sight) -> tuple[str, ...]:
 
 
 def _waited_for(sight: Sight) -> str:
-    """The member that it has waited for most since the last look, and for what share of the time."""
+    """The member that it has waited for most since the last look, and the share of the time."""
     before = {peer.site: peer.held_up_ms for peer in sight.before.peers}
     grown = [(peer.held_up_ms - before.get(peer.site, 0), peer) for peer in sight.status.peers]
     span_ms = sight.status.uptime_ms - sight.before.uptime_ms
@@ -198,7 +201,7 @@ def _short(count: float) -> str:
 
 
 def _span(seconds: float) -> str:
-    """A time as people say it.
+    """A time in one unit.
 
     >>> [_span(each) for each in (7, 90, 7200, 200_000)]
     ['7s', '1m', '2h', '2d']

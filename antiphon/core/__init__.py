@@ -1,1 +1,1 @@
-"""The vocabulary that every other room speaks: ids, time, inputs, effects, the wire, errors."""
+"""The vocabulary of all other packages: ids, time, inputs, effects, the wire, errors."""

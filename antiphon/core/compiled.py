@@ -31,5 +31,5 @@ def in_place(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """The same as `in_place`, for a function that is to become part of each compiled one that calls it."""
+    """Like `in_place`, for a function that is inlined into each compiled function that calls it."""
     return cast(Function, numba.njit(cache=True, _nrt=False, inline="always")(function))

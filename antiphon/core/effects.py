@@ -1,4 +1,4 @@
-"""Everything a protocol may ask for. The order of the list it returns is the contract."""
+"""Everything that a protocol may ask for. The order of the list that it returns is the contract."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -25,7 +25,7 @@ class Multicast(msgspec.Struct, frozen=True, gc=False):
     pdu: "Pdu"
     to: tuple[Site, ...] | None = None
     hops: int | None = None
-    """Only as far as so many links away, for those who know no addresses; None sets no limit."""
+    """Send at most this many links far, for protocols that know no addresses; None sets no limit."""
 
 
 class Admitted(msgspec.Struct, frozen=True, gc=False):
@@ -63,9 +63,9 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     incarnation: int = 0
     """The incarnation of the sender that numbered them."""
     destinations: frozenset[Site] | None = None
-    """To whom all of them were multicast, where senders choose; None means the whole group."""
+    """The destinations of all of them, where senders choose; None means the whole group."""
     place: int | None = None
-    """The batch's place in the one order of all messages, where the protocol keeps one."""
+    """The batch's place in the total order, where the protocol keeps one."""
 
 
 class Stable(msgspec.Struct, frozen=True, gc=False):
@@ -78,7 +78,7 @@ class Stable(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unstable(msgspec.Struct, frozen=True, gc=False):
-    """These messages will never be told to be stable here; `reason` is one plain sentence."""
+    """These messages will never become stable here; `reason` is one plain sentence."""
 
     sender: Site
     number: int
@@ -112,7 +112,7 @@ class SetTimer(msgspec.Struct, frozen=True, gc=False):
 
 
 class CancelTimer(msgspec.Struct, frozen=True, gc=False):
-    """Forget a timer; one that is not set is no mistake."""
+    """Cancel a timer; a timer that is not set is ignored."""
 
     name: str
 
@@ -126,7 +126,7 @@ class Present(msgspec.Struct, frozen=True, gc=False):
 
 
 class Appeared(msgspec.Struct, frozen=True, gc=False):
-    """Another member counts from now on: it is waited for."""
+    """Another member counts from now on: the group waits for it."""
 
     site: Site
 
@@ -141,8 +141,8 @@ class Vanished(msgspec.Struct, frozen=True, gc=False):
 class Disagreed(msgspec.Struct, frozen=True, gc=False):
     """Another member's order is not ours, and `reason` says how.
 
-    Either the promise of one order is broken; the first message that differs is named where it is known. Or
-    the other keeps rules that would break it, and therefore is not let in.
+    Either the total order is broken, and the first message that differs is named if it is known. Or the other
+    member keeps rules that would break the order, and is refused.
     """
 
     other: Site
@@ -152,9 +152,9 @@ class Disagreed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unavailable(msgspec.Struct, frozen=True, gc=False):
-    """A message stands here in the order that is not delivered; `reason` is one plain sentence.
+    """A message of the order is not delivered here; `reason` is one plain sentence.
 
-    Who sent it is told where it is known, and how many messages that is with those that follow it.
+    Its sender is given if it is known, and the number of messages, with those that follow it.
     """
 
     reason: str
@@ -164,23 +164,23 @@ class Unavailable(msgspec.Struct, frozen=True, gc=False):
 
 
 class Joined(msgspec.Struct, frozen=True, gc=False):
-    """From here on this member is one of a group's, and its messages are delivered here."""
+    """From here on this member is in a group, and the group's messages are delivered here."""
 
     group: Group
 
 
 class Left(msgspec.Struct, frozen=True, gc=False):
-    """From here on this member is in a group no more."""
+    """From here on this member is no longer in a group."""
 
     group: Group
 
 
 class Recall(msgspec.Struct, frozen=True, gc=False):
-    """Read the log of what was delivered here, from a position in it on; answered by `Recalled`.
+    """Read the log of what was delivered here, from a position on; answered by `Recalled`.
 
-    What lies below one of the places in `have` (a sender, its incarnation, a number) is left out. So many
-    bytes of bodies are wanted at most, but one batch at least; with 0 only to know how much there is. A later
-    one for the same `asker` makes an earlier one void.
+    Messages below one of the places in `have` (a sender, its incarnation, a number) are left out. At most
+    `size` bytes of bodies are wanted, but at least one batch; 0 only asks how much there is. A later request
+    for the same `asker` cancels an earlier one.
     """
 
     token: int
@@ -195,10 +195,10 @@ class AwaitRoom(msgspec.Struct, frozen=True, gc=False):
 
 
 class CaughtUp(msgspec.Struct, frozen=True, gc=False):
-    """The history is over, and what is delivered from here on is live; `reason` is one plain sentence."""
+    """The history is over, and later deliveries are live; `reason` is one plain sentence."""
 
     complete: bool
-    """Whether everything came that the log of a member still had."""
+    """Whether everything came that a member's log still had."""
     reason: str
 
 

@@ -1,4 +1,4 @@
-"""The optional parts of the package: which packages each needs, and what is said where they are missing."""
+"""The optional parts of the package: the packages that each needs, and the error if one is missing."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def require_extra(extra: str, subject: str) -> None:
-    """Refuse where a package of an extra is missing; `subject` is as in 'Spark jobs need'."""
+    """Raise if a package of an extra is missing; `subject` is as in 'Spark jobs need'."""
     for package in PACKAGES[extra]:
         if importlib.util.find_spec(package) is None:
             raise lacking(extra, subject, package)
 
 
 def lacking(extra: str, subject: str, package: str | None = None) -> MissingRequirementError:
-    """What is raised where a package of an extra, by default its first, cannot be imported."""
+    """The error for a package of an extra, by default its first, that cannot be imported."""
     name = PACKAGES[extra][0] if package is None else package
     return MissingRequirementError(
         f"{subject} the package {name}, which is not installed.", hint=f"pip install 'antiphon[{extra}]'"

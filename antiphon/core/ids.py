@@ -7,7 +7,7 @@ Group: TypeAlias = str
 
 
 class MessageId(NamedTuple):
-    """A message is its sender and its count among that sender's messages, from 0."""
+    """A message's id: its sender and its number among that sender's messages, from 0."""
 
     sender: Site
     number: int

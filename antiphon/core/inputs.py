@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from antiphon.core.wire import Pdu
 
 MOST_PAST_BYTES: Final = 1 << 20
-"""Bytes of one batch of history: more than a PDU has room for."""
+"""Bytes of one batch of history: more than fits a PDU."""
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
-    """The member begins, with empty memory.
+    """The member starts, with empty memory.
 
-    Incarnation 0 begins together with its whole group, as simulated groups do. Any other finds a group that
-    may have gone on without it: it emits `Present` once it takes part, and `Absent` before that if it has
-    missed something. The greater of two incarnations is the later one. `returning` says that a log of an
-    earlier incarnation exists and has its end noted as an absence already.
+    Incarnation 0 starts together with its whole group, as simulated groups do. Any other finds a group that
+    may be running already: it emits `Present` once it takes part, and `Absent` before that if it has missed
+    something. Of two incarnations the greater is the later. `returning` says that a log of an earlier
+    incarnation exists, whose end is already noted as an absence.
 
-    `next_number` is the number that its next admitted message gets; a restarted member must not use a
-    number again, so whoever restarts it remembers. `delivered` tells how far earlier incarnations have
-    delivered each sender's messages, which history must not bring again; None if that is not known.
+    `next_number` is the number of its next admitted message. A restarted member must not use a number again,
+    so the caller remembers it. `delivered` is how far earlier incarnations have delivered each sender's
+    messages, which history must not repeat; None if unknown.
     """
 
     incarnation: int = 0
@@ -44,26 +44,26 @@ class Admit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
-    """A PDU came from the network."""
+    """A PDU arrived from the network."""
 
     sender: Site
     pdu: "Pdu"
     after_loss: bool = False
-    """Whether this member can tell that something on its way to it was lost just before."""
+    """Whether something on its way to this member is known to be lost just before."""
 
 
 class TimerFired(msgspec.Struct, frozen=True, gc=False):
-    """A timer that the protocol set has run out."""
+    """A timer of the protocol has fired."""
 
     name: str
 
 
 class RoundTriggered(msgspec.Struct, frozen=True, gc=False):
-    """Someone wants a round of stability detection to begin here."""
+    """The driver asks for a round of stability detection to begin here."""
 
 
 class Suspected(msgspec.Struct, frozen=True, gc=False):
-    """The failure detector holds that this site is gone."""
+    """The failure detector suspects that this site has failed."""
 
     site: Site
 
@@ -75,7 +75,7 @@ class Restored(msgspec.Struct, frozen=True, gc=False):
 
 
 class Departed(msgspec.Struct, frozen=True, gc=False):
-    """This member goes absent: its memory lives on, but nothing reaches or leaves it until it returns."""
+    """This member goes absent: it keeps its memory, but nothing reaches or leaves it until it returns."""
 
 
 class Returned(msgspec.Struct, frozen=True, gc=False):
@@ -83,13 +83,13 @@ class Returned(msgspec.Struct, frozen=True, gc=False):
 
 
 class JoinGroup(msgspec.Struct, frozen=True, gc=False):
-    """This member wants to be in one more of several groups; answered by `Joined`."""
+    """This member joins one of several groups; answered by `Joined`."""
 
     group: Group
 
 
 class LeaveGroup(msgspec.Struct, frozen=True, gc=False):
-    """This member no longer wants to be in a group; answered by `Left`."""
+    """This member leaves a group; answered by `Left`."""
 
     group: Group
 
@@ -104,9 +104,9 @@ class Past(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Recalled(msgspec.Struct, frozen=True, gc=False):
-    """What a `Recall` has found: batches as they were delivered here, up to the position `following`.
+    """The answer to a `Recall`: batches as they were delivered here, up to the position `following`.
 
-    `messages` tells how many the log has in all; -1 says that there is no log that could be read.
+    `messages` is the number of messages in the log; -1 if there is no readable log.
     """
 
     token: int

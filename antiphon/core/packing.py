@@ -1,16 +1,15 @@
 """Bodies of consecutive messages in one piece of memory, with a table of their lengths.
 
-What an application hands in at once travels, is kept and is delivered as one batch: it is packed once, goes
-through protocols unopened, and a body is cut out only when somebody asks for it. On the wire a batch is a
-count, the bodies' lengths and the bodies, all integers of 32 bits, little-endian. The highest bit of the
-count says that the last body is unfinished: it goes on with the first body of the sender's next batch. The
-next bit says that the first body continues the one before. That is how a message longer than a PDU travels;
-each of its pieces has a number of its own.
+The messages that an application hands in at once travel, are kept and are delivered as one batch. It is
+packed once, passes through protocols unopened, and a body is cut out only when it is read. On the wire a
+batch is a count, the bodies' lengths and the bodies, all integers of 32 bits, little-endian. The highest bit
+of the count says that the last body is unfinished: it continues with the first body of the sender's next
+batch. The next bit says that the first body continues the one before. That is how a message longer than a PDU
+travels; each of its pieces has its own number.
 
-The bit after that says that the messages are addressed: between the lengths and the bodies stands a table,
-preceded by its length, of the sets of sites that occur and of which of them each message is for. So messages
-for different members can travel together, through any protocol, and whoever delivers picks out what is meant
-for its site.
+The bit after that says that the messages are addressed: between the lengths and the bodies is a table,
+preceded by its length, of the destination sets that occur and of the set of each message. So messages for
+different members can travel together, through any protocol, and each member delivers those for its site.
 """
 
 import struct
@@ -31,16 +30,16 @@ CONTINUING: Final = 1 << 30
 ADDRESSED: Final = 1 << 29
 COUNT_MASK: Final = ADDRESSED - 1
 MOST_SETS: Final = 256
-"""Different sets of destinations in one batch; which one it is takes a byte a message."""
+"""Different destination sets in one batch: the index of a set takes one byte per message."""
 NAME_WEIGHT: Final = 128
 """Bytes of memory that a site's name in a set takes, roughly."""
 
 Destinations: TypeAlias = frozenset[Site] | None
-"""To whom a message goes; None means the whole group."""
+"""The destinations of a message; None means the whole group."""
 
 
 class Addresses(NamedTuple):
-    """For whom each message of a batch is: one of `sets`, by its place."""
+    """The destinations of each message of a batch: an index into `sets`."""
 
     sets: list[Destinations]
     which: bytes
@@ -50,14 +49,14 @@ class Addresses(NamedTuple):
 
 
 def overhead_bytes(count: int) -> int:
-    """What packing adds to that many bodies."""
+    """Bytes that packing adds to this many bodies."""
     return COUNT.size + LENGTH_BYTES * count
 
 
 class Packed(Sequence[bytes]):
     """A batch of at least one body. Reads as a sequence of bytes; equal to any sequence of equal bodies.
 
-    It may stand at the end of something longer, such as the datagram that brought it: then that is kept, and
+    It may lie at the end of a larger buffer, such as the datagram that brought it: the buffer is kept, and
     nothing is copied.
     """
 
@@ -66,9 +65,9 @@ class Packed(Sequence[bytes]):
     )  # fmt: skip
 
     def __init__(self, data: bytes, begin: int = 0, lengths: "array[int] | None" = None) -> None:
-        """Takes a batch as it travels, from `begin` to the end; raises ValueError if it makes no sense.
+        """Parse a batch as it travels, from `begin` to the end; raises ValueError if it makes no sense.
 
-        Whoever has just made it may say what the lengths are; then they need not be read and checked.
+        A caller that has just made it may pass the lengths; then they are not read and checked.
         """
         if len(data) - begin < COUNT.size:
             raise ValueError("a batch without a count")
@@ -76,16 +75,16 @@ class Packed(Sequence[bytes]):
         self.data: Final = data
         self._begin: Final = begin
         self.messages: Final[int] = head & COUNT_MASK
-        """How many bodies there are: the same as `len`, and quicker."""
+        """The number of bodies: the same as `len`, and faster."""
         self.unfinished: Final = head >= UNFINISHED
         self.continuing: Final = bool(head & CONTINUING)
         table = begin + COUNT.size + LENGTH_BYTES * self.messages
         self.addresses: Final = _read_table(data, table, self.messages) if head & ADDRESSED else None
-        """For whom each message is, if the batch says so."""
+        """The destinations of each message, if the batch is addressed."""
         self.size: Final[int] = len(data) - table - (_table_bytes(data, table) if head & ADDRESSED else 0)
         self._lengths: Final = self._read_lengths() if lengths is None else lengths
         self.weight: Final[int] = len(data) - begin + _names_weight(self.addresses)
-        """The memory that a batch counts for in a buffer: empty bodies have no size, but take some."""
+        """The memory that a batch counts for in a buffer: empty bodies take some, too."""
 
     def _read_lengths(self) -> "array[int]":
         if self.messages < 1 or self.size < 0:
@@ -102,23 +101,23 @@ class Packed(Sequence[bytes]):
         return self.messages
 
     def __iter__(self) -> Iterator[bytes]:
-        # All of it in C: a generator would cost more a body than cutting it out does.
+        # All of it in C: a generator would cost more per body than the cut itself.
         offsets = self.offsets()
         return map(self.data.__getitem__, map(slice, offsets, offsets[1:]))
 
     def offsets(self) -> list[int]:
-        """Where in `data` each body begins, and where the last one ends: to read bodies in place."""
+        """Where in `data` each body begins, and where the last body ends: to read bodies in place."""
         return list(accumulate(self._lengths, initial=len(self.data) - self.size))
 
     def places_for(self, site: Site) -> Sequence[int]:
-        """Which messages of the batch are for a site."""
+        """The indices of the messages for a site."""
         if self.addresses is None:
             return range(self.messages)
         mine = [destinations is None or site in destinations for destinations in self.addresses.sets]
         return [place for place, which in enumerate(self.addresses.which) if mine[which]]
 
     def runs(self) -> Iterator[tuple[int, int, Destinations]]:
-        """Stretches of messages for the same sites: the first one's place, how many, and for whom."""
+        """Runs of messages with the same destinations: the first index, the count, the destinations."""
         if self.addresses is None:
             yield 0, self.messages, None
             return
@@ -232,7 +231,7 @@ def pack(
 
 
 def pack_records(records: memoryview, size: int, addressed_to: Destinations = None) -> Packed:
-    """One batch of bodies of one size that lie one after another, for everyone or for some.
+    """One batch of bodies of one size that lie one after another, for all members or for some.
 
     >>> list(pack_records(memoryview(b"abcd"), 2))
     [b'ab', b'cd']

@@ -1,4 +1,4 @@
-"""The protocol contract: a pure state machine, driven alike by the simulator and by the live runtime."""
+"""The protocol contract: a pure state machine, driven by the simulator and by the live runtime."""
 
 from collections.abc import Mapping
 from typing import Protocol as Interface
@@ -14,35 +14,35 @@ from antiphon.core.time import Nanoseconds
 class Protocol(Interface):
     """One member's part in a protocol.
 
-    `handle` is told what happened and when, changes its own state and returns what it wants done, in order.
-    It reads no clock, socket, environment or global random generator: time is an argument, randomness is
-    given at construction. Misuse by the caller raises `UsageError` and changes nothing. Whatever a peer
-    sends, it never raises.
+    `handle` gets an input and the time, changes its own state and returns the effects that it wants, in
+    order. It reads no clock, socket, environment or global random generator: time is an argument, randomness
+    is given at construction. Misuse by the caller raises `UsageError` and changes nothing. No PDU of a peer
+    makes it raise.
     """
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]: ...
 
 
 class PeerReport(msgspec.Struct, frozen=True, gc=False):
-    """What a member knows of another one that counts; None where it knows nothing."""
+    """What a member knows about another member that counts; None for what it does not know."""
 
     lag: int | None = None
     """Messages that we have sent or delivered, and that the other is not known to hold."""
     heard_ns: Nanoseconds | None = None
-    """When it was last heard."""
+    """When its last PDU arrived."""
     round_trip_ns: Nanoseconds | None = None
-    """How long it took to acknowledge one of our batches lately."""
+    """How long it recently took to acknowledge one of our batches."""
     asked: int | None = None
-    """Batches that it has asked us for again: they were lost on their way to it."""
+    """Batches that it has requested from us again: they were lost on their way to it."""
     holds_us_up: bool = False
-    """Whether what we were last handed was refused because of it."""
+    """Whether our last batch was refused because of it."""
 
 
 class LiveProtocol(Protocol, Interface):
     """A protocol whose members may be restarted by clocks that disagree."""
 
     def peers(self, now: Nanoseconds) -> Mapping[Site, PeerReport]:
-        """What is known of each other member that counts; made when it is asked for."""
+        """What is known about each other member that counts; computed on request."""
         ...
 
     def incarnation_of(self, site: Site) -> int:

@@ -1,4 +1,4 @@
-"""Where a driver writes down what its sites do; `antiphon.trace` makes Parquet of it."""
+"""Where a driver records what its sites do; `antiphon.trace` writes it as Parquet."""
 
 from collections.abc import Iterable
 from typing import Final, Literal
@@ -26,7 +26,7 @@ PROMISABLE: Final[tuple[Property, ...]] = (*PROPERTIES, "pairwise")
 
 
 class Recorder(Interface):
-    """Takes one row per thing that a site did; the recorder counts each site's steps itself."""
+    """Takes one row per action of a site; the recorder counts each site's steps itself."""
 
     def record(
         self,

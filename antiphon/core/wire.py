@@ -14,12 +14,11 @@ A PDU for one process has the bit `DIRECT` set. The boot of that process then be
 the associated data, without being sent: another process that is handed the PDU finds that it does not fit.
 
 Versions: `OLDEST` to `VERSION` are the wire versions that this code reads; it writes `VERSION`. Greetings,
-the PDUs by which processes meet (`GREETINGS`), have the same form in every version, so that two processes
-can always tell each other which versions they speak. Within a version, fields may be added at the end of a
-PDU and kinds of PDU may be added: whoever does not know them skips them.
+the PDUs by which processes meet (`GREETINGS`), have the same form in every version, so that two processes can
+always exchange their versions. Within a version, fields may be added at the end of a PDU and kinds of PDU may
+be added: older code skips what it does not know.
 
-`parse` and `Codec.decode` answer with what they found or with the reason why it is garbage; they raise
-nothing, whatever the bytes.
+`parse` and `Codec.decode` return what they found or the reason why it is garbage; no bytes make them raise.
 """
 
 import hashlib
@@ -43,10 +42,10 @@ OLDEST: Final = 2
 SEALED: Final = 0x80
 """Set in the version byte of a PDU whose body is sealed under a key."""
 DIRECT: Final = 0x40
-"""Set in the version byte of a PDU that is for one process alone."""
+"""Set in the version byte of a PDU that is for one process only."""
 VERSION_MASK: Final = DIRECT - 1
 GREETINGS: Final = frozenset({3, 4, 5, 7, 8})
-"""Codes of the PDUs that are read whatever version they are of."""
+"""Codes of the PDUs that are read in any version."""
 PREFIX: Final = struct.Struct("!2sBBIQQQ")
 """Magic, version, PDU code, body length, group, boot, counter: 32 bytes."""
 HEADER: Final = struct.Struct("!2sBBIQQQI")
@@ -54,16 +53,16 @@ HEADER: Final = struct.Struct("!2sBBIQQQI")
 CHECKSUM: Final = struct.Struct("!I")
 BOOT: Final = struct.Struct("!Q")
 CHECKED_BYTES: Final = HEADER.size + 1024
-"""How far into a PDU the checksum looks. Raising it costs time for every PDU received."""
+"""Bytes of a PDU that the checksum covers. Raising it costs time for every PDU received."""
 MAXIMUM_BODY_BYTES: Final = 320 << 10
-"""What a PDU may carry beyond its header; the live runtime cuts into fragments what no datagram can hold."""
+"""Largest body of a PDU; the live runtime cuts PDUs that exceed a datagram into fragments."""
 MAXIMUM_NAME_BYTES: Final = 255
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 class OversizeError(UsageError):
-    """What is to be sent does not fit a PDU."""
+    """A PDU exceeds the largest size."""
 
 
 class Pdu(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -98,7 +97,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 
 class Packet(msgspec.Struct, frozen=True, gc=False):
-    """A PDU that came through the gate."""
+    """A PDU that was decoded."""
 
     group: int
     boot: int
@@ -108,18 +107,18 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
 
 
 class Garbage(msgspec.Struct, frozen=True, gc=False):
-    """One that did not."""
+    """A datagram that was dropped."""
 
     reason: Reason
 
 
 def group_hash(group: Group) -> int:
-    """The 64 bits that stand for a group's name in the header."""
+    """The 64 bits in the header that identify a group's name."""
     return int.from_bytes(hashlib.blake2b(group.encode(), digest_size=8).digest(), "big")
 
 
 def name_bytes(site: Site) -> bytes:
-    """A site's name as every body begins with it."""
+    """A site's name in the form that begins every body."""
     encoded = site.encode()
     if not 0 < len(encoded) <= MAXIMUM_NAME_BYTES:
         raise UsageError(
@@ -130,7 +129,7 @@ def name_bytes(site: Site) -> bytes:
 
 
 def parse(view: memoryview) -> Head | Reason:
-    """The header of a PDU, or why it cannot be one."""
+    """The header of a PDU, or the reason why it is none."""
     if len(view) < HEADER.size:
         return Reason.SHORT
     magic, version, code, length, group, boot, counter, checksum = HEADER.unpack_from(view)
@@ -144,7 +143,7 @@ def parse(view: memoryview) -> Head | Reason:
 
 
 def stamp(buffer: bytearray, code: int, group: int, boot: int, counter: int, to: int | None = None) -> None:
-    """Write the header of an unsealed PDU whose body stands in the buffer already.
+    """Write the header of an unsealed PDU whose body is in the buffer already.
 
     `to` is the boot of the only process that the PDU is for.
     """
@@ -154,7 +153,8 @@ def stamp(buffer: bytearray, code: int, group: int, boot: int, counter: int, to:
 
 
 def checksum(view: memoryview, to: int | None = None) -> int:
-    """Of an unsealed PDU: of the rest of its header, of whom it is for, and of the beginning of its body."""
+    """The checksum of an unsealed PDU: over the rest of its header, its `to` and the beginning of its
+    body."""
     head = zlib.crc32(view[: PREFIX.size])
     if to is not None:
         head = zlib.crc32(BOOT.pack(to), head)
@@ -162,21 +162,21 @@ def checksum(view: memoryview, to: int | None = None) -> int:
 
 
 def _extension(value: object) -> msgspec.msgpack.Ext:
-    """What msgspec cannot encode by itself: packed bodies."""
+    """Encode packed bodies, which msgspec cannot encode by itself."""
     if isinstance(value, Packed):
         return msgspec.msgpack.Ext(PACKED, value.wire())
     raise NotImplementedError(f"{type(value).__name__} has no form on the wire")
 
 
 def _packed(code: int, view: memoryview) -> Packed:
-    """Packed bodies."""
+    """Decode packed bodies."""
     if code != PACKED:
         raise ValueError("an extension that is not ours")
     return Packed(bytes(view))
 
 
 def _packed_at_the_end(code: int, view: memoryview) -> Packed:
-    """Packed bodies that end where all of their PDU ends: not copied."""
+    """Decode packed bodies that end where their PDU ends, without a copy."""
     whole = view.obj
     if code != PACKED or type(whole) is not bytes:
         return _packed(code, view)
@@ -184,7 +184,7 @@ def _packed_at_the_end(code: int, view: memoryview) -> Packed:
 
 
 def _no_packed(kind: type, value: object) -> Packed:
-    """Packed bodies are an extension; anything else in their place is not."""
+    """Packed bodies must be an extension: refuse anything else in their place."""
     if kind is Packed and isinstance(value, Packed):
         return value
     raise ValueError("not packed bodies")
@@ -197,7 +197,7 @@ class Codec:
         self.kinds: Final = tuple(kinds)
         self._decoders: dict[int, msgspec.msgpack.Decoder[Pdu]] = {}
         self._later: dict[int, msgspec.msgpack.Decoder[Pdu]] = {}
-        """For PDUs with more fields than we know: there, bodies are not at the end."""
+        """For PDUs with more fields than we know: in these, bodies are not at the end."""
         self._fields: dict[int, int] = {}
         for kind in self.kinds:
             if not 1 <= kind.code <= 255:
@@ -227,10 +227,10 @@ class Codec:
         return bytes(buffer)
 
     def encode_into(self, pdu: Pdu, buffer: bytearray, offset: int) -> None:
-        """Write a PDU's fields at `offset`, behind a header's room and the sender's name.
+        """Write a PDU's fields at `offset`, after the header's room and the sender's name.
 
-        The buffer then ends where they end, and what stands before them stays: a sender may use one buffer
-        again and again.
+        The buffer then ends where they end. The bytes before them stay: a sender may use one buffer again and
+        again.
         """
         if pdu.code not in self._decoders:
             raise UsageError(f"{type(pdu).__name__} is not a PDU of this codec.")
@@ -243,7 +243,7 @@ class Codec:
             )
 
     def decode(self, datagram: Bytes, boot: int | None = None) -> Packet | Garbage:
-        """A whole unsealed PDU, read by the process of a boot; or why it is none."""
+        """A whole unsealed PDU, read by the process of a boot; or the reason why it is none."""
         view = memoryview(datagram)
         head = parse(view)
         if isinstance(head, Reason):
@@ -257,28 +257,30 @@ class Codec:
         found = self.decode_body(head.code, view[HEADER.size :])
         if isinstance(found, Reason):
             return Garbage(found)
-        return Packet(head.group, head.boot, head.counter, *found)
+        return Packet(head.group, head.boot, head.counter, *found[:2])
 
-    def decode_body(self, code: int, body: Bytes) -> tuple[Site, Pdu] | Reason:
-        """The sender's name and the PDU in an opened body, or why there are none."""
+    def decode_body(self, code: int, body: Bytes) -> tuple[Site, Pdu, bool] | Reason:
+        """The sender's name, the PDU and whether it has fields of a later version; or why it is garbage."""
         if code not in self._decoders:
             return Reason.KIND
         view = memoryview(body)
         if not view or not 0 < view[0] < len(view) - 1:
             return Reason.BODY
         end = 1 + view[0]
-        decoder = (self._later if self.has_later_fields(code, view) else self._decoders)[code]
+        is_later = self.has_later_fields(code, view)
+        decoder = (self._later if is_later else self._decoders)[code]
         try:
-            return str(view[1:end], "utf-8"), decoder.decode(view[end:])
+            return str(view[1:end], "utf-8"), decoder.decode(view[end:]), is_later
         except Exception:
-            # Whatever a hook or a decoder raises: no bytes of a peer may end a member.
+            # Any exception of a hook or a decoder: no bytes of a peer may end a member.
             return Reason.BODY
 
     def has_later_fields(self, code: int, body: Bytes) -> bool:
         """Whether an opened body, behind its name, has more fields than we know: a later version's."""
         begin = 1 + body[0]
         kind = body[begin]
-        # MessagePack writes the length of an array into its first byte, or into two or four behind it.
+        # MessagePack writes the length of an array into its first byte, or into the two or four bytes after
+        # it.
         if kind & 0xF0 == 0x90:
             count = kind & 0x0F
         else:

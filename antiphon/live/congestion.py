@@ -8,12 +8,13 @@ and compares that with what it had sent to them by then: what is missing was los
 receiver's socket. It asks the slowest each time and the others by turns, a few at a time, so that what
 receivers answer does not grow with the group. Each answer is a round trip as well.
 
-The rate rises by a quarter with each round until something is lost. Then it falls below what arrived; it
+The rate rises by an eighth with each round until something is lost. Then it falls below what arrived; it
 rises again along a cubic curve, fast, then slowly around what arrived at the last loss, then faster. It does
-not rise while the application sends less than it may, nor while round trips show that a long queue stands on
-the way. Losses below `TOLERATED` count for nothing. Where losses
-stay the same however far the rate falls, they are not for want of room, as on a bad radio link: then as much
-as that is tolerated for a while.
+not rise while the application sends less than it may, nor while round trips show a long queue on the way. It
+rises slowly while they show a short one: losses cost more than their bytes, since what was lost is sent again
+and holds up what follows. Losses below `TOLERATED` count for nothing. Where losses stay the same however far
+the rate falls, they are not for want of room, as on a bad radio link: then as much as that is tolerated for a
+while.
 
 Guarantees: the rate stays between `FLOOR_BYTES_S` and the cap. A receiver that cannot keep up with the floor
 for `PATIENCE_NS` is not waited for any more, and is named (`left_behind`), until it has been silent or has
@@ -46,7 +47,7 @@ DECREASE: Final = 0.85
 CURVE_BYTES_S4: Final = 3e7
 """How fast the rate rises: from 8 to 10 Mbit/s in 0.2 s, from 400 to 500 in 0.75 s. Raising it costs losses;
 lowering it, the share beside other traffic."""
-START: Final = 1.25
+START: Final = 1.12
 """What a round adds to the rate before the first loss, as a factor. Raising it costs a greater loss then."""
 STEEPEST: Final = 1.5
 """The most that a round adds along the curve, as a factor."""
@@ -56,6 +57,10 @@ MEMORY_NS: Final[Nanoseconds] = 100 * MILLISECOND_NS
 """How long a loss counts. Raising it costs time until the rate falls where receivers lose little."""
 QUEUE_NS: Final[Nanoseconds] = 50 * MILLISECOND_NS
 """A round trip longer than the shortest by more than this shows a queue: the rate does not rise."""
+STANDING_NS: Final[Nanoseconds] = 8 * MILLISECOND_NS
+"""A round trip longer than the shortest by more than this shows a queue that fills: the rate rises slowly."""
+SLOWLY: Final = 0.25
+"""How fast the curve is followed then. Raising it costs losses; lowering it, the share beside others."""
 SILENCE_NS: Final[Nanoseconds] = SECOND_NS // 2
 """When nobody has answered for so long, the rate falls by half."""
 USED: Final = 0.5
@@ -245,11 +250,12 @@ class Controller(Generic[Peer]):
         counted = [receiver for receiver in self.receivers.values() if not receiver.is_left]
         is_used = sent * SECOND_NS >= USED * self.rate * span_ns
         worst = max((receiver.lost for receiver in counted), default=0.0)
-        is_clear = worst <= self._tolerated and all(receiver.queue_ns() < QUEUE_NS for receiver in counted)
+        queue_ns = max((receiver.queue_ns() for receiver in counted), default=0.0)
+        is_clear = worst <= self._tolerated and queue_ns < QUEUE_NS
         if worst < self._tolerated / 2:
             self._tolerated = max(TOLERATED, self._tolerated * FORGETTING)
         if is_used and is_clear and span_ns < SECOND_NS:
-            self._rise(span_ns / SECOND_NS)
+            self._rise(span_ns / SECOND_NS * (SLOWLY if queue_ns > STANDING_NS else 1.0))
 
     def _rise(self, span_s: float) -> None:
         if self._is_starting:

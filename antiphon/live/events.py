@@ -1,7 +1,7 @@
 """What happens to a member beside its messages, as `Group.events` yields it between them.
 
-Each event stands where it belongs among the deliveries: what came before it came before, and a gap stands
-between the last message before it and the first one behind it.
+Each event stands in its place among the deliveries. A gap stands between the last message before it and the
+first message after it.
 """
 
 from typing import Final, TypeAlias
@@ -12,16 +12,16 @@ from antiphon.core.ids import Site
 from antiphon.live.messages import Message, Presence
 
 NOT_LOST: Final = frozenset({"It left.", "It has left.", "It has begun anew."})
-"""Why a member vanishes that is not lost: it has said goodbye, or is back already."""
+"""Reasons to vanish of a member that is not lost: it has left, or is back already."""
 ABSENT: Final = "This member was absent for a while."
 
 
 class Missed(msgspec.Struct, frozen=True):
     """Messages are missing here.
 
-    With a sender: exactly `count` of its messages, from `number` on. Without one: this member was absent, or
-    some of a sender that is gone cannot be had, and nobody can tell which; those that can be told follow,
-    each where the next message of its sender shows the gap.
+    With a sender: exactly `count` of its messages, from `number` on. Without a sender: this member was
+    absent, or messages of a departed sender are lost, and which is unknown. Gaps that can be known follow,
+    each where the next message of its sender shows it.
     """
 
     sender: Site | None = None
@@ -31,7 +31,7 @@ class Missed(msgspec.Struct, frozen=True):
 
 
 class CutOff(msgspec.Struct, frozen=True):
-    """From here on this member may miss messages: it is absent, or it hears nobody any more."""
+    """From here on this member may miss messages: it is absent, or it receives nothing from the others."""
 
     reason: str
 
@@ -50,13 +50,13 @@ class Vanished(msgspec.Struct, frozen=True):
 
 
 class Restarted(msgspec.Struct, frozen=True):
-    """Another member has begun anew, with an empty memory; its next message is of a later incarnation."""
+    """Another member has restarted with an empty memory. Its next message is of a later incarnation."""
 
     site: Site
 
 
 class Disagreed(msgspec.Struct, frozen=True):
-    """Another member's order is not ours; the first message that differs is named where it is known."""
+    """Another member's order is not ours. The first message that differs is named if it is known."""
 
     site: Site
     reason: str
@@ -65,7 +65,7 @@ class Disagreed(msgspec.Struct, frozen=True):
 
 
 class Unavailable(msgspec.Struct, frozen=True):
-    """A message stands here in the order that is not delivered; it is named where it is known."""
+    """A message of the order is not delivered here. It is named if it is known."""
 
     reason: str
     sender: Site | None = None
@@ -73,34 +73,34 @@ class Unavailable(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A process was not let in, or lets nobody in."""
+    """A process was refused, or refuses this member."""
 
     site: Site
     reason: str
 
 
 class LeftBehind(msgspec.Struct, frozen=True):
-    """A member loses too much of what is sent to it at any useful rate, and is not waited for."""
+    """A member loses too much at any useful rate. The group does not wait for it."""
 
     site: Site
     reason: str
 
 
 class CaughtUp(msgspec.Struct, frozen=True):
-    """The history that was asked for is over; what follows is live."""
+    """The requested history is over; live messages follow."""
 
     complete: bool
     reason: str
 
 
 class HistoryFailed(msgspec.Struct, frozen=True):
-    """The log of what is delivered is damaged, or cannot be kept any more."""
+    """The log of deliveries is damaged, or can no longer be kept."""
 
     reason: str
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """Events were left out here, since too many waited to be read; `missed` if a gap was among them."""
+    """Events were left out here, because too many waited to be read; `missed` if a gap was among them."""
 
     count: int
     missed: bool
@@ -124,7 +124,7 @@ Event: TypeAlias = Message | Happening
 
 
 def as_presence(event: Happening, own: Site) -> Presence | None:
-    """The same in the words of `Group.presence`; None for what only makes sense among messages."""
+    """The event as `Group.presence` yields it; None for events that only make sense among messages."""
     match event:
         case Appeared(site=site):
             return Presence("appeared", site)
@@ -149,7 +149,7 @@ def as_presence(event: Happening, own: Site) -> Presence | None:
 
 
 def sentence(event: Happening) -> str:
-    """What happened, for people, without the name of the member that it is about."""
+    """The event as a sentence for people, without the name of the member that it is about."""
     match event:
         case Missed(sender=str() as sender, number=int() as number, count=int() as count):
             last = "" if count == 1 else f" to {number + count - 1}"

@@ -7,7 +7,7 @@ from typing import Final
 from antiphon.core.time import Nanoseconds, to_seconds
 
 WATCHED: Final = 1024
-"""Own batches whose way to stability is timed at once; further ones go untimed."""
+"""Own batches timed at once; further batches are not timed. Raising it costs memory."""
 BOUNDS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Upper bounds of the latency histogram's buckets."""
 
@@ -43,7 +43,7 @@ class Figures:
 
 
 class Watch:
-    """Times one's own batches: until they are delivered here, and until they are stable."""
+    """Times this member's own batches: until they are delivered here, and until they are stable."""
 
     def __init__(self) -> None:
         self.delivery = Latency()

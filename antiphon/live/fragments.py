@@ -1,17 +1,17 @@
 """PDUs larger than a datagram: cut, put together again, and repaired fragment by fragment.
 
 A fragment begins with the same prefix as a PDU, under the code `FRAGMENT`, with its index and the number of
-fragments in the place of the length; then follow a token of eight bytes and its slice of the whole PDU,
-sealed or not. All slices of a PDU but the last have one size. In a group with a key the token proves that a
-holder of the key made this fragment (`sealing`); without a key it is zero.
+fragments in place of the length. A token of eight bytes and its slice of the whole PDU, sealed or not,
+follow. All slices of a PDU but the last have one size. In a group with a key the token proves that a holder
+of the key made this fragment (`sealing`); without a key it is zero.
 
-Of 42 fragments hardly ever all arrive where every fifth datagram is lost. A receiver whose PDU makes no
-progress therefore asks its sender for what is missing, a few times with growing pauses, and the sender keeps
-its last few megabytes for that.
+If every fifth datagram is lost, all of 42 fragments hardly ever arrive. A receiver whose PDU makes no
+progress therefore asks its sender for the missing fragments, a few times with growing pauses, and the sender
+keeps its last few megabytes for that.
 
-Only fragments of members are kept: from their address, or with the right token. What is unfinished is bounded
-for each member and altogether. Nothing here is trusted: a PDU that was put together goes through the same
-gate as one that came whole.
+Only fragments of members are kept: from their address, or with the right token. Unfinished PDUs are bounded
+for each member and in total. Nothing here is trusted: a reassembled PDU passes the same gate as a PDU that
+came whole.
 """
 
 from collections import OrderedDict
@@ -27,24 +27,28 @@ from antiphon.live.counters import Counters
 from antiphon.live.sealing import TOKEN_BYTES
 
 FRAGMENT: Final = 2
-"""The code of a fragment, among the PDU codes 2 to 15 that are the transport's own."""
+"""The code of a fragment, among the PDU codes 2 to 15, which are reserved for the transport."""
 OVERHEAD_BYTES: Final = PREFIX.size + TOKEN_BYTES
-"""What a fragment takes besides its slice."""
+"""Bytes of a fragment besides its slice."""
+LEAD: Final = MAGIC + bytes((VERSION, FRAGMENT))
+"""What every fragment begins with."""
+SHARED: Final = slice(6, PREFIX.size)
+"""The part of the prefix that all fragments of one PDU share: what follows the index."""
 MOST_FRAGMENTS: Final = 640
-"""A PDU of the largest size in datagrams of the smallest."""
+"""Fragments of the largest PDU in the smallest datagrams."""
 MAXIMUM_PDU_BYTES: Final = HEADER.size + MAXIMUM_BODY_BYTES + 64
 INDICES: Final = tuple(index.to_bytes(2, "big") for index in range(MOST_FRAGMENTS))
 KEPT_BYTES: Final = 4 << 20
 """Own fragmented PDUs kept for repair. Raising it costs memory; lowering it, repairs by the protocols."""
 MOST_REMEMBERED: Final = 1024
-"""Finished PDUs whose late fragments are recognised."""
+"""Finished PDUs whose late fragments are recognised. Raising it costs memory."""
 FIRST_PAUSE_NS: Final = 4 * MILLISECOND_NS
-"""Silence after which what is missing counts as lost. Raising it costs latency, lowering it duplicates."""
+"""Silence after which missing fragments count as lost. Raising it costs latency, lowering it duplicates."""
 UNSURE_PAUSE_NS: Final = 25 * MILLISECOND_NS
-"""The same as long as nothing has come that was sent later: a sender may send slowly."""
+"""The same while nothing that was sent later has arrived: the sender may be slow."""
 LONGEST_PAUSE_NS: Final = 64 * MILLISECOND_NS
 MOST_REQUESTS: Final = 12
-"""In a row without an answer: where every fifth datagram is lost, one PDU in 200,000 is given up."""
+"""Requests in a row without an answer. If every fifth datagram is lost, one PDU in 200,000 is given up."""
 
 NONSENSE: Final = "a fragment that makes no sense"
 CROWDED: Final = "fragments of too many unfinished PDUs"
@@ -57,14 +61,14 @@ FORGED: Final = "a fragment without its token"
 MOST_PARTIALS: Final = 256
 """Unfinished PDUs of one member. Raising it costs memory, as with the next two."""
 MOST_PARTIAL_BYTES: Final = 16 << 20
-"""What they may take together."""
+"""Bytes that they may take together."""
 MOST_BYTES: Final = 64 << 20
-"""What all members' may take together."""
+"""Bytes that those of all members may take together."""
 PLACE_BYTES: Final = 8 + TOKEN_BYTES
-"""What an unfinished PDU takes for each of its fragments before any has come."""
+"""Bytes that an unfinished PDU takes for each of its fragments before any has arrived."""
 
 Sender = TypeVar("Sender")
-"""Who sends: a member, as the transport knows it."""
+"""The sender: a member, as the transport knows it."""
 
 
 class Piece(NamedTuple):
@@ -77,10 +81,12 @@ class Piece(NamedTuple):
     total: int
     token: bytes
     body: Bytes
+    pdu: bytes
+    """What all fragments of one PDU share behind their index: number of fragments, group, boot, counter."""
 
 
 def parse_fragment(view: memoryview, group: int) -> Piece | str:
-    """A fragment of this group, or why it is none. Its body stays where it is."""
+    """A fragment of this group, or the reason why it is none. Its body is not copied."""
     if len(view) <= OVERHEAD_BYTES:
         return Reason.SHORT.value
     magic, version, _, place, other, boot, counter = PREFIX.unpack_from(view)
@@ -90,16 +96,15 @@ def parse_fragment(view: memoryview, group: int) -> Piece | str:
     body_bytes = len(view) - OVERHEAD_BYTES
     if version != VERSION or other != group or not index < count or not 2 <= count <= MOST_FRAGMENTS:
         return NONSENSE
-    # All but the last have one size, so that size already says how much it will be at least.
+    # All slices but the last have one size, so this size gives the least total.
     if index < count - 1 and (count - 1) * body_bytes > MAXIMUM_PDU_BYTES:
         return NONSENSE
-    return Piece(
-        boot, counter, index, count, bytes(view[PREFIX.size : OVERHEAD_BYTES]), view[OVERHEAD_BYTES:]
-    )
+    token = bytes(view[PREFIX.size : OVERHEAD_BYTES])
+    return Piece(boot, counter, index, count, token, view[OVERHEAD_BYTES:], bytes(view[SHARED]))
 
 
 class Joined(NamedTuple):
-    """A whole PDU in fragments that came at once."""
+    """A whole PDU whose fragments arrived together."""
 
     boot: int
     counter: int
@@ -108,9 +113,9 @@ class Joined(NamedTuple):
 
 
 def join(view: memoryview, each: int, group: int) -> Joined | None:
-    """The usual case at once: datagrams that the kernel joined are all fragments of one PDU, in order.
+    """The usual case, fast: datagrams that the kernel joined are all fragments of one PDU, in order.
 
-    None if they are anything else.
+    None otherwise.
     """
     last = (len(view) - 1) // each * each
     if each <= OVERHEAD_BYTES or len(view) - last <= OVERHEAD_BYTES:
@@ -142,16 +147,16 @@ def layout(each: int) -> Struct:
 
 
 Tokens: TypeAlias = Callable[[int, int], bytes]
-"""The tokens of the fragments of the PDU with a counter, of which there are so many."""
+"""A function of a PDU's counter and its number of fragments that returns their tokens."""
 
 
 def no_tokens(_counter: int, count: int) -> bytes:
-    """Where there is no key."""
+    """The tokens without a key."""
     return bytes(TOKEN_BYTES * count)
 
 
 def count_of(size: int, datagram_bytes: int) -> int:
-    """How many fragments a PDU of so many bytes makes."""
+    """The number of fragments of a PDU of that size."""
     return -(-size // (datagram_bytes - OVERHEAD_BYTES))
 
 
@@ -176,13 +181,14 @@ def cut(
 
 
 class Partial(Generic[Sender]):
-    """A PDU of which some fragments have come."""
+    """A PDU of which some fragments have arrived."""
 
     __slots__ = (
         "counter",
         "held_bytes",
         "missing",
         "pause_ns",
+        "pdu",
         "pieces",
         "progress_ns",
         "requests",
@@ -193,6 +199,7 @@ class Partial(Generic[Sender]):
     def __init__(self, sender: Sender, piece: Piece, tokens: bytes, now: Nanoseconds) -> None:
         self.sender: Final = sender
         self.counter: Final = piece.counter
+        self.pdu: Final = piece.pdu
         self.tokens: Final = tokens
         self.pieces: list[Bytes | None] = [None] * piece.total
         self.missing = piece.total
@@ -201,19 +208,29 @@ class Partial(Generic[Sender]):
         self.pause_ns = FIRST_PAUSE_NS
         self.requests = 0
 
-    def fill(self, piece: Piece, now: Nanoseconds) -> bool:
-        """Take a fragment in; whether it is news, and one of this PDU."""
+    def lacks(self, piece: Piece) -> bool:
+        """Whether a fragment is new and belongs to this PDU."""
         if piece.total != len(self.pieces) or self.pieces[piece.place] is not None:
             return False
-        if not has_token(piece, self.tokens):
-            return False
-        self.pieces[piece.place] = piece.body
+        return has_token(piece, self.tokens)
+
+    def lacks_next(self, view: memoryview) -> int | None:
+        """The index of a fragment with this PDU's prefix, if it is new; read without parsing it."""
+        place = view[4] << 8 | view[5]
+        if place >= len(self.pieces) or self.pieces[place] is not None or view[:4] != LEAD:
+            return None
+        begin = place * TOKEN_BYTES
+        token = self.tokens[begin : begin + TOKEN_BYTES]
+        return place if view[PREFIX.size : OVERHEAD_BYTES] == token and len(view) > OVERHEAD_BYTES else None
+
+    def fill(self, place: int, body: Bytes, now: Nanoseconds) -> None:
+        """Add a missing fragment."""
+        self.pieces[place] = body
         self.missing -= 1
-        self.held_bytes += len(piece.body)
+        self.held_bytes += len(body)
         self.progress_ns = now
         self.pause_ns = FIRST_PAUSE_NS
         self.requests = 0
-        return True
 
     def bitmap(self) -> bytes:
         """Which fragments are missing: bit i of the number, little-endian, is fragment i."""
@@ -221,7 +238,7 @@ class Partial(Generic[Sender]):
         return number.to_bytes((len(self.pieces) + 7) // 8, "little")
 
     def is_due(self, now: Nanoseconds, *, is_passed: bool) -> bool:
-        """Whether to ask: soon if something has come that was sent after it."""
+        """Whether to ask for fragments: soon if something sent after this PDU has arrived."""
         pause_ns = self.pause_ns if is_passed else max(self.pause_ns, UNSURE_PAUSE_NS)
         return now - self.progress_ns >= pause_ns
 
@@ -232,34 +249,36 @@ def missing_indices(bitmap: bytes) -> list[int]:
 
 
 def has_token(piece: Piece, tokens: bytes) -> bool:
-    """Whether a fragment has its place's token."""
+    """Whether a fragment has the token of its index."""
     begin = piece.place * TOKEN_BYTES
     return tokens[begin : begin + TOKEN_BYTES] == piece.token
 
 
 @dataclass
 class Shelf(Generic[Sender]):
-    """What is unfinished of one member, oldest first, by counter."""
+    """The unfinished PDUs of one member, oldest first, by counter."""
 
     partials: OrderedDict[int, Partial[Sender]]
     held_bytes: int = 0
 
     def drop(self, counter: int) -> int:
-        """Forget a partial; how many bytes that frees."""
+        """Forget a partial PDU. Returns how many bytes that frees."""
         freed = self.partials.pop(counter).held_bytes
         self.held_bytes -= freed
         return freed
 
 
 class Reassembly(Generic[Sender]):
-    """Everything unfinished at one member; only members' fragments are handed in."""
+    """All unfinished PDUs at one member. The caller hands in fragments of members only."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self._shelves: dict[Sender, Shelf[Sender]] = {}
         self._done: OrderedDict[tuple[Sender, int], None] = OrderedDict()
         self._newest: dict[Sender, int] = {}
-        """The latest PDU of each member of which a fragment has come."""
+        """For each member, the PDU of its latest fragment."""
+        self._under_way: dict[bytes, Partial[Sender]] = {}
+        """All unfinished PDUs, by the prefix that their fragments share."""
         self.held_bytes = 0
 
     def is_late(self, sender: Sender, counter: int) -> bool:
@@ -272,34 +291,48 @@ class Reassembly(Generic[Sender]):
         return late
 
     def find(self, sender: Sender, counter: int) -> Partial[Sender] | None:
-        """The PDU under way that a fragment may belong to."""
+        """The unfinished PDU that a fragment may belong to."""
         shelf = self._shelves.get(sender)
         return None if shelf is None else shelf.partials.get(counter)
 
     def begin(self, sender: Sender, piece: Piece, tokens: bytes, now: Nanoseconds) -> Partial[Sender]:
-        """A PDU whose first fragment has come."""
+        """Begin a PDU with its first fragment."""
         shelf = self._shelves.get(sender)
         if shelf is not None and len(shelf.partials) >= MOST_PARTIALS:
             self._push_out(sender)
         shelf = self._shelves.setdefault(sender, Shelf(OrderedDict()))
         partial = shelf.partials[piece.counter] = Partial(sender, piece, tokens, now)
-        self._hold(shelf, partial.held_bytes)
+        self._under_way.setdefault(piece.pdu, partial)
+        shelf.held_bytes += partial.held_bytes
+        self.held_bytes += partial.held_bytes
         return partial
 
-    def _hold(self, shelf: Shelf[Sender], size: int) -> None:
-        shelf.held_bytes += size
-        self.held_bytes += size
+    def under_way(self, view: memoryview) -> Partial[Sender] | None:
+        """The usual case, fast: the unfinished PDU whose fragment came before this one.
+
+        Without a key, two processes may claim one boot: compare the address.
+        """
+        return self._under_way.get(bytes(view[SHARED]))
 
     def take(self, partial: Partial[Sender], piece: Piece, now: Nanoseconds) -> bytes | None:
-        """Take a fragment in; the whole PDU if it was the last one missing."""
-        if not partial.fill(piece, now):
+        """Add a fragment if it is new. Returns the whole PDU if nothing is missing now."""
+        if not partial.lacks(piece):
             self._counters.drop(NOT_NEW)
             return None
-        self._hold(self._shelves[partial.sender], len(piece.body))
+        return self.add(partial, piece.place, piece.body, now)
+
+    def add(self, partial: Partial[Sender], place: int, body: Bytes, now: Nanoseconds) -> bytes | None:
+        """Add a missing fragment. Returns the whole PDU if nothing is missing now."""
+        partial.fill(place, body, now)
+        sender, size = partial.sender, len(body)
+        shelf = self._shelves[sender]
+        shelf.held_bytes += size
+        self.held_bytes += size
         if not partial.missing:
-            self.finish(partial.sender, partial.counter)
-            return b"".join(body for body in partial.pieces if body is not None)
-        self._make_room(partial.sender)
+            self.finish(sender, partial.counter)
+            return b"".join(partial.pieces)  # type: ignore[arg-type]  # none is missing
+        if shelf.held_bytes > MOST_PARTIAL_BYTES or self.held_bytes > MOST_BYTES:
+            self._make_room(sender)
         return None
 
     def _make_room(self, sender: Sender) -> None:
@@ -309,7 +342,7 @@ class Reassembly(Generic[Sender]):
             self._push_out(max(self._shelves, key=lambda each: self._shelves[each].held_bytes))
 
     def finish(self, sender: Sender, counter: int) -> None:
-        """A PDU is complete: late fragments of it are not the beginning of another."""
+        """A PDU is complete: its late fragments do not begin another."""
         self._counters.reassembled += 1
         self._remove(sender, counter)
         self._done[sender, counter] = None
@@ -320,7 +353,7 @@ class Reassembly(Generic[Sender]):
         return bool(self._shelves)
 
     def tick(self, now: Nanoseconds, is_member: Callable[[Sender], bool]) -> Iterator[Partial[Sender]]:
-        """Forget what will not be finished, and answer with what to ask for again."""
+        """Forget PDUs that will not be finished. Returns the fragments to ask for again."""
         self._newest = {sender: counter for sender, counter in self._newest.items() if is_member(sender)}
         for sender in [sender for sender in self._shelves if not is_member(sender)]:
             for counter in list(self._shelves[sender].partials):
@@ -345,16 +378,19 @@ class Reassembly(Generic[Sender]):
         self._counters.lose(reason)
 
     def _remove(self, sender: Sender, counter: int) -> None:
-        """Forget a partial, if there is one."""
+        """Forget a partial PDU, if there is one."""
         shelf = self._shelves.get(sender)
         if shelf is not None and counter in shelf.partials:
+            partial = shelf.partials[counter]
+            if self._under_way.get(partial.pdu) is partial:
+                del self._under_way[partial.pdu]
             self.held_bytes -= shelf.drop(counter)
             if not shelf.partials:
                 del self._shelves[sender]
 
 
 class Kept:
-    """Own fragmented PDUs, the newest few megabytes of them, each with the way to its tokens."""
+    """Own fragmented PDUs, the newest few megabytes, each with the function for its tokens."""
 
     def __init__(self) -> None:
         self._pdus: OrderedDict[int, tuple[bytes, Tokens]] = OrderedDict()

@@ -1,34 +1,37 @@
-"""The gate: from the bytes of a PDU to who sent it and what it says, or a counted reason why not.
+"""The gate: decides from the bytes of a PDU which member sent it, or counts the reason why it is dropped.
 
-It assumes nothing about whoever sends. What it guarantees, with a key or without:
-- nothing comes through from a process that has not proved that it runs now and is reachable where its PDUs
-  come from (see `handshake`), or that was told something else than this group, or speaks other versions;
-- a name belongs to one process at a time. A second one that claims it is refused as long as the first one
-  answers. One that does not answer any more loses its name to the next that asks, as when a member is
-  restarted. The process that is refused learns it, with the address of the other;
-- a PDU for one process is refused by all others;
-- a process that speaks from a new address is still spoken to at its old one, until it has answered at the
-  new one and no longer answers at the old one;
-- one datagram from an address that has not been proved draws at most one reply, which is not larger;
-- every table is bounded, and newcomers push out only members that have been silent for long.
+It assumes nothing about the sender. With a key or without, it guarantees:
 
-In a group with a key, moreover (a test floods it):
-- nothing comes through that was not sealed by a holder of the key, for this group, unaltered;
-- nothing comes through twice, nor after it has fallen far behind what its boot sent since.
+- Nothing passes from a process that has not proved that it is running now and is reachable at its source
+  address (see `handshake`), or whose options or wire versions do not match this group's.
+- A name belongs to one process at a time. A second process that claims it is refused while the first one
+  answers. If the owner no longer answers, the claimant gets the name: that is how a member restarts. A
+  refused process learns the address of the owner.
+- A PDU for one process is refused by all others.
+- A member that sends from a new address still gets its PDUs at the old one, until it has answered at the new
+  address and no longer answers at the old one.
+- One datagram from an unproven address causes at most one reply, which is not larger.
+- Every table is bounded, and newcomers displace only members that have been silent for long.
 
-Without a key there is a checksum against accidents, and nothing against a process that forges source
-addresses. A boot is then known together with its address, since anyone may call itself by another's boot.
-What a process sent before it has proved itself is dropped: the protocols ask for it again.
+In a group with a key it also guarantees (a test floods it):
 
-A key holder can seal as any boot. It can use up a member's counters, so that all that the member says seems
-to be a replay: such a member is challenged, and its answer shows where its counters are. It can tell another
-name under a member's boot: then the member is asked for a proof as any stranger, and the latest one counts.
+- Nothing passes that was not sealed by a holder of the key, for this group, unaltered.
+- Nothing passes twice, nor after it has fallen far behind the newest PDU of its boot.
+
+Without a key a checksum protects against accidents. Nothing protects against forged source addresses, and any
+process may use another's boot, so a process is identified by boot and address together. PDUs of a process
+that has not proved itself are dropped: the protocols ask for them again.
+
+A holder of the key can seal as any boot. It can use up a member's counters, so that the member's own PDUs
+look like replays: such a member is challenged, and its answer shows where its counters are. It can use a
+member's boot under another name: the member must then prove itself like a stranger, and the latest proof
+counts.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from secrets import compare_digest, token_bytes
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 from typing import Protocol as Interface
 
 from antiphon.core.ids import Group, Site
@@ -61,56 +64,52 @@ from antiphon.live.handshake import (
     shown,
 )
 from antiphon.live.limits import is_name
+from antiphon.live.members import MOST_MEMBERS, MOVE_PAUSE_NS, PRESS_NS, Identity, Known, Members, Move
 from antiphon.live.networks import Address
 from antiphon.live.sealing import GENERATION_BITS, ReplayWindow, Seal, Seals
 from antiphon.live.status import Status
 
-MOST_MEMBERS: Final = 1024
-MOST_RETIRED: Final = 1024
 MOST_REFUSED: Final = 1024
 MOST_UNMET: Final = 64
 MOST_CLAIMS: Final = 64
-"""Processes that wait for a name that another one may have given up."""
+"""Processes that wait for a name whose owner may be gone."""
 LEAST_BYTES: Final = GREETING_BYTES - 1
-"""What a stranger must send to be answered. A greeting may lack one byte: lengths take more bytes to tell."""
+"""Smallest datagram of a stranger that is answered. A greeting may be one byte shorter than intended, because
+of the size of its length field."""
 SILENCE_NS: Final = 5 * SECOND_NS
-"""A member that said nothing for so long does not count among those that may refuse us, its name is free at
-once, and a newcomer may have its place."""
+"""After this silence a member has no vote on refusing us, its name is free at once, and a newcomer may take
+its place."""
 NAME_SILENCE_NS: Final = 250 * MILLISECOND_NS
-"""An owner that was asked, and said nothing for so long, loses its name. Raising it costs time to restart a
-member, lowering it costs names of members that a busy machine holds up."""
+"""An owner that was challenged and stays silent for this long loses its name. Raising it costs time to
+restart a member; lowering it costs members on a busy machine their names."""
 UNANSWERED: Final = 5
-"""Challenges that a member must leave unanswered before it counts as silent: time alone may have passed while
-this process stood still, and its answers wait to be read."""
-PRESS_NS: Final = 50 * MILLISECOND_NS
-"""Pause between challenges to a member since another process claims its name, or since it may have moved."""
+"""Challenges that a member must leave unanswered before it counts as silent. Time alone is not enough: this
+process may have been stopped while the answers waited to be read."""
 MOVE_NS: Final = SECOND_NS
-"""How long an old address may take to answer before the new one is used. Raising it costs time after a move,
-lowering it makes a member that a busy machine holds up easier to take for one that has moved."""
-MOVE_PAUSE_NS: Final = SECOND_NS
-"""Pause between challenges because of one member's new address."""
+"""Time that an old address has to answer before the new address is used. Raising it costs time after a move;
+lowering it makes a member on a busy machine easier to mistake for a moved one."""
 ANSWERS_PER_TICK: Final = 128
-"""Challenges and answers that strangers may cause between two ticks."""
+"""Challenges and answers that strangers may cause between two ticks. Raising it costs traffic in a flood."""
 ANSWERS_PER_ADDRESS: Final = 8
 """The same for one address."""
 DERIVED_PER_TICK: Final = 64
-"""Keys of strangers that are derived between two ticks. Raising it costs time under a flood of replays."""
+"""Keys of strangers derived between two ticks. Raising it costs time under a flood of replays."""
 KEY_TOLD_NS: Final = 60 * SECOND_NS
-"""That another process has another key, or none, is told so often at most: anyone can make it seem so."""
+"""Shortest interval between reports that a process has another key, or none: anyone can fake that."""
 OWN_CODES: Final = range(2, 16)
-"""PDU codes of the transport, which no protocol may use."""
+"""PDU codes reserved for the transport."""
 
 OTHER_GROUP: Final = "of another group"
 UNSEALED: Final = "not sealed, and there is a key"
 UNKNOWN_KEY: Final = "sealed under a key that is not ours"
 FORGED: Final = "seal does not open"
-REPLAYED: Final = "seen before, or too late to tell"
+REPLAYED: Final = "seen before, or too old to judge"
 UNPROVEN: Final = "its boot has not proved itself yet"
 ELSEWHERE: Final = "from an address that has not been proved"
 NAME_TAKEN: Final = "another process uses this name"
 RENAMED: Final = "its boot has another name"
-BAD_NAME: Final = "no member can be called that"
-DIFFERS: Final = "told something else than this group"
+BAD_NAME: Final = "its name is not allowed"
+DIFFERS: Final = "its options differ from this group's"
 LATER_FIELDS: Final = "fields of a later version, skipped"
 FULL: Final = "there are too many members"
 
@@ -120,104 +119,39 @@ OTHER_KEYS: Final = {
     UNKNOWN_KEY: "with a key that this member does not have",
 }
 
-Identity: TypeAlias = int | tuple[int, Address]
-"""What a process is known by: its boot, and without a key its address, too."""
-
 
 class Host(Interface):
-    """The process that a gate guards."""
+    """The process that a gate guards: a `Group` or an `Onlooker`."""
 
     def incarnation_of(self, site: Site) -> int:
-        """The latest incarnation of a site that is known here; 0 if there is none."""
+        """The latest known incarnation of a site; 0 if there is none."""
         ...
 
     def reported(self, incarnation: int) -> None:
         """A member knows an incarnation of our name."""
 
     def met(self, site: Site, boot: int) -> None:
-        """A process was let in under its name; nothing of what it says has been passed on yet."""
+        """A process was let in under its name. None of its PDUs has been passed on yet."""
 
     def status(self) -> Status | None:
-        """How this member is, for a process that has proved itself and asks; None to say nothing."""
+        """This member's status, for a proven process that asks; None for no answer."""
         ...
 
     def told(self, site: Site, status: Status) -> None:
-        """How another member is, since we asked."""
+        """The status of another member, which we asked for."""
 
     def refused(self, site: Site, reason: str) -> None:
-        """Another process was refused, or refuses us, for a reason that people should know."""
+        """A process was refused, or refuses us. The reason is shown to people."""
 
     def left_behind(self, site: Site) -> None:
-        """A member cannot keep up with what is sent to it at any useful rate: nobody waits for it."""
+        """A member cannot keep up at any useful rate. The group does not wait for it."""
 
     def namesake(self, address: str) -> None:
-        """The others follow a process at that address under our name: this one cannot go on."""
-
-
-class Known:
-    """A member's boot that is heard."""
-
-    __slots__ = (
-        "address",
-        "answered_ns",
-        "boot",
-        "heard_ns",
-        "identity",
-        "move",
-        "moved_ns",
-        "number",
-        "pressed_ns",
-        "received_bytes",
-        "seal",
-        "site",
-        "told",
-        "unanswered",
-        "window",
-    )
-
-    def __init__(
-        self,
-        identity: Identity,
-        boot: int,
-        site: Site,
-        address: Address,
-        seal: Seal | None,
-        top: int,
-        now: Nanoseconds,
-    ) -> None:
-        self.identity = identity
-        self.boot: Final = boot
-        self.site: Final = site
-        self.address = address
-        self.seal = seal
-        self.window = ReplayWindow(top)
-        self.heard_ns = now
-        self.answered_ns = now
-        """When it last answered a challenge at its address."""
-        self.move: Move | None = None
-        self.moved_ns = now - MOVE_PAUSE_NS
-        """When it was last challenged since it spoke from elsewhere."""
-        self.pressed_ns = now - PRESS_NS
-        """When it was last challenged at its address."""
-        self.unanswered = 0
-        """Challenges at its address since it was last heard from there."""
-        self.received_bytes = 0
-        """What has come from it."""
-        self.number = b""
-        """Of the challenge that is to show where its counters are; none once something newer was heard."""
-        self.told = 0
-        """The incarnation of our name that it knew when it was let in; 0 if there was none."""
-
-
-class Move(NamedTuple):
-    """A new address at which a member has answered."""
-
-    address: Address
-    since_ns: Nanoseconds
+        """The other members follow a process at that address under our name: this process must end."""
 
 
 class Stranger(NamedTuple):
-    """A process that is not known, as one PDU shows it."""
+    """A process that is not a member, as one PDU shows it."""
 
     identity: tuple[int, Address]
     boot: int
@@ -228,7 +162,7 @@ class Stranger(NamedTuple):
 
 
 class Claim:
-    """A process that has proved itself, and whose name another one has."""
+    """A process that has proved itself, and whose name another process has."""
 
     __slots__ = ("answer", "since_ns", "stranger", "told_ns")
 
@@ -237,11 +171,16 @@ class Claim:
         self.answer = answer
         self.since_ns: Final = now
         self.told_ns = now - PRESS_NS
-        """When it was last told to wait."""
+        """When it was last asked to wait."""
 
 
 class Gate:
-    """Decides what is let in at one member."""
+    """Decides which PDUs are let in at one member.
+
+    The `Transport` passes each PDU to `let_in`, and sends the gate's challenges and answers (`reply`). The
+    gate keeps its table in `Members`, takes proofs as `handshake` defines them, opens seals with `Seals`, and
+    reports to its `Host`.
+    """
 
     def __init__(
         self,
@@ -256,7 +195,7 @@ class Gate:
         host: Host,
         reply: Callable[[Pdu, Address, int, int | None], None],
     ) -> None:
-        """`reply` sends a PDU to an address, for a boot, with so many bytes at most."""
+        """`reply` sends a PDU to an address, for a boot, with at most that many bytes."""
         self._site = site
         self._group = group_hash(group)
         self._boot = boot
@@ -267,71 +206,63 @@ class Gate:
         self._host = host
         self._reply = reply
         self._cookies = Cookies()
-        self._known: OrderedDict[Identity, Known] = OrderedDict()
-        """Those that were heard last are at the end."""
-        self._sites: dict[Site, Known] = {}
-        self._addresses: dict[Address, Known] = {}
+        self._members = Members(keyed=seals is not None)
         self._moving: set[Known] = set()
         """Members that have answered at a new address."""
         self._claims: OrderedDict[Identity, Claim] = OrderedDict()
         self._unmet: OrderedDict[Identity, Nanoseconds] = OrderedDict()
-        """Processes that spoke and have not proved themselves, and when they spoke last."""
+        """Processes that have not proved themselves, with the time of their last datagram."""
         self._refused: OrderedDict[Identity, str] = OrderedDict()
-        """Processes that were refused for good, and why."""
-        self._retired: OrderedDict[Identity, int] = OrderedDict()
-        """Processes that are known no more, and the newest counter that was heard of each."""
+        """Processes that were refused for good, with the reason."""
         self._refusers: dict[Known, Nanoseconds] = {}
-        """Members that refuse us since another process has our name, and when they said so."""
+        """Members that refuse us because another process has our name, with the time of the refusal."""
         self._answers_left = ANSWERS_PER_TICK
         self._answered: dict[Address, int] = {}
         self._derived_left = DERIVED_PER_TICK
-        self._key_told: dict[str, Nanoseconds] = {}
-        """When it was last told that another process has another key, or none."""
+        self._key_reported: dict[str, Nanoseconds] = {}
+        """When it was last reported that a process has another key, or none."""
         self.now: Nanoseconds = 0
-        """As of the last tick, or of when something was last received."""
+        """The time of the last tick or the last read."""
         self.accepted = 0
-        """How many boots have been let in so far."""
+        """Number of boots let in so far."""
         self.joined = False
-        """Whether this process takes part, so that others with its name come too late."""
+        """Whether this process has joined: a later process with its name is refused."""
         self.pending_ns: Nanoseconds | None = None
-        """When a member last said that our name may be another's, which it would find out."""
+        """When a member last said that our name may be taken and that it is finding out."""
         self.should_greet = False
-        """Whether somebody spoke whom we cannot challenge yet: if it hears us, it greets."""
+        """Whether a process was heard that cannot be challenged yet: a greeting makes it greet us."""
 
-    # Who is known
+    # Members
 
     @property
     def sites(self) -> Mapping[Site, Known]:
-        return self._sites
+        return self._members.sites
 
     def find(self, site: Site) -> Known | None:
-        return self._sites.get(site)
+        return self._members.named(site)
 
     def known(self, boot: int, address: Address) -> Known | None:
-        """The member of this boot; without a key only if it speaks from its own address."""
-        return self._known.get(self._identity(boot, address))
+        """The member of this boot; without a key only if the datagram is from its own address."""
+        return self._members.get(boot, address)
 
     def knows(self, known: Known) -> bool:
-        """Whether a member is still one."""
-        return self._known.get(known.identity) is known
-
-    def _identity(self, boot: int, address: Address) -> Identity:
-        return (boot, address) if self._seals is None else boot
+        """Whether a member is still in the table."""
+        return self._members.knows(known)
 
     def at(self, address: Address) -> Known | None:
-        """The member that speaks from an address."""
-        return self._addresses.get(address)
+        """The member at an address."""
+        return self._members.at(address)
 
     def part_with(self, known: Known) -> None:
-        """A member is gone: its name is free at once."""
+        """A member has left: its name is free at once."""
         if self.knows(known):
             self._forget(known)
         for claim in [claim for claim in self._claims.values() if claim.stranger.site == known.site]:
             self._settle_claim(claim)
 
     def sizes(self) -> tuple[int, int, int, int]:
-        """How many boots are known, claim a name, are refused and are retired."""
-        return len(self._known), len(self._claims), len(self._refused), len(self._retired)
+        """The number of boots that are known, claim a name, are refused and are retired."""
+        return len(self._members), len(self._claims), len(self._refused), self._members.retired
 
     def tick(self, now: Nanoseconds) -> None:
         self.now = now
@@ -348,16 +279,16 @@ class Gate:
         return bool(self._answered or self._claims or self._moving)
 
     def rekey(self) -> None:
-        """The ring has changed: what was sealed under a key that it no longer has does not open."""
+        """The ring has changed: PDUs sealed under a removed key no longer open."""
         assert self._seals is not None
-        for known in self._known.values():
+        for known in self._members.all():
             if known.seal is not None:
                 known.seal = self._seals.find(known.boot, known.seal.identifier, known.seal.generation)
 
-    # What has come
+    # Incoming PDUs
 
     def let_in(self, view: memoryview, address: Address) -> tuple[Known, Pdu] | None:
-        """Who sent a PDU and what it says; None if it is not for us, and why is counted."""
+        """The sender of a PDU and the PDU; None if it is dropped, with the reason counted."""
         head = parse(view)
         if isinstance(head, Reason):
             return self._refuse(head.value)
@@ -367,7 +298,7 @@ class Gate:
             return self._refuse(OTHER_GROUP)
         if head.sealed != (self._seals is not None):
             return self._refuse_key(Reason.SEALED.value if head.sealed else UNSEALED, address)
-        known = self._known.get(self._identity(head.boot, address))
+        known = self._members.get(head.boot, address)
         if known is None:
             return self._meet(head, view, address)
         if self._seals is None:
@@ -382,7 +313,7 @@ class Gate:
         if not is_new and not known.window.is_past(counter):
             return self._refuse(REPLAYED)
         if seal is None or head.checksum != seal.identifier:
-            # It has gone on to another key, or to another generation of its own.
+            # The sender has switched to another key, or to its next generation.
             assert self._seals is not None
             seal = self._seals.find(head.boot, head.checksum, counter >> GENERATION_BITS)
             if seal is None:
@@ -400,10 +331,10 @@ class Gate:
     def _read_past(
         self, known: Known, seal: Seal, head: Head, body: Bytes, address: Address, size: int
     ) -> tuple[Known, Pdu] | None:
-        """What is too late to tell may be a replay, or a member whose counters somebody else has used up.
+        """A counter too old to judge: a replay, or a member whose counters another key holder has used up.
 
-        A member that answers a challenge with such a counter, although nothing newer of it was heard since
-        the challenge, is there: what is newer was not its own.
+        A member that answers a challenge with such a counter is genuine if nothing newer was received since
+        the challenge: the newer counters were not its own.
         """
         self._counters.drop(REPLAYED)
         found = self._codec.decode_body(head.code, body)
@@ -413,7 +344,7 @@ class Gate:
             known.seal = seal
             known.number = b""
         elif isinstance(pdu, Challenge):
-            # It may be in the same plight.
+            # It may be in the same situation.
             self._answer(pdu, known.site, address, known.boot, size)
         elif self.now - known.pressed_ns >= PRESS_NS and self._may_answer(known.address):
             known.pressed_ns = self.now
@@ -439,21 +370,21 @@ class Gate:
         found = self._codec.decode_body(head.code, body)
         if isinstance(found, Reason):
             return self._lose(found.value)
-        site, pdu = found
+        site, pdu, is_later = found
         if site != known.site:
             if address != known.address:
-                # One of the two is a liar: the other one must be able to prove itself.
+                # One of the two processes lies: the other must be able to prove itself.
                 identity = (head.boot, address)
                 stranger = Stranger(identity, head.boot, site, address, known.seal, head.counter)
                 self._hear(stranger, pdu, size)
             return self._refuse(RENAMED)
-        if self._codec.has_later_fields(head.code, body):
+        if is_later:
             self._counters.drop(LATER_FIELDS)
         known.heard_ns = self.now
         if address == known.address:
             known.unanswered = 0
         known.number = b""
-        self._known.move_to_end(known.identity)
+        self._members.heard(known)
         if head.code in GREETINGS:
             self._greeted(known, pdu, address, size)
         if address != known.address and not isinstance(pdu, Challenge | Answer):
@@ -465,10 +396,11 @@ class Gate:
         return None
 
     def _refuse_key(self, reason: str, address: Address) -> tuple[Known, Pdu] | None:
-        """Refuse what is sealed otherwise than we seal; people should know, since it may be a mistake."""
-        told = self._key_told.get(reason)
+        """Refuse a PDU that is sealed with another key, or not sealed as ours. It may be a mistake: report
+        it."""
+        told = self._key_reported.get(reason)
         if told is None or self.now - told >= KEY_TOLD_NS:
-            self._key_told[reason] = self.now
+            self._key_reported[reason] = self.now
             how = OTHER_KEYS[reason]
             self._host.refused(
                 self._site,
@@ -477,11 +409,11 @@ class Gate:
         return self._refuse(reason)
 
     def _lose(self, reason: str) -> tuple[Known, Pdu] | None:
-        """Refuse what a member may have said."""
+        """Refuse a PDU that a member may have sent."""
         self._counters.lose(reason)
         return None
 
-    # What members say at the gate
+    # Handshake PDUs of members
 
     def _greeted(self, known: Known, pdu: Pdu, address: Address, size: int) -> None:
         if isinstance(pdu, Challenge):
@@ -492,24 +424,25 @@ class Gate:
             self._was_refused(known, pdu)
 
     def _answered_again(self, known: Known, answer: Answer, address: Address) -> None:
-        """A member is still there, where it was or elsewhere."""
+        """A member has answered, at its address or at another."""
         if not self._cookies.is_right(answer.number, known.boot, address, self.now):
             self._counters.drop(UNPROVEN)
         elif address == known.address:
             known.answered_ns = self.now
-            self._stay(known)
+            self._stop_moving(known)
             for claim in [claim for claim in self._claims.values() if claim.stranger.site == known.site]:
                 self._settle_claim(claim)
         elif known.move is None and known.answered_ns < known.moved_ns:
             known.move = Move(address, known.moved_ns)
             self._moving.add(known)
 
-    def _stay(self, known: Known) -> None:
-        known.move = None
-        self._moving.discard(known)
+    def _stop_moving(self, known: Known | None) -> None:
+        if known is not None:
+            known.move = None
+            self._moving.discard(known)
 
     def _elsewhere(self, known: Known, pdu: Pdu, address: Address, size: int) -> None:
-        """A member speaks from a new address: ask there and at the old one whether it is there."""
+        """A member sends from a new address: challenge it there and at the old one."""
         if self.now - known.moved_ns < MOVE_PAUSE_NS or known.move is not None:
             return
         if size < LEAST_BYTES:
@@ -519,7 +452,7 @@ class Gate:
             self._challenge(known.boot, address, size)
 
     def _press(self, known: Known) -> bool:
-        """Ask a member for a sign of life at its address; whether that was possible just now."""
+        """Challenge a member at its address. Returns whether that was possible just now."""
         if self.now - known.pressed_ns < PRESS_NS or not self._challenge(known.boot, known.address, None):
             return False
         known.pressed_ns = self.now
@@ -532,32 +465,15 @@ class Gate:
         if self.now - since < MOVE_NS or known.unanswered < UNANSWERED:
             self._press(known)
             return
-        self._stay(known)
-        self._unlist(known)
+        self._stop_moving(known)
         known.answered_ns = self.now
         known.unanswered = 0
-        known.address = address
-        known.identity = self._identity(known.boot, address)
-        self._enlist(known)
-
-    def _enlist(self, known: Known) -> None:
-        """Know a process from now on, and no other by the same identity: such a one has told two names."""
-        other = self._known.get(known.identity)
-        if other is not None:
-            self._forget(other)
-        self._known[known.identity] = known
-        self._addresses[known.address] = known
-
-    def _unlist(self, known: Known) -> None:
-        del self._known[known.identity]
-        # Another may speak from there by now.
-        if self._addresses.get(known.address) is known:
-            del self._addresses[known.address]
+        self._stop_moving(self._members.move(known, address))
 
     def _was_refused(self, known: Known, refused: Refused) -> None:
         """A member follows another process under our name.
 
-        A process that has joined gives up only if most members say so: it may be one that lies.
+        A process that has joined gives up only if most members say so, since one member may lie.
         """
         if not refused.final:
             self.pending_ns = self.now
@@ -567,11 +483,11 @@ class Gate:
         self._refusers = {
             each: told for each, told in self._refusers.items() if self.knows(each) and told > recent
         }
-        heard = sum(1 for each in self._known.values() if each.heard_ns > recent)
+        heard = len(self._members.heard_since(recent))
         if not self.joined or 2 * len(self._refusers) > max(heard, 1):
             self._host.namesake(refused.address if refused.address.isprintable() else "?")
 
-    # Processes that are not known
+    # Strangers
 
     def _meet(self, head: Head, view: memoryview, address: Address) -> tuple[Known, Pdu] | None:
         seal, body = None, view[HEADER.size :]
@@ -579,7 +495,7 @@ class Gate:
             seal = self._seal_of_stranger(self._seals, head)
             if seal is None:
                 if self._derived_left < 0:
-                    return self._refuse(UNKNOWN_KEY)  # too many were derived lately: it may be one of ours
+                    return self._refuse(UNKNOWN_KEY)  # the budget is used up: it may be a member's
                 return self._refuse_key(UNKNOWN_KEY, address)
             opened = seal.open(head.counter, self._associated(head, view), body)
             if opened is None:
@@ -590,8 +506,8 @@ class Gate:
         found = self._codec.decode_body(head.code, body)
         if isinstance(found, Reason):
             return self._refuse(found.value)
-        site, pdu = found
-        owner = self._sites.get(site)
+        site, pdu, _ = found
+        owner = self._members.named(site)
         if self._seals is None and owner is not None and owner.boot == head.boot:
             if isinstance(pdu, Challenge | Answer):
                 self._greeted(owner, pdu, address, len(view))
@@ -610,12 +526,12 @@ class Gate:
         return self._derived_left >= 0
 
     def _hear(self, stranger: Stranger, pdu: Pdu, size: int) -> None:
-        """What a process may say before it has proved itself: a challenge, and the answer to ours."""
+        """An unproven process may send a challenge, and the answer to ours. The rest is dropped."""
         refusal = self._refused.get(stranger.identity)
         if isinstance(pdu, Answer):
             self._judge(stranger, pdu, refusal)
         elif isinstance(pdu, Challenge):
-            # Also of one that was refused: it is to learn why.
+            # Also to a refused process: it must learn the reason.
             self._answer(pdu, stranger.site, stranger.address, stranger.boot, size)
             if refusal is None:
                 self._note_unmet(stranger)
@@ -626,7 +542,7 @@ class Gate:
             if stranger.identity in self._claims:
                 return
             if isinstance(pdu, Refused) and pdu.boot == self._boot and not pdu.final:
-                # That only makes a newcomer wait, so it need not be proved.
+                # This only makes a newcomer wait, so it needs no proof.
                 self.pending_ns = self.now
             self._note_unmet(stranger)
             if size >= LEAST_BYTES:
@@ -647,18 +563,18 @@ class Gate:
             self._unmet.popitem(last=False)
 
     def is_meeting(self, within_ns: Nanoseconds) -> bool:
-        """Whether a process that spoke within this time has yet to prove itself."""
+        """Whether a process that sent something within this time has not proved itself yet."""
         return any(self.now - spoke < within_ns for spoke in self._unmet.values())
 
     def _call(self, boot: int, pdu: Pdu, address: Address, size: int) -> None:
-        """Make a process greet that said too little to be challenged: say something as small to it."""
+        """Make a process greet whose datagram was too small for a challenge: send it a datagram as small."""
         self.should_greet = True
-        # Two that do not know each other would otherwise call for ever. One call between two ticks will do.
+        # Two strangers would otherwise call each other for ever. One call between two ticks is enough.
         if not isinstance(pdu, Hello) and address not in self._answered and self._may_answer(address):
             self._reply(Hello(), address, boot, size)
 
     def _challenge(self, boot: int, address: Address, size: int | None) -> bool:
-        """Ask for a proof with no more bytes than `size`; None where the address is a member's."""
+        """Ask for a proof with at most `size` bytes; None if the address is a member's."""
         if not self._may_answer(address):
             return False
         self._counters.challenges_sent += 1
@@ -667,7 +583,7 @@ class Gate:
         return True
 
     def _answer(self, challenge: Challenge, site: Site, address: Address, boot: int, size: int) -> None:
-        """Prove that this process runs now, with no more bytes than the challenge had."""
+        """Prove that this process is running now, with at most as many bytes as the challenge had."""
         if challenge.boot == self._boot and size >= LEAST_BYTES and self._may_answer(address):
             self._counters.proofs_given += 1
             terms, yours = self._terms, self._host.incarnation_of(site)
@@ -677,11 +593,11 @@ class Gate:
             self._reply(answer, address, boot, size)
 
     def _may_answer(self, address: Address) -> bool:
-        """Whether there may be one more reply before the next tick; strangers use up only what is theirs."""
+        """Whether a reply is allowed before the next tick. Strangers use only their own budget."""
         given = self._answered.get(address, 0)
         if given >= ANSWERS_PER_ADDRESS:
             return False
-        if address not in self._addresses:
+        if self._members.at(address) is None:
             if self._answers_left <= 0:
                 return False
             self._answers_left -= 1
@@ -689,7 +605,7 @@ class Gate:
         return True
 
     def _judge(self, stranger: Stranger, answer: Answer, refusal: str | None) -> None:
-        """A process has answered: it is let in, or refused, or waits for its name."""
+        """A process has answered: let it in, refuse it, or let it wait for its name."""
         if not self._cookies.is_right(answer.number, stranger.boot, stranger.address, self.now):
             self._counters.drop(UNPROVEN)
             return
@@ -697,7 +613,7 @@ class Gate:
         if refusal is not None:
             self._counters.drop(refusal)
         elif stranger.identity not in self._claims:
-            # Its address is proved now: it is to challenge us in turn, and to learn why if it is refused.
+            # Its address is proved now: it may challenge us in turn, and learn the reason if it is refused.
             if self._may_answer(stranger.address):
                 self._reply(Here(), stranger.address, stranger.boot, None)
             self._decide(stranger, answer)
@@ -720,10 +636,10 @@ class Gate:
             self._refused.popitem(last=False)
 
     def _meet_namesake(self, stranger: Stranger, answer: Answer) -> None:
-        """Another process has our name, and answers. The one that joined first keeps it.
+        """Another process has our name and answers. The process that joined first keeps it.
 
-        Of two that are joining the one with the lower boot does. If both have joined, in parts of a network
-        that were apart, each keeps it among those that know it.
+        If neither has joined, the process with the lower boot keeps it. If both joined, in separated parts of
+        a network, each keeps it among the members that know it.
         """
         where = shown(stranger.address)
         if not self.joined and (answer.joined or stranger.boot < self._boot):
@@ -737,7 +653,7 @@ class Gate:
         )
 
     def _consider(self, stranger: Stranger, answer: Answer) -> None:
-        owner = self._sites.get(stranger.site)
+        owner = self._members.named(stranger.site)
         if owner is None or self.now - owner.heard_ns >= SILENCE_NS:
             self._accept(stranger, answer)
             return
@@ -748,16 +664,16 @@ class Gate:
         self._settle_claim(claim)
 
     def _settle_claim(self, claim: Claim) -> None:
-        """Let a process have its name if the owner is gone, refuse it if the owner has answered since."""
+        """Give a process its name if the owner is gone; refuse it if the owner has answered since."""
         stranger = claim.stranger
-        owner = self._sites.get(stranger.site)
+        owner = self._members.named(stranger.site)
         if owner is None or self._is_silent(owner, claim.since_ns):
             del self._claims[stranger.identity]
             self._accept(stranger, claim.answer)
         elif owner.answered_ns > claim.since_ns:
             del self._claims[stranger.identity]
             self._counters.drop(NAME_TAKEN)
-            self._tell(stranger, owner, final=True)
+            self._send_refusal(stranger, owner, final=True)
             self._host.refused(
                 stranger.site,
                 f"A process at {shown(stranger.address)} wants the name '{stranger.site}', which the one at "
@@ -767,38 +683,37 @@ class Gate:
             self._press(owner)
             if self.now - claim.told_ns >= PRESS_NS:
                 claim.told_ns = self.now
-                self._tell(stranger, owner, final=False)
+                self._send_refusal(stranger, owner, final=False)
 
     def _is_silent(self, owner: Known, since: Nanoseconds) -> bool:
         silence = self.now - max(owner.heard_ns, since)
         return silence >= NAME_SILENCE_NS and owner.unanswered >= UNANSWERED
 
-    def _tell(self, stranger: Stranger, owner: Known, *, final: bool) -> None:
+    def _send_refusal(self, stranger: Stranger, owner: Known, *, final: bool) -> None:
         refused = Refused(stranger.boot, shown(owner.address), final)
         self._reply(refused, stranger.address, stranger.boot, None)
 
     def _accept(self, stranger: Stranger, answer: Answer) -> None:
-        """Let a process take part under its name, in place of any that had it before."""
-        former = self._sites.get(stranger.site)
+        """Let a process in under its name, in place of the process that had it before."""
+        former = self._members.named(stranger.site)
         if former is not None:
             self._forget(former)
-        if len(self._known) >= MOST_MEMBERS:
-            quietest = next(iter(self._known.values()))
+        if len(self._members) >= MOST_MEMBERS:
+            quietest = next(iter(self._members.all()))
             if self.now - quietest.heard_ns < SILENCE_NS:
                 self._counters.drop(FULL)
                 self._host.refused(
                     stranger.site,
                     f"There is no room for '{stranger.site}' at {shown(stranger.address)}: this member knows "
-                    f"{MOST_MEMBERS} others that speak. Let some of them leave.",
+                    f"{MOST_MEMBERS} other active members. Let some of them leave.",
                 )
                 return
             self._forget(quietest)
-        identity = self._identity(stranger.boot, stranger.address)
-        top = max(stranger.counter, self._retired.pop(identity, -1))
+        identity = self._members.identity(stranger.boot, stranger.address)
+        top = max(stranger.counter, self._members.recall(identity))
         known = Known(identity, stranger.boot, stranger.site, stranger.address, stranger.seal, top, self.now)
         self.accepted += 1
-        self._enlist(known)
-        self._sites[known.site] = known
+        self._stop_moving(self._members.add(known))
         self._host.met(known.site, known.boot)
         if answer.yours:
             known.told = answer.yours
@@ -807,20 +722,16 @@ class Gate:
     def _report(self, known: Known) -> None:
         """A process knows an incarnation of our name.
 
-        One that has joined begins anew above that, so it believes only what most members tell: one may lie.
+        A joined process restarts above it, so it believes only what most members report: one member may lie.
         """
         told = known.told
         if self.joined:
             recent = self.now - SILENCE_NS
-            heard = [each.told for each in self._known.values() if each.heard_ns > recent]
+            heard = [each.told for each in self._members.heard_since(recent)]
             told = sorted(heard, reverse=True)[len(heard) // 2]
         if told:
             self._host.reported(told)
 
     def _forget(self, known: Known) -> None:
-        self._unlist(known)
-        del self._sites[known.site]
-        self._stay(known)
-        self._retired[known.identity] = known.window.top
-        if len(self._retired) > MOST_RETIRED:
-            self._retired.popitem(last=False)
+        self._members.remove(known)
+        self._stop_moving(known)

@@ -9,7 +9,7 @@ Where a block does not fit, `group = await antiphon.join(...)` joins and `await 
 
 Nothing here grows without limit. `send` waits while the group cannot take more. An application that reads
 too slowly first slows the group down; if it has not caught up after `patience_s`, its member goes absent
-until the queue has drained, and says so: the others go on.
+until the queue has drained. The group continues without it, and the application gets an event.
 """
 
 import asyncio
@@ -31,61 +31,50 @@ from antiphon.core.packing import Destinations
 from antiphon.core.time import MILLISECOND_NS, to_seconds
 from antiphon.core.wire import Codec
 from antiphon.live import events as ev
-from antiphon.live.boards import (
-    DeliveryBoard,
-    GroupsBoard,
-    LeftError,
-    MissedError,
-    NameTakenError,
-    PresenceBoard,
-    StabilityBoard,
-)
 from antiphon.live.counters import Counters
+from antiphon.live.errors import LeftError, MissedError, NameTakenError
 from antiphon.live.figures import Figures, Watch
 from antiphon.live.handshake import Terms
 from antiphon.live.history import HistoryLog, delivered_before, open_log
 from antiphon.live.inbox import Inbox
 from antiphon.live.journal import BEGUN_ANEW, FAILED, JOINED, LEFT, Journal
 from antiphon.live.keys import KeyFile, KeyRing
+from antiphon.live.lifecycle import Lifecycle
 from antiphon.live.limits import Limits, require_group_name
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch, Body, Message, Presence, bytes_of, view_of
 from antiphon.live.networks import Network
-from antiphon.live.orders import (
-    DEFAULT_SERVICE,
-    AcrossOptions,
-    Order,
-    Settings,
-    StabilityOptions,
-    find_order,
-)
+from antiphon.live.orders import Order, Sequencer, Settings
 from antiphon.live.outbox import Outbox
 from antiphon.live.peers import Peer
 from antiphon.live.pieces import LARGEST_RECORD_BYTES
 from antiphon.live.poison import Poison, PoisonRing
+from antiphon.live.presence import JoinedGroups, PresenceNews
 from antiphon.live.refusals import Refusals
-from antiphon.live.standing import Standing
 from antiphon.live.status import Status, status_of
 from antiphon.live.transport import Transport
+from antiphon.live.waits import DeliveryWaits, StabilityWaits
 from antiphon.protocols.fifo import HistoryRole
 from antiphon.trace.schema import Run
 from antiphon.trace.segments import SegmentRecorder
 
 AT_ONCE: Final = 16
-"""Messages of `send_many` that are taken before it looks again whether there is room."""
+"""Messages that `send_many` hands in before it checks again for room. Raising it costs memory."""
 PROOF_S: Final = 0.04
-"""Time for processes to prove to one another that they run, before a newcomer says anything else."""
+"""Time in which processes prove to each other that they are running, before a newcomer starts its
+protocol."""
 PENDING_NS: Final = 100 * MILLISECOND_NS
-"""A newcomer waits while a member has said within this time that the newcomer's name may be another's, or
-while a process that spoke within this time has yet to prove itself."""
+"""A newcomer waits if, within this time, a member reported that the newcomer's name may be taken, or an
+unproven process sent a datagram."""
 MEETING_S: Final = 1.0
-"""How long it waits for that at most: strangers may never prove anything."""
+"""Longest such wait: a stranger may never prove itself. Raising it costs time to join."""
 LEFT_BEHIND: Final = (
     "It loses too much of what is sent to it at any useful rate, and is not waited for. Look at its link."
 )
 LARGEST_LEAP: Final = 1 << 44
-"""Incarnations, which are milliseconds, so far ahead of the clock are lies: 557 years. No two clocks differ
-by more than 292, those of 1970 and of 2262. Whatever is believed, the next restart finds room above it."""
+"""Largest accepted lead of an incarnation, in milliseconds, over the clock: 557 years. Two clocks differ by
+at most 292 years (1970 to 2262), so a larger lead is a lie. Any accepted value leaves room for the next
+restart's incarnation."""
 
 
 async def _refuse(_number: int) -> int | None:
@@ -96,17 +85,19 @@ async def _refuse(_number: int) -> int | None:
 
 
 class Group:
-    """One member's view of its group; made by `join`."""
+    """One member's view of its group, made by `join`: the object that the application uses.
+
+    It hands messages to the `Outbox` and reads deliveries from the `Inbox`. It builds the `Transport` and the
+    `Member` and is the listener of both: as `Listener` it handles the protocol's effects other than
+    deliveries, as the gate's `Host` it answers for this process.
+    """
 
     def __init__(
         self,
         group: GroupName,
         site: Site,
         *,
-        options: dict[str, Any],
-        agreed: Mapping[str, str],
-        stability: StabilityOptions,
-        across: AcrossOptions,
+        order: Order,
         role: HistoryRole,
         archive: tuple[Path, int] | None,
         network: Network,
@@ -117,11 +108,8 @@ class Group:
     ) -> None:
         self.group: Final = group
         self.name: Final = site
-        self.order: Final[str] = options["order"]
-        self._options = options
-        self._agreed = agreed
-        self._stability_options = stability
-        self._across = across
+        self.order: Final[str] = order.name
+        self._order = order
         self._role = role
         self._archive = archive
         self._history: HistoryLog | None = None
@@ -141,36 +129,36 @@ class Group:
         self._journal = Journal(group, site)
         self._begun_ns = self._machine.now_ns()
         self._reported = 0
-        """The latest incarnation of this member's name that the others know of."""
-        self._stability = StabilityBoard()
-        self._deliveries = DeliveryBoard()
-        self._presence = PresenceBoard()
+        """The latest incarnation of this member's name that other members know."""
+        self._stability = StabilityWaits()
+        self._deliveries = DeliveryWaits()
+        self._presence = PresenceNews()
         self._member: Member | None = None
         self._transport: Transport | None = None
         self._recorder: SegmentRecorder | None = None
         self._objection = ""
-        """What stands between this member and another one, as it was found last."""
+        """The latest sentence on why another process and this member do not accept each other."""
         self._is_cut_off = False
-        """Whether it was told that this member may miss messages, and not yet that it is back."""
+        """Whether the application was notified that this member may miss messages, and not yet that it is
+        back."""
         self._taking_part = asyncio.Event()
-        self._order = find_order(self.order)
-        self._groups = GroupsBoard()
+        self._groups = JoinedGroups()
         self._admitted_to = 0
-        self._standing = Standing(site, group)
+        self._lifecycle = Lifecycle(site, group)
         self._inbox = Inbox(
-            site, standing=self._standing, limits=limits, figures=self._figures, watch=self._watch,
-            machine=self._machine, tell=self._tell, journal=self._journal,
+            site, lifecycle=self._lifecycle, limits=limits, figures=self._figures, watch=self._watch,
+            machine=self._machine, notify=self._notify, journal=self._journal,
             counts_all=not (self._order.selective or self._order.several),
         )  # fmt: skip
         self._outbox = Outbox(
-            standing=self._standing, inbox=self._inbox, most_bytes=limits.outgoing_bytes,
+            lifecycle=self._lifecycle, inbox=self._inbox, most_bytes=limits.outgoing_bytes,
             selective=self._order.selective, machine=self._machine,
         )  # fmt: skip
 
-    # Coming and going
+    # Join and leave
 
     def __await__(self) -> Generator[Any, None, "Group"]:
-        """Join without a block: `group = await join(...)`; then `leave` is up to the caller."""
+        """Join without a block: `group = await join(...)`. The caller must call `leave`."""
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> "Group":
@@ -178,7 +166,7 @@ class Group:
             raise UsageError("This group was joined before.", hint="Call antiphon.join again.")
         await self._open_history()
         try:
-            self._open(find_order(self.order))
+            self._open(self._order)
         except BaseException:
             if self._history is not None:
                 self._history.close()
@@ -187,18 +175,18 @@ class Group:
         returning = self._recorder is not None and self._recorder.returning
         next_number = self._outbox.next_number
         self._begin_spell(next_number)
-        self._standing.come()
+        self._lifecycle.come()
         self._member.listen()
         self._journal.watch(lambda: (self._counters.drops, self._counters.key_changes))
         try:
             await self._meet_others()
             delivered = await self._delivered_before() if returning and self._role.catches_up else None
-            # The clock makes a later incarnation the greater one, without anything kept on disk. It may have
-            # been set back: then what the others remember decides.
+            # Incarnations come from the clock, so a later one is greater without any state on disk. If the
+            # clock was set back, the incarnation that the others remember decides.
             incarnation = max(self._machine.wall_ns() // MILLISECOND_NS, self._reported + 1)
             self._member.start(Start(incarnation, next_number, returning, delivered))
             await asyncio.wait_for(self._taking_part.wait(), self._limits.join_s)
-            self._standing.require_in()
+            self._lifecycle.require_in()
             self._transport_of_member().take_part()
             self._journal.note(JOINED, f"joined, with the order '{self.order}'.")
         except TimeoutError:
@@ -216,33 +204,33 @@ class Group:
         await self.leave(linger=kind is None)
 
     async def leave(self, *, linger: bool = True) -> None:
-        """Tell the others and go; first wait, for a while, until everyone holds what this member sent."""
-        if self._standing.is_out or self._member is None:
+        """Leave the group; first wait, at most `linger_s`, until every member holds what this member sent."""
+        if self._lifecycle.is_out or self._member is None:
             return
         if linger:
             await self.settle()
-        if not self._standing.is_out:
-            self._standing.is_leaving = True
+        if not self._lifecycle.is_out:
+            self._lifecycle.is_leaving = True
             self._member.depart()
             self._close(LeftError(f"'{self.name}' has left '{self.group}'."))
 
     async def finish(self) -> None:
-        """End the membership because the whole run is over, and nobody will send any more.
+        """End the membership because the whole run is over and no member will send again.
 
-        A leave is an absence in the trace, after which nothing is expected of this member. This end is none,
-        so the audit holds the member to every message of the run.
+        In the trace a leave is an absence, after which nothing is expected of this member. This end is no
+        absence: the audit holds the member to every message of the run.
         """
-        if not self._standing.is_out and self._member is not None:
+        if not self._lifecycle.is_out and self._member is not None:
             await self.settle()
             self._close(LeftError(f"The run of '{self.group}' is over."))
 
     async def settle(self) -> None:
-        """Wait, at most `linger_s`, until everyone holds what this member sent."""
+        """Wait, at most `linger_s`, until every member holds what this member sent."""
         with contextlib.suppress(TimeoutError, AntiphonError):
             await asyncio.wait_for(self._settle(), self._limits.linger_s)
 
     async def _settle(self) -> None:
-        """Until all that was handed in is stable."""
+        """Wait until every message handed in is stable."""
         await self._outbox.wait_until_empty()
         while self._figures.admitted_messages:
             limit = self._stability.limit(self.name)
@@ -252,12 +240,12 @@ class Group:
                 await self._stability.wait(self.name, limit, limit)
 
     async def _meet_others(self) -> None:
-        """Prove to the others that this process runs, and learn whether they can take it in."""
+        """Prove to the other members that this process is running, and learn whether they accept it."""
         transport = self._transport_of_member()
         end = to_seconds(self._machine.now_ns()) + MEETING_S
         while True:
             await asyncio.sleep(PROOF_S)
-            self._standing.require_in()
+            self._lifecycle.require_in()
             is_waiting = transport.is_pending(PENDING_NS) or transport.is_meeting(PENDING_NS)
             if not is_waiting or to_seconds(self._machine.now_ns()) > end:
                 return
@@ -267,34 +255,31 @@ class Group:
         return self._transport
 
     def _open(self, order: Order) -> None:
-        """The sockets, the trace and the protocol; what cannot be had is said before anything is sent."""
-        on_lan = self._options.get("service") == "lan"
-        echoes = on_lan and self._network.is_loopback
+        """Open the sockets, the trace and the protocol. Missing resources raise before anything is sent."""
+        echoes = order.needs_channel and self._network.is_loopback
         transport = Transport(
             site=self.name, group=self.group, codec=Codec(order.pdus),
             network=self._network, keys=self._keys, counters=self._counters, host=self,
-            terms=Terms(self._agreed), poison=self._poison,
-            notice_losses=on_lan, echoed=order.echoed if echoes else (),
+            terms=Terms(order.fingerprint()), poison=self._poison,
+            notice_losses=order.needs_channel, echoed=order.echoed if echoes else (),
             rate_bytes_s=self._limits.rate_bytes_s,
         )  # fmt: skip
         settings = Settings(
-            site=self.name, sequencer=self._options["sequencer"], repair=self._options["repair"],
-            receive_buffer_bytes=transport.receive_buffer_bytes, random=self._machine.random(),
-            stability=self._stability_options, across=self._across, history=self._role,
-            service=self._options.get("service", DEFAULT_SERVICE), secret=self.group.encode(),
+            site=self.name, receive_buffer_bytes=transport.receive_buffer_bytes,
+            random=self._machine.random(), history=self._role, secret=self.group.encode(),
             hears_itself=echoes and transport.notices_losses,
         )  # fmt: skip
-        # What history brought before a fault would be brought again after it.
+        # After a fault, history would deliver the same messages again.
         role = HistoryRole(self._role.keeps, catches_up=False)
         anew = replace(settings, history=role)
         try:
             if self._trace is not None:
-                from antiphon.trace.files import note_run  # only who traces needs pyarrow
+                from antiphon.trace.files import note_run  # only tracing needs pyarrow
 
                 self._recorder = SegmentRecorder(self._trace, self._run, self.name)
-                promises = order.promises(settings.repair, self._across)
-                parameters = json.dumps(self._options)
-                note_run(self._trace, Run(self._run, order.name, promises, None, parameters))
+                parameters = {"order": order.name, **asdict(order), "network": str(self._network)}
+                run = Run(self._run, order.name, order.promises(), None, json.dumps(parameters))
+                note_run(self._trace, run)
             self._member = Member(
                 site=self.name, group=self.group, listener=self, reader=self._inbox,
                 build=lambda failed: order.build(anew if failed else settings), transport=transport,
@@ -309,23 +294,23 @@ class Group:
         self._transport = transport
         next_number = self._recorder.next_number if self._recorder is not None else 0
         self._inbox.open(self._member)
-        self._outbox.open(self._member, next_number, settings.batch_bytes)
+        self._outbox.open(self._member, next_number, order.batch_bytes(settings))
 
     def _no_answer(self) -> LeftError:
-        orderer = self._options["sequencer"]
-        who = f"its sequencer '{orderer}' did not answer" if orderer else "nobody let it in"
-        told = f"'{self.name}' could not join '{self.group}': {who} for {self._limits.join_s:g} s."
+        orderer = self._order.sequencer if isinstance(self._order, Sequencer) else None
+        who = f"its sequencer '{orderer}' did not answer" if orderer else "no member let it in"
+        sentence = f"'{self.name}' could not join '{self.group}': {who} for {self._limits.join_s:g} s."
         if self._objection:
-            return LeftError(f"{told} {self._objection}", "Give all members the same options.")
-        return LeftError(told, "Is that member up, on the same network, with the same key?")
+            return LeftError(f"{sentence} {self._objection}", "Give all members the same options.")
+        return LeftError(sentence, "Is that member up, on the same network, with the same key?")
 
     def _close(self, why: BaseException) -> None:
-        """The end; whoever waits for something that cannot come any more is told why."""
+        """End the membership. Every pending wait fails with the reason."""
         assert self._member is not None
         assert self._transport is not None
-        if self._standing.is_out:
+        if self._lifecycle.is_out:
             return
-        self._standing.is_out = True
+        self._lifecycle.is_out = True
         self._journal.note(LEFT if isinstance(why, LeftError) else FAILED, f"is out of the group. {why}")
         self._journal.close()
         self._member.stop()
@@ -334,7 +319,7 @@ class Group:
             try:
                 self._recorder.close()
             except OutputError as error:
-                self._standing.error = self._standing.error or error
+                self._lifecycle.error = self._lifecycle.error or error
         if self._history is not None:
             self._history.close()
         self._stability.close(why)
@@ -347,55 +332,55 @@ class Group:
         self._taking_part.set()
 
     def failed(self, error: BaseException) -> None:
-        self._standing.error = error
+        self._lifecycle.error = error
         self._close(error)
 
-    # What the gate asks and tells
+    # The gate's host
 
     def incarnation_of(self, site: Site) -> int:
         """The latest incarnation of a site that this member knows; 0 if there is none."""
         return 0 if self._member is None else self._member.incarnation_of(site)
 
     def reported(self, incarnation: int) -> None:
-        """Another member knows an incarnation of this one's name, perhaps a later one."""
+        """Another member knows an incarnation of this member's name, perhaps a later one."""
         if incarnation > self._machine.wall_ns() // MILLISECOND_NS + LARGEST_LEAP:
             self.refused(
                 self.name,
-                f"A member has heard '{self.name}' under an incarnation that no clock has given, so it may "
-                "not hear this process: give it another name.",
+                f"A member knows '{self.name}' under an incarnation that no clock can give, so it may "
+                "ignore this process: give it another name.",
             )
             return
         self._reported = max(self._reported, incarnation)
         if self._member is not None:
-            # Later: this comes from the midst of what is being received.
+            # Deferred: the caller is in the middle of receiving.
             asyncio.get_running_loop().call_soon(self._member.outlive, incarnation)
 
     def refused(self, site: Site, reason: str) -> None:
-        """Another process cannot be let in, or lets nobody in here; people should know why."""
+        """A process cannot be let in, or does not let this member in. The reason is shown to people."""
         self._objection = reason
         if self._refusals.note(reason, to_seconds(self._machine.now_ns())):
-            self._tell(ev.Refused(site, reason))
+            self._notify(ev.Refused(site, reason))
 
     def status(self) -> Status | None:
-        """How this member is, for an onlooker; None before it takes part."""
+        """This member's status, for an onlooker; None before it has joined."""
         if self._member is None or not self._taking_part.is_set():
             return None
         uptime_ns = self._machine.now_ns() - self._begun_ns
         return status_of(self.order, self._member.incarnation, uptime_ns, self.counters, self.peers)
 
     def told(self, site: Site, status: Status) -> None:
-        """A member asks nobody."""
+        """Ignored: a member never asks for a status."""
 
     def met(self, site: Site, boot: int) -> None:
-        """A process was let in: perhaps another one than the last of its name."""
+        """A process was let in. It may be another process than the last of its name."""
         self._inbox.met(site, boot)
 
     def left_behind(self, site: Site) -> None:
-        """A member loses too much at any useful rate, and is not waited for."""
-        self._tell(ev.LeftBehind(site, LEFT_BEHIND))
+        """A member loses too much at any useful rate. The group does not wait for it."""
+        self._notify(ev.LeftBehind(site, LEFT_BEHIND))
 
     def namesake(self, address: str) -> None:
-        """The others follow another process of this name."""
+        """The other members follow another process of this name."""
         error = NameTakenError(
             f"'{self.name}' cannot be in '{self.group}': a process at {address} has that name there.",
             "Give each process a name of its own.",
@@ -403,25 +388,25 @@ class Group:
         asyncio.get_running_loop().call_soon(self.fail, error)
 
     def fail(self, error: AntiphonError) -> None:
-        """End the membership for this reason, unless it is over."""
-        if self._member is not None and not self._standing.is_out:
+        """End the membership for this reason, unless it is over already."""
+        if self._member is not None and not self._lifecycle.is_out:
             self.failed(error)
 
     def begun_anew(self, reason: str) -> None:
-        """The protocol knows nobody any more, and is in no group."""
+        """The protocol starts with an empty memory: it knows no peers and is in no group."""
         self._journal.note(BEGUN_ANEW, f"begins anew, with an empty memory. {reason}")
         for site in sorted(self._presence.others):
-            self._tell(ev.Vanished(site, "This member began anew."))
+            self._notify(ev.Vanished(site, "This member began anew."))
         assert self._member is not None
         for group in sorted(self._groups.joined):
             self._member.change(JoinGroup(group))
 
     @property
     def poison(self) -> tuple[Poison, ...]:
-        """The latest PDUs that this member could not handle, oldest first: none, unless there is a fault."""
+        """The latest PDUs that this member could not handle, oldest first. Empty unless there is a fault."""
         return self._poison.all()
 
-    # Who is there
+    # Members
 
     @property
     def members(self) -> frozenset[Site]:
@@ -430,23 +415,25 @@ class Group:
 
     @property
     def peers(self) -> dict[Site, Peer]:
-        """The other members that count, as this one sees them now: how far behind, and who holds us up."""
-        if self._member is None or self._standing.is_out:
+        """The other members that count, as this member sees them now: how far behind, and which hold us
+        up."""
+        if self._member is None or self._lifecycle.is_out:
             return {}
         return self._outbox.holdups.view(self._machine.now_ns(), self._member.peers())
 
     async def wait_for_members(self, count: int) -> None:
-        """Wait until that many members count, this one included."""
-        self._standing.require_in()
+        """Wait until `count` members count, this one included."""
+        self._lifecycle.require_in()
         await self._presence.wait_for(count - 1)
 
     def presence(self) -> AsyncIterator[Presence]:
-        """Who appears and vanishes, beginning with those who are there; ends when this member leaves."""
-        self._standing.require_in()
+        """Yields members that appear and vanish, beginning with those present. Ends when this member
+        leaves."""
+        self._lifecycle.require_in()
         return self._presence.read()
 
-    def _tell(self, event: ev.Happening) -> None:
-        """Something has happened: whoever reads events finds it in its place, readers of news at once."""
+    def _notify(self, event: ev.Happening) -> None:
+        """Put an event into the inbox in its place, and notify the readers of `presence` at once."""
         self._inbox.happened(event)
         self._journal.happened(event)
         news = ev.as_presence(event, self.name)
@@ -454,12 +441,13 @@ class Group:
             self._presence.post(news)
 
     def doubted(self, effect: fx.Disagreed | fx.Unavailable) -> None:
-        """The promise of one order, delivered whole, is broken as far as members can tell themselves."""
+        """The protocol has detected that the total order is broken: another order elsewhere, or a lost
+        message."""
         if isinstance(effect, fx.Disagreed):
             self._objection = f"'{effect.other}' was heard. {effect.reason}"
-            self._tell(ev.Disagreed(effect.other, effect.reason, effect.sender, effect.number))
+            self._notify(ev.Disagreed(effect.other, effect.reason, effect.sender, effect.number))
         else:
-            self._tell(ev.Unavailable(effect.reason, effect.sender, effect.number))
+            self._notify(ev.Unavailable(effect.reason, effect.sender, effect.number))
             if effect.sender == self.name and effect.number is not None:
                 end = effect.number + effect.count
                 self._deliveries.lose(end, MissedError(effect.reason))
@@ -469,11 +457,11 @@ class Group:
         match effect:
             case fx.Appeared(site=site):
                 self._is_cut_off = False
-                self._tell(ev.Appeared(site))
+                self._notify(ev.Appeared(site))
             case fx.Vanished(site=site, reason=reason):
                 self._vanished(site, reason)
             case fx.Absent():
-                if self._taking_part.is_set() and not self._standing.is_leaving:
+                if self._taking_part.is_set() and not self._lifecycle.is_leaving:
                     self._cut_off("This member is absent.")
                 self._figures.absences += 1
                 self._watch.forget()
@@ -482,29 +470,30 @@ class Group:
                 self._begin_spell(self._admitted_to)
             case fx.Present() if self._taking_part.is_set():
                 self._is_cut_off = False
-                self._tell(ev.Missed())
+                self._notify(ev.Missed())
             case fx.Present():
                 self._taking_part.set()
             case fx.CaughtUp(complete=complete, reason=reason):
                 self._history_complete = complete
                 self._caught_up.set()
-                self._tell(ev.CaughtUp(complete, reason))
+                self._notify(ev.CaughtUp(complete, reason))
 
     def _vanished(self, site: Site, reason: str) -> None:
         self._inbox.pieces.vanish(site)
         was_alone = not self._presence.others
-        self._tell(ev.Vanished(site, reason))
+        self._notify(ev.Vanished(site, reason))
         if not (was_alone or self._presence.others or reason in ev.NOT_LOST):
             self._cut_off("No other member is heard any more.")
 
     def _cut_off(self, reason: str) -> None:
         if not self._is_cut_off:
             self._is_cut_off = True
-            self._tell(ev.CutOff(reason))
+            self._notify(ev.CutOff(reason))
 
     def _begin_spell(self, number: int) -> None:
-        """What is delivered from here on, and sent from this number on, is asked after on new boards."""
-        self._stability, self._deliveries = StabilityBoard(), DeliveryBoard()
+        """Begin a presence spell: `stable` and `delivered` wait for messages of this spell, from this number
+        on."""
+        self._stability, self._deliveries = StabilityWaits(), DeliveryWaits()
         self._stability.begin(self.name, number)
         self._inbox.begin_spell(self._stability, self._deliveries)
 
@@ -516,17 +505,17 @@ class Group:
         return frozenset(self._groups.joined)
 
     async def enter(self, group: GroupName) -> None:
-        """With 'total-across': be in one more group; its messages are delivered here from then on."""
+        """With 'total-across': join one more group. Its messages are delivered here from then on."""
         if group not in self._groups.joined:
             await self._change(JoinGroup(group), "join")
 
     async def exit(self, group: GroupName) -> None:
-        """With 'total-across': be in a group no more."""
+        """With 'total-across': leave a group."""
         if group in self._groups.joined:
             await self._change(LeaveGroup(group), "leave")
 
     async def _change(self, event: JoinGroup | LeaveGroup, verb: str) -> None:
-        self._standing.require_in()
+        self._lifecycle.require_in()
         if not self._order.several:
             raise UsageError(f"The order '{self.order}' knows one group.", hint="Choose 'total-across'.")
         require_group_name(event.group)
@@ -536,7 +525,9 @@ class Group:
             try:
                 await asyncio.wait_for(changed, self._limits.join_s)
             except TimeoutError:
-                raise LeftError(f"'{self.name}' could not {verb} '{event.group}': nobody answered.") from None
+                raise LeftError(
+                    f"'{self.name}' could not {verb} '{event.group}': no member answered."
+                ) from None
 
     def grouped(self, effect: fx.Joined | fx.Left) -> None:
         self._groups.note(effect.group, joined=isinstance(effect, fx.Joined))
@@ -547,20 +538,20 @@ class Group:
     # History
 
     async def wait_for_history(self) -> bool:
-        """Wait until a member that joined with `catch_up` has been given the history.
+        """Wait until a member that joined with `catch_up` has received the history.
 
-        False if it had to go on without: nobody who keeps one was there, or could say enough of it. The
-        history comes before all other messages; somebody has to read it, or it waits.
+        Returns False if the member had to continue without it: no member present keeps a history, or none had
+        enough of it. History is delivered before all other messages, and only while the application reads.
         """
         if not self._role.catches_up:
             raise UsageError(f"'{self.name}' did not ask for history.", hint="Join with catch_up=True.")
-        self._standing.require_in()
+        self._lifecycle.require_in()
         await self._caught_up.wait()
-        self._standing.require_in()
+        self._lifecycle.require_in()
         return self._history_complete
 
     async def _open_history(self) -> None:
-        """Reading the end of an earlier log may take a moment."""
+        """Open the log in a thread: reading the end of an earlier log may take a moment."""
         if self._archive is not None:
             folder, most_bytes = self._archive
             self._history = await open_log(folder, self.group, self.name, most_bytes)
@@ -570,11 +561,11 @@ class Group:
                 self._journal.happened(ev.HistoryFailed(sentence))
 
     async def _delivered_before(self) -> Mapping[Site, int]:
-        assert self._trace is not None, "only a trace tells that a member returns"
+        assert self._trace is not None, "only a trace shows that a member returns"
         return await asyncio.to_thread(delivered_before, self._trace, self._run, self.name)
 
     def history_failed(self, reason: str) -> None:
-        self._tell(ev.HistoryFailed(reason))
+        self._notify(ev.HistoryFailed(reason))
 
     # Sending
 
@@ -585,9 +576,10 @@ class Group:
         to: Collection[Site] | None = None,
         group: GroupName | None = None,
     ) -> Message:
-        """Multicast a message, to all or to the members named; waits while the group cannot take more.
+        """Multicast a message, to all members or to those in `to`. Waits while the group cannot take more.
 
-        With 'total-across' it goes to the members of one `group` of several.
+        With 'total-across' the message goes to the members of one `group`. docs/live.md says what the
+        returned message can be awaited for; `antiphon.live.outbox` lists the hops to the socket.
         """
         data = bytes_of(body)
         destinations = self._destinations(to, group)
@@ -609,14 +601,14 @@ class Group:
         to: Collection[Site] | None = None,
         group: GroupName | None = None,
     ) -> None:
-        """Multicast several messages, one after another; waits while the group cannot take more."""
+        """Multicast several messages, in this order. Waits while the group cannot take more."""
         destinations = self._destinations(to, group)
         rest = iter(bodies)
         while some := [body if type(body) is bytes else bytes_of(body) for body in islice(rest, AT_ONCE)]:
             await self._outbox.hand_in(some, destinations, group)
 
     def _destinations(self, to: Collection[Site] | None, group: GroupName | None) -> Destinations:
-        """To whom something goes, if those are members; an order that sends selectively names them all."""
+        """Validate the destinations. None means everyone; a selective order always names its destinations."""
         if self._order.several != (group is not None):
             raise UsageError(
                 f"The order '{self.order}' knows " + ("several groups." if group is None else "one group."),
@@ -632,10 +624,12 @@ class Group:
             raise UsageError(f"{to!r} is not a set of members.", hint=f"Write to={{{to!r}}}.")
         destinations = frozenset(to)
         if not destinations:
-            raise UsageError("A message needs somebody to go to.", hint="Leave to= out to reach everyone.")
+            raise UsageError(
+                "A message needs at least one destination.", hint="Leave to= out to reach everyone."
+            )
         for site in sorted(destinations - self.members):
             raise UsageError(
-                f"'{site}' is no member of '{self.group}' that counts now.",
+                f"'{site}' is not a member of '{self.group}' that counts now.",
                 hint=f"There are: {', '.join(sorted(self.members))}. See wait_for_members and presence.",
             )
         return destinations
@@ -650,18 +644,19 @@ class Group:
     ) -> None:
         """Multicast messages of `size` bytes each that lie one after another in one buffer.
 
-        Much less work a message than one by one, where they come like that: samples, ticks, rows of an array.
+        This costs much less per message than `send`, for data that comes this way: samples, ticks, rows of an
+        array.
         """
         view = view_of(records)
         if not 1 <= size <= LARGEST_RECORD_BYTES or len(view) % size:
             raise UsageError(
                 f"{len(view)} bytes are not records of {size} bytes each.",
-                hint=f"A record has 1 to {LARGEST_RECORD_BYTES} bytes, and the last one is as long as all.",
+                hint=f"A record has 1 to {LARGEST_RECORD_BYTES} bytes and divides the buffer's length.",
             )
         await self._outbox.hand_in_records(view, size, self._destinations(to, group), group)
 
     def stepped(self) -> None:
-        """Something has happened: what was refused may be taken now."""
+        """The member has done a step of work: offer it again what it refused."""
         if self._outbox.is_pumping:
             self._outbox.pump()
 
@@ -692,9 +687,9 @@ class Group:
                 yield message
 
     async def events(self) -> AsyncIterator[ev.Event]:
-        """Messages, and between them what else happens, each event in its place: see `antiphon.live.events`.
+        """Yields messages, and between them other events, each in its place: see `antiphon.live.events`.
 
-        What this member misses stands exactly at its gap, however late the application reads.
+        A gap is reported exactly where it is, however late the application reads.
         """
         async for item in self.event_batches():
             if isinstance(item, Batch):
@@ -704,39 +699,40 @@ class Group:
                 yield item
 
     def event_batches(self) -> AsyncIterator[Batch | ev.Happening]:
-        """The same with messages as they travelled together: much less work a message."""
+        """Like `events`, with whole batches instead of messages: much less work per message."""
         return self._inbox.items()
 
     def batches(self) -> AsyncIterator[Batch]:
-        """Messages as they travelled together: much less work a message than one by one.
+        """Yields batches, messages as they travelled together: much less work per message.
 
-        After a leave, what was delivered before it can still be read.
+        After a leave, earlier deliveries can still be read.
         """
         return self._inbox.batches()
 
     async def for_each_batch(self, function: Callable[[Batch], None]) -> None:
-        """Have a function called with each batch as soon as it is delivered, until the membership is over.
+        """Call a function with each batch as soon as it is delivered, until the membership is over.
 
-        The quickest way to read: there is no switch to a task. The function must not take long, for all that
-        this member does waits for it. What it raises is raised here, and what follows waits to be read.
+        This is the fastest way to read: there is no switch to a task. The function must be quick, because it
+        blocks everything that this member does. If it raises, the exception is raised here, and later batches
+        stay queued.
         """
         await self._inbox.for_each(function)
 
     @property
     def pressed(self) -> bool:
-        """Whether the application reads so slowly that bodies are not taken in."""
+        """Whether the application reads so slowly that message bodies are not taken in."""
         return self._inbox.pressed
 
     # Figures
 
     @property
     def latency(self) -> Watch:
-        """How long one's own batches take to be delivered here and to be stable."""
+        """How long this member's own batches take to be delivered here and to be stable."""
         return self._watch
 
     @property
     def batch_bytes(self) -> int:
-        """How much travels together at most; whoever sends much at once does best to send this much."""
+        """Largest batch, in bytes. Sending this much at once is the most efficient."""
         return self._outbox.batch_bytes
 
     @property

@@ -1,18 +1,17 @@
-"""How processes meet: greetings, challenges, answers, and what the members of a group must agree on.
+"""How processes meet: greetings, challenges, answers, and the options on which members must agree.
 
-A process says `Hello`. Each one that hears it, and does not know it, sends a `Challenge` to the address that
-the greeting came from. The newcomer sends the number back in an `Answer`, together with the wire versions
-that it speaks and the options that it was told. So each side knows, before it takes in anything else, that
-the other runs now, that it is reachable at its address, and that both mean the same group. Both sides do
-this; a group without a key does it too.
+A process sends `Hello`. Each receiver that does not know it sends a `Challenge` to the source address of the
+greeting. The newcomer returns the number in an `Answer`, with its wire versions and its options. So each side
+knows, before it accepts anything else, that the other process is running now, that it is reachable at its
+address, and that both agree on the group's options. Both sides do this, with a key or without.
 
-No answer to an address that has not proved itself is larger than what came from there: a `Hello`, a `Here`
-and a `Challenge` are padded to `GREETING_BYTES`.
+No answer to an unproven address is larger than the datagram that came from there: a `Hello`, a `Here` and a
+`Challenge` are padded to `GREETING_BYTES`.
 
-The number of a challenge is a keyed hash of the boot, the address and the time. Nothing is remembered of
-processes that were challenged, so a flood of invented ones has nothing to fill.
+The number of a challenge is a keyed hash of the boot, the address and the time. No state is kept about
+challenged processes, so a flood of invented ones has nothing to fill.
 
-These PDUs, but for the last one, keep their form in every wire version (`core.wire.GREETINGS`); fields may be
+These PDUs, except the last, keep their form in every wire version (`core.wire.GREETINGS`); fields may be
 added at their end.
 """
 
@@ -31,10 +30,10 @@ from antiphon.core.wire import OLDEST, VERSION, Pdu
 from antiphon.live.networks import Address
 
 GREETING_BYTES: Final = 560
-"""A whole greeting. It fits the smallest datagram that a network may be told to use."""
+"""Size of a padded greeting. It fits the smallest datagram that a network may be set to."""
 NUMBER_BYTES: Final = 16
 SLOT_NS: Final[Nanoseconds] = SECOND_NS
-"""A challenge can be answered in the slot in which it was sent and in the next one."""
+"""A challenge can be answered in the time slot in which it was sent and in the next one."""
 MOST_OPTIONS: Final = 32
 LONGEST_OPTION: Final = 64
 LONGEST_ADDRESS: Final = 80
@@ -47,7 +46,7 @@ Number: TypeAlias = Annotated[bytes, Meta(min_length=NUMBER_BYTES, max_length=NU
 
 
 class Hello(Pdu, frozen=True, gc=False):
-    """A process is there, and wants to be challenged before it has anything to say."""
+    """A process is there and asks to be challenged."""
 
     code: ClassVar[int] = 3
     oldest: Version = OLDEST
@@ -56,7 +55,7 @@ class Hello(Pdu, frozen=True, gc=False):
 
 
 class Challenge(Pdu, frozen=True, gc=False):
-    """The process of this boot is to prove that it runs now: by sending the number back."""
+    """Asks the process of this boot to prove that it is running now, by returning the number."""
 
     code: ClassVar[int] = 4
     boot: Boot
@@ -65,9 +64,9 @@ class Challenge(Pdu, frozen=True, gc=False):
 
 
 class Answer(Pdu, frozen=True, gc=False):
-    """The number of a challenge; what its sender speaks and was told; and whether it has joined.
+    """The number of a challenge; its sender's versions and options; and whether it has joined.
 
-    `yours` is the latest incarnation that its sender knows of the challenger's name.
+    `yours` is the latest incarnation of the challenger's name that its sender knows.
     """
 
     code: ClassVar[int] = 5
@@ -80,16 +79,16 @@ class Answer(Pdu, frozen=True, gc=False):
 
 
 class Here(Pdu, frozen=True, gc=False):
-    """The answer to a greeting from a member that greets no more itself: so a newcomer gets to know it."""
+    """The answer of a member, which no longer greets itself, to a greeting: so a newcomer meets it."""
 
     code: ClassVar[int] = 7
     padding: Padding = b""
 
 
 class Refused(Pdu, frozen=True, gc=False):
-    """The process of this boot is not taken in, since one at `address` has its name.
+    """The process of this boot is refused, because a process at `address` has its name.
 
-    Unless it is `final`, that one may be gone, which is found out shortly.
+    Unless this is `final`, the owner may be gone, which is being found out.
     """
 
     code: ClassVar[int] = 8
@@ -99,41 +98,41 @@ class Refused(Pdu, frozen=True, gc=False):
 
 
 class Bye(Pdu, frozen=True, gc=False):
-    """Its sender is gone when this arrives: its name is free."""
+    """Its sender is leaving: its name is free."""
 
     code: ClassVar[int] = 9
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What the members of one group must agree on, by option; what an order does not use is left out."""
+    """The options on which the members of a group must agree; an order leaves out what it does not use."""
 
     options: Mapping[str, str]
     oldest: int = OLDEST
     newest: int = VERSION
 
     def difference(self, site: Site, answer: Answer) -> str:
-        """The first thing on which another member differs, as a sentence; empty if there is none.
+        """The first difference to another member, as a sentence; empty if there is none.
 
-        An option that only one side knows is one of a later version, and left to that side.
+        An option that only one side has belongs to a later version and is ignored.
         """
         if answer.oldest > self.newest or answer.newest < self.oldest:
             return (
-                f"'{site}' speaks the wire versions {answer.oldest} to {answer.newest}, this member "
+                f"'{site}' supports the wire versions {answer.oldest} to {answer.newest}, this member "
                 f"{self.oldest} to {self.newest}: run releases that share one."
             )
         for name, ours in self.options.items():
             theirs = answer.options.get(name, ours)
             if theirs != ours:
                 return (
-                    f"'{site}' was told {name}={theirs!r} and this member {name}={ours!r}: "
+                    f"'{site}' has {name}={theirs!r} and this member {name}={ours!r}: "
                     "give all members the same."
                 )
         return ""
 
 
 class Cookies:
-    """The numbers of challenges, made and recognised without a table."""
+    """Makes and checks the numbers of challenges without a table."""
 
     def __init__(self) -> None:
         self._secret: Final = secrets.token_bytes(32)

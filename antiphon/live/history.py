@@ -1,16 +1,16 @@
 """The log of a late-join handler: what was delivered, on disk; the oldest goes when there is too much.
 
-A log is a row of segments, each of them magic, a first frame and then a frame for each batch delivered, with
-checksums like those of the trace (`antiphon.trace.frames`). The first frame tells whose log it is, how many
-messages were logged before it and how far each stream had come, so that only the last segment has to be read
-when a member comes back. A torn tail, which a kill may leave there, is cut off then. Nothing else is ever
-deleted because it cannot be read: a segment of another version of the format, or one that is damaged in its
-first frame, is set aside under another name, and one that is damaged later stays as it is.
+A log is a sequence of segments. Each segment has a magic, a first frame and then a frame for each delivered
+batch, with checksums like those of the trace (`antiphon.trace.frames`). The first frame says whose log it is,
+how many messages were logged before it and how far each stream had come, so that a returning member reads
+only the last segment. A torn tail there, which a kill may leave, is cut off. Nothing else is deleted for
+being unreadable: a segment of another format version, or with a damaged first frame, is set aside under
+another name, and a segment that is damaged later stays as it is.
 
-One write a step of the member's work hands all of it to the kernel; nobody waits for the disk. Reading is
-done apart from the event loop, on what was written before, a bounded piece at a time. A position is a
-segment's index and an offset in it. If the disk fails, that is said once; the log then takes and gives
-nothing more, and the member goes on without it.
+One write per step of the member hands the step's frames to the kernel; nothing waits for the disk. The log is
+read in a thread, only as far as it was written before, and a bounded amount at a time. A position is a
+segment's index and an offset in it. A disk failure is reported once. The log then takes and gives nothing
+more, and the member continues without it.
 """
 
 import asyncio
@@ -39,57 +39,57 @@ from antiphon.trace.frames import CHECKSUM, FRAME_BYTES, HEAD, RESIDUE, checksum
 
 SUFFIX: Final = ".history"
 SET_ASIDE: Final = ".set-aside"
-"""What is put behind the name of a segment that cannot be read."""
+"""Suffix of the name of a segment that cannot be read."""
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
-"""Bodies lie in the log as they were sent, so it is the user's alone."""
+"""Bodies are in the log as they were sent, so only the user may read it."""
 MAGIC: Final = b"antihis\x01"
 """The last byte is the version of the format."""
 BEGIN, BATCH = 1, 2
 """Kinds of frames."""
 BATCH_HEAD: Final = struct.Struct("<qqIH")
-"""Incarnation, number, how many messages, length of the sender's name; then the name, the packed bodies."""
+"""Incarnation, number, count of messages, length of the sender's name; then the name, the packed bodies."""
 SEGMENTS: Final = 8
-"""A full log has about so many segments; the oldest is deleted as a whole."""
+"""Number of segments in a full log, roughly; the oldest segment is deleted as a whole."""
 LEAST_BYTES: Final = 1 << 20
 USUAL_BYTES: Final = 256 << 20
 LARGEST_SEGMENT: Final = 64 << 20
 MOST_SCANNED: Final = 4 << 20
-"""What one reading looks at; what is left out because the reader has it counts too."""
+"""Bytes that one read inspects, including the messages that the reader already has."""
 READ_BYTES: Final = 256 << 10
 READINGS_AT_ONCE: Final = 2
-"""Requests that are read for at a time. Raising it costs threads that the application may want."""
+"""Requests read for at a time. Raising it costs threads that the application may want."""
 MOST_WAITING: Final = 64
-"""Requests that wait for that, one of each asker. Raising it costs how long each of them waits."""
+"""Requests that wait for that, one per asker. Raising it costs how long each of them waits."""
 OFFSET_BITS: Final = 28
-"""A position is a segment's index above so many bits of offset. It travels, below `NUMBER_LIMIT`: this leaves
-33 million segments, and offsets of four times the largest one."""
+"""A position is a segment's index above this many bits of offset. It travels in PDUs, below `NUMBER_LIMIT`:
+that leaves 33 million segments, and offsets of four times the largest segment."""
 
 Stream = tuple[Site, int]
 
 
 class Begin(msgspec.Struct, frozen=True, gc=False):
-    """The first frame: whose log it is, and how it stood when the segment was begun."""
+    """The first frame: whose log it is, and its state when the segment was begun."""
 
     group: Group
     site: Site
     logged: int
-    """Messages in all earlier segments, those that are deleted included."""
+    """Messages in all earlier segments, including deleted ones."""
     ends: list[tuple[Site, int, int, int]]
-    """Of each stream that is still in the log: site, incarnation, the number after its last, its segment."""
+    """For each stream that is still in the log: site, incarnation, the number after its last, its segment."""
 
 
 class Segment(NamedTuple):
-    """A file of the log, as far as it is written."""
+    """A file of the log, with its size so far."""
 
     path: Path
     place: int
-    """Its place in the row of segments, from 0, those that are deleted included."""
+    """Its index in the sequence of segments, from 0, deleted segments included."""
     size: int
     logged: int
 
 
 class Batch(NamedTuple):
-    """A frame that was read: the batch in it, and where the next frame begins."""
+    """A frame that was read: its batch, and where the next frame begins."""
 
     record: Past
     messages: int
@@ -97,12 +97,12 @@ class Batch(NamedTuple):
 
 
 class HistoryLog:
-    """Written by one member; whoever has the folder can read it."""
+    """A log, written by one member and readable by every process that has the folder."""
 
     def __init__(self, folder: Path, group: Group, site: Site, most_bytes: int = USUAL_BYTES) -> None:
-        """Go on with this member's log, or begin it.
+        """Continue this member's log, or begin it.
 
-        Raises UsageError if somebody else is writing to it, and OutputError if nothing can be written.
+        Raises UsageError if another process is writing to it, and OutputError if it cannot be written.
         """
         if most_bytes < LEAST_BYTES:
             raise UsageError(
@@ -110,9 +110,9 @@ class HistoryLog:
                 hint=f"Give it {LEAST_BYTES:,} bytes at least.",
             )
         self.failure: str | None = None
-        """Why the log neither takes nor gives anything any more, in one sentence."""
+        """Why the log neither takes nor gives anything any longer, as a sentence."""
         self.unreadable: list[str] = []
-        """What of an earlier log could not be read, and where it is now: a sentence each."""
+        """The parts of an earlier log that could not be read, and where they are now: a sentence each."""
         self._folder = folder
         self._group = group
         self._site = site
@@ -147,7 +147,7 @@ class HistoryLog:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(
-                f"Somebody else is keeping the history of {self._site} in {self._folder}.",
+                f"Another process is keeping the history of {self._site} in {self._folder}.",
                 hint="Give each member a name of its own, or a folder of its own.",
             ) from None
         self._find_segments()
@@ -168,7 +168,7 @@ class HistoryLog:
             self._segments.append(Segment(path, index, path.stat().st_size, begin.logged))
 
     def _set_aside(self, path: Path) -> None:
-        """Keep a segment that cannot be read under a name that no other file has: the lock keeps it ours."""
+        """Rename an unreadable segment to a name that no other file has; the log's lock prevents races."""
         if not path.stat().st_size:
             path.unlink()  # killed before it wrote the first byte
             return
@@ -178,7 +178,8 @@ class HistoryLog:
         self.unreadable.append(f"A part of the history {why_unreadable(free)}; it is set aside as {free}.")
 
     def _resume(self) -> None:
-        """Read the last segment, cut off what is torn, and go on with it; or behind it, if it is damaged."""
+        """Read the last segment, cut off a torn tail, and continue it; if it is damaged, begin the next
+        one."""
         last = self._segments[-1]
         with last.path.open("rb") as file:
             begin = read_begin(file)
@@ -223,7 +224,7 @@ class HistoryLog:
     # Writing
 
     def append(self, effect: Deliver) -> None:
-        """Log a delivery, unless an earlier incarnation of this member has; it is safe once flushed."""
+        """Log a delivery, unless an earlier incarnation has logged it. It is safe once flushed."""
         stream = (effect.sender, effect.incarnation)
         if self.failure is not None or effect.number < self._ends.get(stream, (0, 0))[0]:
             return
@@ -241,7 +242,7 @@ class HistoryLog:
         self._ends[stream] = (effect.number + len(batch), self._segments[-1].place)
 
     def flush(self) -> None:
-        """Hand what was logged to the kernel."""
+        """Hand the logged frames to the kernel."""
         if not self._buffer or self.failure is not None:
             return
         last, data = self._segments[-1], b"".join(self._buffer)
@@ -279,7 +280,7 @@ class HistoryLog:
 
     @property
     def messages(self) -> int:
-        """How many messages the log has."""
+        """The number of messages in the log."""
         return self._logged - self._segments[0].logged if self._segments else 0
 
     def figures(self) -> dict[str, int]:
@@ -290,13 +291,13 @@ class HistoryLog:
         }
 
     def snapshot(self) -> "Snapshot":
-        """What is written now; it can be read apart from the event loop."""
+        """A snapshot of what is written now, which a thread can read."""
         self.flush()
         return Snapshot(tuple(self._segments), self.messages if self.failure is None else -1)
 
 
 async def open_log(folder: Path, group: Group, site: Site, most_bytes: int) -> HistoryLog:
-    """Open a log apart from the event loop; if that is cancelled, the log is closed and its lock released."""
+    """Open a log in a thread. If that is cancelled, the log is closed and its lock released."""
     opening = Opening(folder, group, site, most_bytes)
     try:
         return await asyncio.to_thread(opening.open)
@@ -306,7 +307,7 @@ async def open_log(folder: Path, group: Group, site: Site, most_bytes: int) -> H
 
 
 class Opening:
-    """A log that a thread opens, which goes on when those who wait for it are cancelled."""
+    """A log that a thread opens. The thread continues when the waiting tasks are cancelled."""
 
     def __init__(self, *arguments: Any) -> None:
         self._arguments = arguments
@@ -330,9 +331,9 @@ class Opening:
 
 
 class Recaller:
-    """Has the log read for those who ask, apart from the event loop: some at once, the others wait.
+    """Reads the log in threads, for a few requests at once; the others wait.
 
-    Of each asker only the latest request waits, as the protocol has given up the earlier one.
+    Only the latest request of an asker waits: the protocol has given up the earlier ones.
     """
 
     def __init__(self, log: HistoryLog, answer: Callable[[Recalled], None]) -> None:
@@ -344,7 +345,7 @@ class Recaller:
         self._under_way = 0
 
     def ask(self, effect: Recall) -> None:
-        """Have the log read soon; what was delivered before this is in it."""
+        """Read the log soon. It holds everything that was delivered before this call."""
         if self._waiting.pop(effect.asker, None) is not None:
             self.dropped += 1
         if len(self._waiting) >= MOST_WAITING:
@@ -355,7 +356,7 @@ class Recaller:
         self._read_on()
 
     def forget(self) -> None:
-        """Nobody waits any more."""
+        """Drop all requests."""
         self._waiting.clear()
 
     def _read_on(self) -> None:
@@ -374,13 +375,13 @@ class Recaller:
 
 
 class Snapshot(NamedTuple):
-    """The segments of a log at a moment."""
+    """The segments of a log at one moment."""
 
     segments: tuple[Segment, ...]
     messages: int
 
     def recall(self, effect: Recall) -> Recalled:
-        """Read on from a position. What is damaged or deleted is passed over like what was never logged."""
+        """Read on from a position. Damaged or deleted parts are skipped as if they were never logged."""
         if self.messages < 0 or not effect.most_bytes:
             return Recalled(effect.token, self.messages)
         reading = Reading(effect)
@@ -392,7 +393,7 @@ class Snapshot(NamedTuple):
 
 
 class Reading:
-    """One request's way through the segments."""
+    """One request's progress through the segments."""
 
     def __init__(self, effect: Recall) -> None:
         self._effect = effect
@@ -407,7 +408,7 @@ class Reading:
         return Recalled(self._effect.token, messages, found, self._position, is_end)
 
     def read(self, segment: Segment) -> bool:
-        """Read what comes next in a segment; whether to go on with the one after it."""
+        """Read the rest of a segment. Returns whether to continue with the next segment."""
         index, offset = divmod(self._position, 1 << OFFSET_BITS)
         if segment.place < index:
             return True
@@ -444,7 +445,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def read_begin(file: IO[bytes]) -> Begin | None:
-    """A segment's first frame, and the file stands behind it; None if it is damaged or not ours."""
+    """A segment's first frame, with the file positioned after it; None if it is damaged or not ours."""
     if file.read(len(MAGIC)) != MAGIC:
         return None
     frame = file.read(HEAD.size)
@@ -463,7 +464,7 @@ def read_begin(file: IO[bytes]) -> Begin | None:
 
 
 def why_unreadable(path: Path) -> str:
-    """What keeps a segment from being read, as the end of a sentence."""
+    """Why a segment cannot be read, as the end of a sentence."""
     with path.open("rb") as file:
         magic = file.read(len(MAGIC))
     if len(magic) == len(MAGIC) and magic != MAGIC and magic[:-1] == MAGIC[:-1]:
@@ -472,7 +473,7 @@ def why_unreadable(path: Path) -> str:
 
 
 def is_torn(file: IO[bytes], place: int, size: int) -> bool:
-    """Whether a segment of that size just ends at a place, or in the frame that begins there."""
+    """Whether a segment of that size ends at this offset, or within the frame that begins there."""
     file.seek(place)
     head = file.read(HEAD.size)
     if place + HEAD.size > size or len(head) < HEAD.size:
@@ -483,7 +484,7 @@ def is_torn(file: IO[bytes], place: int, size: int) -> bool:
 
 
 def read_batches(file: IO[bytes], size: int) -> Iterator[Batch]:
-    """The batches from where a segment of that size stands, until one is torn or damaged."""
+    """The batches from the file's position on, until a frame is torn or damaged."""
     place = file.tell()
     data = b""
     while place < size:
@@ -520,7 +521,7 @@ def _decoded(content: bytes, end: int) -> Batch | None:
 
 
 def delivered_before(trace: Path, run: str, site: Site) -> Mapping[Site, int]:
-    """How far a member's earlier incarnations have delivered each sender's messages, by their trace."""
+    """How far a member's earlier incarnations have delivered each sender's messages, from their trace."""
     reached: dict[Site, int] = {}
     for path in sorted((trace / "events").glob(f"{safe_name(site, run)}-*{frames.SUFFIX}")):
         with suppress(InputError), path.open("rb") as file:

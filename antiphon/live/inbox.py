@@ -1,14 +1,30 @@
-"""What was delivered and waits for the application, which may read it slowly.
+"""The inbox: what was delivered and waits for the application, which may read slowly.
 
-It reads batches as an iterator, in a task of its own, or gives a function that is called as soon as something
-is delivered: that saves the switch to the task.
+The application reads batches as an iterator, in a task of its own, or gives a function that is called at each
+delivery: that saves the switch to the task.
 
-What else happens to the member stands in the same queue, in its place between the batches. Whoever reads
-batches alone passes over it. So many such events wait at most; of further ones it is counted how many were
-left out, where they would have stood.
+Other events stand in the same queue, in their place between the batches; readers of batches skip them. At
+most `MOST_EVENTS` events wait. Further ones are counted where they would have stood.
 
-A full queue first slows the group down: bodies are not taken in until it has drained. If it has not after
-`patience_s`, the member goes absent until then.
+A full queue first slows the group down: message bodies are refused until it has drained. If that takes longer
+than `patience_s`, the member goes absent until it has.
+
+The receiver's way, from the socket to the application:
+
+1. The event loop calls `Member._receive` (`member`) when a socket is readable.
+2. `Transport.receive` (`transport`) reads a bounded number of datagrams with `Sockets.read` (`sockets`).
+3. `Transport._take` separates whole PDUs from fragments, which `Reassembly` (`fragments`) puts together.
+4. `Gate.let_in` (`gate`) finds the member that sent a PDU, opens and decodes it. Everything else is dropped
+   and counted. `Transport._take_pdu` handles the transport's own PDUs and returns the protocol's.
+5. `Member._receive` refuses PDUs with bodies while `Inbox.pressed`. `Member._carry_out` passes the others to
+   `protocol.handle(now, Received(...))` and carries out the effects.
+6. `Member._deliver` carries out `Deliver`: it records the trace, logs history and calls `Inbox.delivered`.
+7. `Inbox.delivered` notes gaps and positions, puts the pieces of long messages together with `Incoming`
+   (`pieces`), and queues a `Batch` (`messages`).
+8. `Inbox.hand_out` calls the function of `Group.for_each_batch`, or wakes `Inbox.items`, from which
+   `Group.batches`, `Group.events` and `async for message in group` read.
+
+`outbox` has the sender's way.
 """
 
 import asyncio
@@ -22,98 +38,99 @@ from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import to_seconds
-from antiphon.live.boards import DeliveryBoard, StabilityBoard
 from antiphon.live.events import CutOff, Happening, Missed, Restarted, Unread
 from antiphon.live.figures import Figures, Watch
 from antiphon.live.journal import SLOW_READER, STEPPED_ASIDE, Journal
+from antiphon.live.lifecycle import Lifecycle
 from antiphon.live.limits import Limits
 from antiphon.live.machine import REAL, Machine
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch
 from antiphon.live.pieces import Incoming
 from antiphon.live.places import Gaps, Restarts
-from antiphon.live.standing import Standing
+from antiphon.live.waits import DeliveryWaits, StabilityWaits
 
 HUNGRY: Final = 0.25
-"""History waits while more than this share of the queue's limit waits for the application."""
+"""History waits while the queue holds more than this share of its limit. Raising it costs memory."""
 POSITION_BITS: Final = 20
-"""A batch has fewer messages than two to this power, so that each has a position of its own."""
+"""A batch has fewer messages than two to this power, so that each message has its own position."""
 MESSAGE_BYTES: Final = 8
-"""What a message that waits counts for beside its body: empty ones take memory, too."""
+"""Bytes that a queued message counts for beside its body: empty messages take memory, too."""
 BATCH_BYTES: Final = 512
-"""What a batch counts for beside its messages."""
+"""Bytes that a queued batch counts for beside its messages."""
 DRAINED: Final = 0.5
 """A full queue counts as drained when it is down to this share of its limit."""
 SKIPPED: Final = "The next message of this sender comes from behind them."
 MOST_EVENTS: Final = 1024
-"""Events that wait to be read, beside batches. Raising it costs memory where nobody reads them."""
+"""Queued events, beside batches. Raising it costs memory if the application does not read them."""
 
 
 class Inbox:
-    """Batches on their way to the application; its member tells it what is delivered."""
+    """The queue of batches and events between a `Member`, which delivers into it, and the application."""
 
     def __init__(
         self,
         name: Site,
         *,
-        standing: Standing,
+        lifecycle: Lifecycle,
         limits: Limits,
         figures: Figures,
         watch: Watch,
         machine: Machine = REAL,
-        tell: Callable[[Happening], None],
+        notify: Callable[[Happening], None],
         journal: Journal,
         counts_all: bool,
     ) -> None:
-        """`tell` is told what the numbers of messages show, and is to hand it to `happened`; `counts_all`
-        says that everyone delivers all of a sender's numbers, so that one that is missing is missed."""
+        """`notify` gets the events that message numbers show, and must pass them to `happened`. `counts_all`
+        says that every member delivers all of a sender's numbers, so that a missing number is a missed
+        message."""
         self.pressed = False
-        """Whether the application reads so slowly that bodies are not taken in."""
+        """Whether the application reads so slowly that message bodies are refused."""
         self.is_aside = False
-        """Whether the member is absent since the application has not caught up."""
+        """Whether the member is absent because the application has not caught up."""
         self.queued_bytes = 0
         self.queued_messages = 0
         self.busy_s = 0.0
-        """How long the application has taken with what it was given: one that is always busy is the brake."""
+        """Time that the application has spent on deliveries. If it is always busy, it is the bottleneck."""
         self.pieces: Final = Incoming()
         self._name: Final = name
-        self._standing: Final = standing
+        self._lifecycle: Final = lifecycle
         self._limits: Final = limits
         self._figures: Final = figures
         self._watch: Final = watch
         self._now_ns: Final = machine.now_ns
-        self._stability = StabilityBoard()
-        self._deliveries = DeliveryBoard()
+        self._stability = StabilityWaits()
+        self._deliveries = DeliveryWaits()
         self._next_position = 0
-        self._tell: Final = tell
+        self._notify: Final = notify
         self._journal: Final = journal
         self._gaps: Final = Gaps() if counts_all else None
         self._restarts: Final = Restarts()
         self._member: Member | None = None
         self._queue: deque[Batch | Happening] = deque()
         self._events = 0
-        """Of those in the queue, how many are no batches."""
+        """Number of queued items that are not batches."""
         self._news = asyncio.Event()
         self._function: Callable[[Batch], None] | None = None
-        """What is called with each batch at once, if the application wants that."""
+        """The application's function, called with each batch, if it gave one."""
         self._raised: Exception | None = None
         self._stepping_aside: asyncio.TimerHandle | None = None
 
     def open(self, member: Member) -> None:
-        """From now on this member can be held up."""
+        """Connect the member, which may go absent while the application is slow."""
         self._member = member
 
-    def begin_spell(self, stability: StabilityBoard, deliveries: DeliveryBoard) -> None:
-        """What is delivered from here on belongs to another presence spell."""
+    def begin_spell(self, stability: StabilityWaits, deliveries: DeliveryWaits) -> None:
+        """Later deliveries belong to another presence spell."""
         self._stability, self._deliveries = stability, deliveries
 
     def close(self) -> None:
-        """The membership is over; what was delivered before can still be read."""
+        """The membership is over. Earlier deliveries can still be read."""
         if self._stepping_aside is not None:
             self._stepping_aside.cancel()
         self._news.set()
 
-    # How the application reads
+    # Reading
 
     async def batches(self) -> AsyncIterator[Batch]:
         async for item in self.items():
@@ -121,7 +138,7 @@ class Inbox:
                 yield item
 
     async def items(self) -> AsyncIterator[Batch | Happening]:
-        """Batches, and what else happens, in one order."""
+        """Yields batches and events, in one order."""
         if self._function is not None:
             raise UsageError("A function is called with what is delivered.", hint="Read in one way only.")
         while True:
@@ -155,9 +172,10 @@ class Inbox:
             self._function = None
 
     def hand_out(self) -> bool:
-        """Call the application's function with all that waits; without one, wake who reads.
+        """Call the application's function with everything queued; without a function, wake the reader.
 
-        Whether it has had everything. What it raises reaches whoever gave it, and the rest waits.
+        Returns whether the application has had everything. If the function raises, `for_each` raises the
+        exception, and the rest stays queued.
         """
         function = self._function
         if function is None:
@@ -181,7 +199,7 @@ class Inbox:
         return True
 
     def wake(self) -> None:
-        """Have what waits read soon."""
+        """Wake the reader if something is queued."""
         if self._queue:
             self._news.set()
 
@@ -191,29 +209,30 @@ class Inbox:
             self._events -= 1
             return item
         self.queued_bytes -= weight(item)
-        self.queued_messages -= len(item)
+        self.queued_messages -= len(item.numbers)
         if self.pressed:
             self._relax()
         return item
 
     def _is_over(self) -> bool:
-        """Whether nothing more will come; if something else than the application ended it, that is raised."""
-        if self._standing.error is not None:
-            raise self._standing.error
-        return self._standing.is_out
+        """Whether nothing more will come. Raises the error if something other than the application ended
+        it."""
+        if self._lifecycle.error is not None:
+            raise self._lifecycle.error
+        return self._lifecycle.is_out
 
     async def _wait_for_news(self) -> None:
         self._news.clear()
         await self._news.wait()
 
-    # What happens
+    # Events
 
     def happened(self, event: Happening) -> None:
-        """Put an event in its place: behind all that was delivered so far."""
+        """Put an event in its place: behind everything delivered so far."""
         queue = self._queue
         last = queue[-1] if queue else None
         if isinstance(event, Missed) and isinstance(last, CutOff):
-            queue[-1] = event  # nobody has read that it was cut off, and by now it is back
+            queue[-1] = event  # the cut-off is unread, and by now it is over
         elif self._events < MOST_EVENTS:
             queue.append(event)
             self._events += 1
@@ -222,7 +241,8 @@ class Inbox:
         self._news.set()
 
     def _leave_out(self, event: Happening, last: Batch | Happening | None) -> None:
-        """Too many wait: count this one in its place. Between two counts is a batch, so they are bounded."""
+        """Too many events wait: count this one in its place. A batch lies between two counts: they are
+        bounded."""
         missed = isinstance(event, Missed | CutOff)
         if isinstance(last, Unread):
             self._queue[-1] = Unread(last.count + 1, last.missed or missed)
@@ -233,19 +253,19 @@ class Inbox:
     def met(self, site: Site, boot: int) -> None:
         """A process was let in under its name."""
         if self._restarts.met(site, boot):
-            self._tell(Restarted(site))
+            self._notify(Restarted(site))
 
-    # What is delivered
+    # Deliveries
 
     def passed(self, effect: fx.Deliver, count: int) -> None:
-        """Messages have their place here, whether they are for this member or not: look at their numbers."""
+        """Look for gaps and restarts in the numbers of messages, whether these are for this member or not."""
         sender, incarnation = effect.sender, effect.incarnation
         if sender != self._name and self._restarts.delivered(sender, incarnation):
-            self._tell(Restarted(sender))
+            self._notify(Restarted(sender))
         if self._gaps is not None:
             missing = self._gaps.before(sender, incarnation, effect.number, count)
             if missing is not None:
-                self._tell(Missed(sender, *missing, reason=SKIPPED))
+                self._notify(Missed(sender, *missing, reason=SKIPPED))
 
     def delivered(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int] | None) -> None:
         sender, number = effect.sender, effect.number
@@ -266,7 +286,7 @@ class Inbox:
             given_up = self.pieces.dropped
             whole = self.pieces.take(sender, number, bodies)
             if self.pieces.dropped > given_up:
-                self._tell(Missed(reason="A long message was given up: a piece of it was missed."))
+                self._notify(Missed(reason="A long message was given up: a piece of it was missed."))
             if whole is None:
                 return
             first, bodies = whole
@@ -281,9 +301,9 @@ class Inbox:
         )  # fmt: skip
 
     def _position(self, place: int | None, count: int) -> int | None:
-        """The position of a batch's first message: by its place in the order, if there is one.
+        """The position of a batch's first message, from its place in the order; None without one order.
 
-        It never goes back here, also where another order is taken up that has come less far.
+        Positions never go back here, even if the member switches to another order that is less far.
         """
         if place is None:
             return None
@@ -294,7 +314,7 @@ class Inbox:
     def _deliver_some(
         self, effect: fx.Deliver, bodies: Packed, places: Sequence[int], position: int | None
     ) -> None:
-        """Of a batch for several members, what is for this one."""
+        """Deliver those messages of a batch that are for this member."""
         assert bodies.addresses is not None
         offsets, data = bodies.offsets(), bodies.data
         chosen = [data[offsets[place] : offsets[place + 1]] for place in places]
@@ -315,7 +335,7 @@ class Inbox:
     def _put(self, batch: Batch) -> None:
         self._queue.append(batch)
         self.queued_bytes += weight(batch)
-        self.queued_messages += len(batch)
+        self.queued_messages += len(batch.numbers)
         if self.queued_bytes > self._limits.queue_bytes and not self.pressed:
             self._press()
 
@@ -325,7 +345,7 @@ class Inbox:
     # A slow application
 
     def _press(self) -> None:
-        """The queue is full: hold the group up, and step aside if that lasts."""
+        """The queue is full: slow the group down, and go absent if that lasts."""
         self.pressed = True
         self._figures.slow_reader_spells += 1
         patience = f"{self._limits.patience_s:g} s"
@@ -348,11 +368,11 @@ class Inbox:
         if self._stepping_aside is not None:
             self._stepping_aside.cancel()
             self._stepping_aside = None
-        if self.is_aside and self._member is not None and not self._standing.is_out:
+        if self.is_aside and self._member is not None and not self._lifecycle.is_out:
             self.is_aside = False
             self._member.come_back()
 
 
 def weight(batch: Batch) -> int:
-    """What a batch that waits counts for."""
-    return batch.size + MESSAGE_BYTES * len(batch) + BATCH_BYTES
+    """Bytes that a queued batch counts for."""
+    return batch.size + MESSAGE_BYTES * len(batch.numbers) + BATCH_BYTES

@@ -1,9 +1,9 @@
-"""What an operator must know, in the log `antiphon`: one line each, and never a flood of them.
+"""The log `antiphon` for operators: one line per event, at a bounded rate.
 
-Library style: there is a null handler and no configuration; an application decides what is shown. Of each
-kind of line the first is written at once. Those that follow too soon are counted, and the latest of them is
-written with their count when the pause is over. Pauses grow while the kind goes on, and a quiet time ends
-that. What kinds there are is fixed here, so strangers can make none.
+Library style: there is a null handler and no configuration; the application decides what is shown. The first
+line of each kind is written at once. Lines that follow too soon are counted, and the latest of them is
+written with the count when the pause is over. Pauses grow while the kind continues, and a quiet time resets
+them. The set of kinds is fixed here, so strangers cannot add any.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ LOG.addHandler(logging.NullHandler())
 FIRST_PAUSE_S: Final = 1.0
 """Pause after the first line of a kind. Raising it costs lines when several members come or go at once."""
 LONGEST_PAUSE_S: Final = 300.0
-"""Raising it costs how soon an operator sees that a flood goes on."""
+"""Longest pause. Raising it delays the line that shows that a flood continues."""
 LOOK_S: Final = 1.0
-"""How often counters are looked at for what is only counted."""
+"""Interval at which the drop counters are checked."""
 LONGEST_LINE: Final = 500
-"""Characters of a sentence; what peers say may be longer."""
+"""Longest sentence, in characters; text of peers may be longer."""
 SUSPICIOUS: Final = {
     gate.UNKNOWN_KEY: "sealed under a key that is not ours: another key, or an old one",
     gate.FORGED: "forged or damaged: their seals do not open",
@@ -34,7 +34,7 @@ SUSPICIOUS: Final = {
     Reason.VERSION.value: "of another version of the wire format",
     gate.FULL: "of processes that there was no room for",
 }
-"""Reasons for which PDUs are dropped that an operator should hear of."""
+"""Reasons for dropping PDUs that are logged for the operator."""
 
 
 class Kind(NamedTuple):
@@ -67,7 +67,7 @@ HAPPENINGS: Final[dict[type, Kind]] = {
 
 
 class Pace:
-    """When the next line of one kind may be written, and what was not since the last one."""
+    """When the next line of one kind may be written, and the lines suppressed since the last one."""
 
     __slots__ = ("count", "latest", "next_s", "pause_s", "timer")
 
@@ -79,7 +79,7 @@ class Pace:
         self.timer: asyncio.TimerHandle | None = None
 
     def begin(self, now_s: float) -> None:
-        """A line is written: the next pause is longer, unless there was quiet for as long as the last."""
+        """A line is written: double the pause, unless the kind was quiet for as long as the last pause."""
         quiet = now_s > self.next_s + self.pause_s
         self.pause_s = FIRST_PAUSE_S if quiet else min(2 * self.pause_s, LONGEST_PAUSE_S)
         self.next_s = now_s + self.pause_s
@@ -119,7 +119,7 @@ class Journal:
             self.note(kind, f"{kind.name}{'' if about is None else f': {about}'}. {sentence}".rstrip())
 
     def _catch_up(self, kind: Kind, pace: Pace) -> None:
-        """A pause is over: what came in it is one line."""
+        """A pause is over: write one line for everything suppressed."""
         pace.timer = None
         count = pace.count
         pace.begin(asyncio.get_running_loop().time())
@@ -129,16 +129,16 @@ class Journal:
     def _write(self, kind: Kind, sentence: str) -> None:
         LOG.log(kind.level, "%s: %s", printable(self._who), printable(sentence))
 
-    # What is only counted
+    # Events that are only counted
 
     def watch(self, counts: Callable[[], tuple[Mapping[str, int], int]]) -> None:
-        """Look now and again at the PDUs dropped, by reason, and at how often the keys have changed."""
+        """Check periodically the PDUs dropped, by reason, and how often the keys have changed."""
         drops, changes = counts()
         now_s = asyncio.get_running_loop().time()
         for reason, told in SUSPICIOUS.items():
             kind = Kind(reason, logging.WARNING)
             pace = self._paces.get(kind)
-            # In a pause they go on being counted, so that the next line tells of all of them.
+            # During a pause the count continues, so that the next line covers all of it.
             if pace is None or now_s >= pace.next_s:
                 grown = self._grown(reason, drops.get(reason, 0))
                 if grown:
@@ -152,7 +152,7 @@ class Journal:
         return count - before
 
     def close(self) -> None:
-        """Write what waits, and be done."""
+        """Write the suppressed lines and stop."""
         if self._looking is not None:
             self._looking.cancel()
         for kind, pace in self._paces.items():
@@ -162,7 +162,7 @@ class Journal:
 
 
 def printable(text: str) -> str:
-    """One line that steers no terminal, whatever a peer has put into it."""
+    """A sentence without control characters, whatever a peer has put into it."""
     cut = text if len(text) <= LONGEST_LINE else text[:LONGEST_LINE] + "…"
     if cut.isprintable():
         return cut

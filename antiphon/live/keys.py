@@ -2,8 +2,8 @@
 
 A key file has one key of 32 bytes a line, in base64; '#' begins a comment. The first key seals what a member
 sends, and every key opens what it receives, so that a group can move to a new key one member at a time:
-`docs/security.md` has the steps. Live members look at their file every second and go on with what it has by
-then. A file that others on the machine may read is refused.
+`docs/security.md` has the steps. Live members check their file every second and load a change. A
+file that others on the machine may read is refused.
 """
 
 import base64
@@ -19,7 +19,7 @@ from antiphon.core.errors import InputError, OutputError, UsageError
 
 KEY_BYTES: Final = 32
 MOST_KEYS: Final = 8
-"""Each key of a ring may have to be tried on a stranger's datagram. Raising it costs time under a flood."""
+"""Keys in a ring: each may have to be tried on a stranger's datagram. Raising it costs time under a flood."""
 FILE_MODE: Final = 0o600
 MAXIMUM_FILE_BYTES: Final = 64 << 10
 
@@ -39,7 +39,7 @@ class KeyRing:
                 hint="Make one with: antiphon keygen FILE, or KeyRing.generate().",
             )
         if len(set(self.keys)) != len(self.keys):
-            raise UsageError("A key stands twice in a key ring.")
+            raise UsageError("A key is twice in a key ring.")
 
     @classmethod
     def generate(cls) -> "KeyRing":
@@ -64,23 +64,23 @@ class KeyFile:
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
-        # The signature is taken first: a change between the two is found at the next look.
+        # The signature is taken first: a change between the two is found at the next check.
         self._signature = self._sign()
         self._is_pipe: Final = _is_pipe(self._signature)
-        """Whether the keys came through a pipe, or the like, which gives them once."""
+        """Whether the keys came through a pipe or similar, which yields them once."""
         self.ring = read_keys(path)
 
     def look(self) -> KeyRing | None:
         """The new ring if the file has changed, else None. A bad file raises `InputError`, once.
 
-        What is no regular file is not read again: a pipe would make a member wait for whoever writes to it.
+        Only a regular file is read again: a pipe would block the member until something is written to it.
         """
         signature = self._sign()
         if signature == self._signature or self._is_pipe:
             return None
         self._signature = signature
         if _is_pipe(signature):
-            raise InputError(f"The key file {self.path} is no regular file any more.", hint="Put it back.")
+            raise InputError(f"The key file {self.path} is no longer a regular file.", hint="Put it back.")
         ring = read_keys(self.path)
         if ring == self.ring:
             return None
@@ -88,7 +88,7 @@ class KeyFile:
         return ring
 
     def _sign(self) -> tuple[int, ...]:
-        """What changes when the file does; its mode comes last."""
+        """Values that change with the file; its mode comes last."""
         try:
             found = self.path.stat()
         except OSError:
@@ -97,7 +97,7 @@ class KeyFile:
 
 
 def read_keys(path: Path) -> KeyRing:
-    """The keys of a file, which nobody but its owner may read."""
+    """The keys of a file that only its owner may read."""
     try:
         with path.open("rb") if path.is_file() else _open_pipe(path) as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -108,7 +108,7 @@ def read_keys(path: Path) -> KeyRing:
                 )
             text = file.read(MAXIMUM_FILE_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(
             f"The key file {path} cannot be read: {why}.", hint=f"antiphon keygen {path}"
         ) from None
@@ -116,12 +116,12 @@ def read_keys(path: Path) -> KeyRing:
 
 
 def _is_pipe(signature: tuple[int, ...]) -> bool:
-    """Whether a file that is there is no regular one."""
+    """Whether something other than a regular file is there."""
     return bool(signature) and not stat.S_ISREG(signature[-1])
 
 
 def _open_pipe(path: Path) -> BinaryIO:
-    """Open what may be a pipe, without waiting until somebody writes to it: such a one is empty."""
+    """Open a file that may be a pipe, without waiting for a writer: such a pipe reads as empty."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(handle, True)
     try:
@@ -166,7 +166,7 @@ def keys_text(ring: KeyRing) -> str:
 
 
 def write_keys(path: Path, ring: KeyRing) -> None:
-    """A new key file, readable by its owner alone; one that exists is never overwritten."""
+    """Write a new key file, readable by its owner alone. An existing file is never overwritten."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     except FileExistsError:
@@ -180,7 +180,7 @@ def write_keys(path: Path, ring: KeyRing) -> None:
 
 
 def replace_keys(path: Path, ring: KeyRing) -> None:
-    """Put another ring into a key file; whoever reads meanwhile gets the old or the new one, whole."""
+    """Replace the ring in a key file. A concurrent reader gets the old file or the new one, whole."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)

@@ -1,4 +1,4 @@
-"""How much one member may hold, how long it waits, and what it may be called."""
+"""Limits of one member: how much it may hold, how long it waits, and what it may be called."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,24 +12,24 @@ LEAST_RATE_BYTES_S: Final = 32_000
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How much one member may hold, and how long it waits; each says what raising it costs."""
+    """How much one member may hold, and how long it waits."""
 
     queue_bytes: int = 64 << 20
     """Delivered bytes that wait for the application. Raising it costs memory when it reads slowly."""
     outgoing_bytes: int = 1 << 20
     """Bytes that wait to be admitted before `send` waits. Raising it costs latency under load."""
     patience_s: float = 2.0
-    """How long a slow application may hold up the group. Raising it costs everyone's time."""
+    """How long a slow application may hold up the group. Raising it costs all members' time."""
     linger_s: float = 5.0
-    """How long a leave waits for the member's own messages to be stable."""
+    """How long a leave waits for the member's own messages to be stable. Raising it costs time at the end."""
     join_s: float = 10.0
-    """How long a join may take."""
+    """How long a join may take. Raising it costs time until a failed join is reported."""
     rate_bytes_s: float | None = None
-    """Bytes a second to each other member, at most; None leaves it to what the network takes. Raising it
+    """Bytes per second to each other member, at most; None lets the congestion control decide. Raising it
     costs others on the link."""
 
     def __post_init__(self) -> None:
-        # Turned around, so that what is no number at all (nan) is refused, too.
+        # Negated, so that NaN is refused, too.
         if not (self.queue_bytes >= 1 and self.outgoing_bytes >= 1):
             raise UsageError("A queue holds at least one byte.")
         if not (self.patience_s >= 0 and self.linger_s >= 0 and self.join_s > 0):
@@ -42,13 +42,13 @@ class Limits:
 
 
 def is_name(name: str) -> bool:
-    """Whether a member may be called that."""
-    # Only what is printable can be encoded for sure.
+    """Whether this is a valid name of a member."""
+    # Only printable names can be encoded for sure.
     return name.isprintable() and " " not in name and 0 < len(name.encode()) <= LONGEST_NAME_BYTES
 
 
 def require_name(name: str) -> Site:
-    """A member's name stands in every datagram and, in `antiphon node`, between spaces."""
+    """Validate a member's name. It stands in every datagram and, in `antiphon node`, between spaces."""
     if not is_name(name):
         raise UsageError(
             f"{name!r} is no name for a member.",
@@ -58,7 +58,7 @@ def require_name(name: str) -> Site:
 
 
 def require_group_name(name: Group) -> None:
-    """A group's name stands in every message where there are several."""
+    """Validate a group's name. It stands in every message where there are several groups."""
     if not name.isprintable() or not 0 < len(name.encode()) <= LONGEST_NAME_BYTES:
         hint = f"Use 1 to {LONGEST_NAME_BYTES} bytes of printable characters."
         raise UsageError(f"{name!r} is no name for a group.", hint=hint)

@@ -34,7 +34,7 @@ class Machine:
     """The real one."""
 
     now_ns: Callable[[], Nanoseconds] = staticmethod(time.monotonic_ns)
-    """The clock that only goes forward."""
+    """The monotonic clock."""
     wall_ns: Callable[[], Nanoseconds] = staticmethod(time.time_ns)
     """The time of day."""
 
@@ -45,11 +45,11 @@ class Machine:
         return Random()
 
     def boot(self) -> int:
-        """What a process that begins is known by."""
+        """A random id of a process that starts."""
         return secrets.randbits(BOOT_BITS)
 
     def open(self, group: Group) -> "Opened | None":  # noqa: ARG002
-        """The sockets of a network that is not the kernel's; None where it is."""
+        """The sockets of a simulated network; None for the kernel's."""
         return None
 
 

@@ -1,13 +1,14 @@
-"""The live half of the seam: drives a protocol object with sockets and clocks, as the simulator's world does.
+"""The live driver: it drives a protocol object with sockets and clocks, as the simulator's world does.
 
-One step of work is: take in what has come or what a timer says, let the protocol answer, let the datagrams
-go, then write the trace; only then, or beside it, the application reads. So nothing is delivered before the
-others were told all that led to it: if the member is killed, its log ends in nothing that they cannot know.
-Only what an application sends is on file before its datagrams go, as no number may be used again.
+A step takes an input (a datagram, a timer, the application's batch), calls the protocol, sends the datagrams
+and then writes the trace. The application reads after that or meanwhile. So everything that led to a delivery
+was sent before the delivery is logged: the log of a killed member holds nothing that the other members cannot
+know. Only the application's own messages are logged before their datagrams leave, since a number must never
+be used twice.
 
-A protocol that raises at what a peer sent, or at a timer, may be half changed. The member then drops it and
-begins anew with an empty one under a later incarnation, as after a crash. That is an absence, of which the
-application is told. Only the application's own mistakes, and a trace that cannot be written, end a member.
+A protocol that raises at a peer's PDU or at a timer may be half changed. The member replaces it by one with
+an empty memory under a later incarnation, as after a crash. That is an absence, which the application gets as
+an event. Only the application's own mistakes, and a trace that cannot be written, end a member.
 """
 
 import asyncio
@@ -43,51 +44,52 @@ from antiphon.live.transport import Arrival, Transport
 from antiphon.trace.segments import SegmentRecorder
 
 PDUS_AT_ONCE: Final = 64
-"""PDUs taken in before the trace is written. Raising it costs latency under load."""
+"""PDUs received before the trace is written. Raising it costs latency under load."""
 PAUSE_NS: Final = MILLISECOND_NS // 2
-"""Datagrams further apart than this are taken to come one by one."""
+"""Datagrams further apart than this count as single: the member then reads one per wake-up."""
 TICK_NS: Final = 5 * MILLISECOND_NS
-"""How often the transport looks after what is unfinished."""
+"""Interval of the transport's housekeeping while something is unfinished. Raising it costs repair latency."""
 IDLE_TICK_NS: Final = 20 * TICK_NS
-"""The same where nothing is. Raising it costs nothing but how soon names of peers are looked up again."""
+"""The same while nothing is unfinished. Raising it only delays looking up the names of peers again."""
 FIRST_PAUSE_NS: Final = 10 * MILLISECOND_NS
-"""Pause before a member begins anew that has done so lately; it doubles each time."""
+"""Pause before the next restart of a protocol that failed recently. It doubles with each fault."""
 LONGEST_PAUSE_NS: Final = SECOND_NS
 CALM_NS: Final = 10 * SECOND_NS
-"""After so long without a fault a member begins anew at once."""
+"""After this time without a fault the next restart is immediate."""
 
 
 BATCH_NS: Final = 10 * MILLISECOND_NS
-"""What a batch may take on its way out. Raising it costs latency; lowering it, throughput."""
+"""Time that one batch may take to leave. Raising it costs latency; lowering it costs throughput."""
 LEAST_BATCH_BYTES: Final = 1_200
 MISUSES: Final = (Start, Admit, JoinGroup, LeaveGroup)
-"""Events at which only this member's own application, or its build, can be at fault."""
+"""Inputs whose failure can only be the fault of this member's application, or of its build."""
 
 
 class Reader(Interface):
-    """Where what is delivered waits for the application."""
+    """The queue between the member and the application; `Inbox` implements it."""
 
     pressed: bool
-    """Whether the application reads too slowly, so that bodies are better not taken in."""
+    """Whether the application reads too slowly, so that message bodies are refused."""
 
     def delivered(self, effect: fx.Deliver, bodies: Packed, places: Sequence[int] | None) -> None:
-        """`bodies` are the effect's, packed; `places` which of them are for this member, None means all."""
+        """`bodies` are the effect's, packed. `places` are the indices of those for this member; None means
+        all."""
 
     def passed(self, effect: fx.Deliver, count: int) -> None:
-        """So many messages are delivered of which none is for this member."""
+        """`count` messages are delivered, none of them for this member."""
 
     def hand_out(self) -> bool:
-        """Let the application have what was delivered; whether it has had all of it before this returns."""
+        """Hand deliveries to the application. Returns whether it has had all of them."""
 
     def wake(self) -> None:
-        """The same, but not before whoever called us goes on: it may be the application itself."""
+        """Let the application read later: the caller may be the application itself."""
 
     def has_room(self) -> bool:
-        """Whether history may go on: the application has read most of what it was given."""
+        """Whether history may continue: the application has read most of what it was given."""
 
 
 class Listener(Interface):
-    """What else the application's side is told."""
+    """The application's side of a member; `Group` implements it."""
 
     def admitted(self, effect: fx.Admitted) -> None: ...
     def stable(self, effect: fx.Stable) -> None: ...
@@ -95,23 +97,28 @@ class Listener(Interface):
     def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished | fx.CaughtUp) -> None: ...
     def doubted(self, effect: fx.Disagreed | fx.Unavailable) -> None: ...
     def grouped(self, effect: fx.Joined | fx.Left) -> None:
-        """This member is in one more group, or one less."""
+        """This member has joined or left one of several groups."""
 
     def history_failed(self, reason: str) -> None:
-        """The log of what is delivered cannot be kept any more."""
+        """The log of deliveries cannot be kept any longer."""
 
     def begun_anew(self, reason: str) -> None:
-        """The protocol has an empty memory: what it must be told again is to be told."""
+        """The protocol has an empty memory and needs its settings again."""
 
     def stepped(self) -> None:
-        """A step of work is done: what was refused before may be taken now."""
+        """A step of work is done: a batch that was refused may be taken now."""
 
     def failed(self, error: BaseException) -> None:
-        """The member cannot go on."""
+        """The member cannot continue."""
 
 
 class Member:
-    """One member of a live group, below its application."""
+    """One member of a live group, below its application: the driver of a protocol.
+
+    Above it are the `Outbox`, which calls `admit`, the `Inbox` (its `reader`), which takes deliveries, and
+    the `Group` (its `listener`), which gets all other effects. Below it is the `Transport`, which sends and
+    receives its PDUs. The trace recorder and the history log stand beside it.
+    """
 
     def __init__(
         self,
@@ -128,10 +135,10 @@ class Member:
         history: HistoryLog | None = None,
         machine: Machine = REAL,
     ) -> None:
-        """`build` makes a protocol with an empty memory; it is told whether one has failed before."""
+        """`build` makes a protocol with an empty memory; its argument is whether one has failed before."""
         self.steps = 0
         self.refused_bodies = 0
-        """PDUs with bodies that were not taken in because the application reads too slowly."""
+        """PDUs with bodies that were refused because the application reads too slowly."""
         self._site = site
         self._group = group
         self._build = build
@@ -140,7 +147,7 @@ class Member:
         self._counters = counters
         self._poison = poison
         self._start: Start | None = None
-        """As this member began last."""
+        """The input with which this member last started."""
         self._next_number = 0
         self._present = False
         self._has_been_present = False
@@ -166,20 +173,20 @@ class Member:
         self._outgoing: list[fx.Send | fx.Multicast] = []
         self._rejected = False
         self._awaits_clear = False
-        """Whether something was not taken since the network has to get what was sent before."""
+        """Whether a batch was refused because the network must first get what was sent before."""
         self._handed_in: Packed | None = None
-        """The batch that was handed in last, which is the one that is admitted."""
+        """The batch that was handed in last: the one being admitted."""
         self._refused = False
-        """Whether something was refused just before what comes next."""
+        """Whether the last PDU was refused, so that the next one follows a loss."""
         self._running = False
         self._finishing = False
         self._away = True
         self._wall_ns: Nanoseconds = 0
 
-    # What the group may ask
+    # Calls of the group
 
     def listen(self) -> None:
-        """Open the ears, so that members get to know one another's addresses before anything is said."""
+        """Start to receive, so that members learn each other's addresses before the protocol starts."""
         self._running = True
         for place, number in enumerate(self._transport.filenos()):
             self._loop.add_reader(number, self._receive, place)
@@ -187,7 +194,7 @@ class Member:
         self._schedule()
 
     def start(self, event: Start) -> None:
-        """Take part, from here on."""
+        """Start the protocol."""
         self._away = False
         self._start = event
         self._next_number = event.next_number
@@ -195,7 +202,7 @@ class Member:
 
     @property
     def incarnation(self) -> int:
-        """This member's own."""
+        """This member's own incarnation; 0 before it starts."""
         return 0 if self._start is None else self._start.incarnation
 
     def incarnation_of(self, site: Site) -> int:
@@ -203,16 +210,16 @@ class Member:
         return 0 if self._start is None else self._protocol.incarnation_of(site)
 
     def peers(self) -> Mapping[Site, PeerReport]:
-        """What the protocol knows of the others now."""
+        """What the protocol knows about its peers now."""
         return self._protocol.peers(self._now_ns()) if self._start is not None else {}
 
     def outlive(self, incarnation: int) -> None:
-        """The others know a later incarnation of this member's name: begin anew above it."""
+        """The others know a later incarnation of this member's name: restart the protocol above it."""
         if self._running and self._start is not None and self._start.incarnation <= incarnation:
             self._begin_anew("The others know a later incarnation of its name.", incarnation + 1)
 
     def admit(self, bodies: Packed, destinations: Destinations = None, group: Group | None = None) -> bool:
-        """Hand a batch to the protocol; whether it was taken."""
+        """Hand a batch to the protocol. Returns whether it was taken."""
         if not self._transport.is_clear():
             self._awaits_clear = True
             self._schedule()
@@ -223,18 +230,18 @@ class Member:
         return not self._rejected
 
     def batch_bytes(self, most: int) -> int:
-        """How large a batch should be: so that on a slow link others do not wait long for its end."""
+        """The batch size, at most `most`: on a slow link a batch must not delay the others for long."""
         rate = self._transport.rate_bytes_s
         if rate is None:
             return most
         return min(most, max(LEAST_BATCH_BYTES, int(rate * BATCH_NS / SECOND_NS)))
 
     def change(self, event: JoinGroup | LeaveGroup) -> None:
-        """Where there are several groups: be in one more, or one less."""
+        """Join or leave one of several groups."""
         self._step(event)
 
     def depart(self) -> None:
-        """Go absent: nothing is taken in until `come_back`."""
+        """Go absent: receive nothing until `come_back`."""
         if self._running and not self._away:
             self._step(Departed())
             self._away = True
@@ -247,7 +254,7 @@ class Member:
             self._step(Returned())
 
     def stop(self) -> None:
-        """Neither listen nor speak any more."""
+        """Stop receiving and sending."""
         if not self._running:
             return
         self._running = False
@@ -260,7 +267,7 @@ class Member:
             self._wake = None
 
     def figures(self) -> dict[str, int]:
-        """What the driver and the protocol count."""
+        """The driver's and the protocol's counters."""
         told = getattr(self._protocol, "figures", None)
         recalls = {} if self._recaller is None else {"recalls_dropped": self._recaller.dropped}
         counts = {"steps": self.steps, "refused_bodies": self.refused_bodies}
@@ -269,10 +276,10 @@ class Member:
     # Steps
 
     def _receive(self, place: int) -> None:
-        """Take in what has come to one socket.
+        """Read one socket.
 
-        When datagrams come one by one, to find no second one would take as long as to read it; if there is
-        one after all, the event loop calls again at once.
+        When datagrams come singly, looking for a second one costs as much as reading it. So only one is read;
+        the event loop calls again at once if there are more.
         """
         try:
             read_ns = self._now_ns()
@@ -289,13 +296,14 @@ class Member:
                 for sender, pdu, after_loss in arrivals:
                     if self._away:
                         break
-                    # Each at its own time: the process may be stopped between two, and must notice.
+                    # A fresh time for each: the process may be stopped between two, and the protocol must
+                    # notice.
                     self._carry_out(self._now_ns(), Received(sender, pdu, after_loss))
                 self._let_go()
             if self._reader.hand_out():
                 self._finish_receiving()
             elif not self._finishing:
-                # The application, which was woken by what it gets, comes before the files.
+                # The application, which the delivery woke, runs before the files are written.
                 self._finishing = True
                 self._loop.call_soon(self._finish_receiving)
         except Exception as error:
@@ -310,7 +318,8 @@ class Member:
                 self._fail(error)
 
     def _with_room_for(self, arrivals: list[Arrival]) -> list[Arrival]:
-        """What a slow reader has room for. To the protocol, what is refused is lost before what follows."""
+        """Refuse bodies while the reader is slow. The protocol sees a refusal as a loss before the next
+        PDU."""
         taken: list[Arrival] = []
         for sender, pdu, after_loss in arrivals:
             if self._reader.pressed and getattr(pdu, "bodies", None) is not None:
@@ -335,7 +344,7 @@ class Member:
             self._fail(error)
 
     def _awake(self) -> None:
-        """Fire what has run out."""
+        """Fire the timers that are due."""
         self._wake = None
         self._wake_ns = NEVER_NS
         try:
@@ -354,7 +363,7 @@ class Member:
             self._fail(error)
 
     def _tick(self, now: Nanoseconds) -> None:
-        """Let the transport look after itself; a fault there is no reason to end."""
+        """Run the transport's housekeeping. A fault there is counted and does not end the member."""
         try:
             self._transport.tick(now)
         except Exception as error:
@@ -366,7 +375,7 @@ class Member:
         self._listener.stepped()
 
     def _flush(self) -> None:
-        """Let the datagrams go, write the trace, and see to the next wake-up."""
+        """Send the datagrams, write the trace and schedule the next wake-up."""
         self.steps += 1
         self._let_go()
         if self._recorder is not None:
@@ -374,7 +383,7 @@ class Member:
         self._schedule()
 
     def _let_go(self) -> None:
-        """Send what is to be sent; by then a late-join handler has logged what it acknowledges."""
+        """Send the collected PDUs; a late-join handler has logged by then what it acknowledges."""
         if self._history is not None:
             self._write_history(self._history)
         if self._outgoing:
@@ -388,7 +397,7 @@ class Member:
                     transport.multicast(effect.pdu, effect.to, effect.hops)
 
     def _schedule(self) -> None:
-        """One wake-up for the earliest timer or the transport's next look."""
+        """Schedule one wake-up for the earliest timer or the transport's next housekeeping."""
         now = self._now_ns()
         is_idle = not (self._wants_room or self._transport.is_unfinished)
         next_ns = min(self._timers.next_ns(), now + (IDLE_TICK_NS if is_idle else TICK_NS))
@@ -418,15 +427,15 @@ class Member:
             return
         for effect in effects:
             self._apply[type(effect)](self, now, effect)
-        # At once: what the protocol makes of the next event may count on it that the others are being told.
-        # Only where a log of history is to be written before, all of a step goes together.
+        # Sent at once: at the next event the protocol may rely on it. With a history log, which is written
+        # first, a whole step is sent together.
         if self._outgoing and self._history is None:
             self._let_go()
 
     # Faults
 
     def _survive(self, event: Input, error: Exception) -> None:
-        """The protocol has failed at something that this member's application cannot help."""
+        """The protocol failed at an input that is not the application's fault: drop it and restart."""
         self._counters.lose(POISON)
         if isinstance(event, Received):
             data = self._transport.encoded(event.pdu)
@@ -441,7 +450,7 @@ class Member:
         self._loop.call_later(self._pause_ns / SECOND_NS, self._begin_anew, reason)
 
     def _give_up_memory(self, now: Nanoseconds) -> None:
-        """Be absent, without the protocol's having a say in it."""
+        """Go absent, without asking the protocol."""
         self._away = True
         self._wants_room = False
         self._timers.clear()
@@ -450,7 +459,7 @@ class Member:
             self._note(now, fx.Absent())
 
     def _begin_anew(self, reason: str, incarnation: int = 0) -> None:
-        """Take part with an empty memory, under a later incarnation."""
+        """Restart the protocol with an empty memory, under a later incarnation."""
         if not self._running or self._start is None:
             return
         now = self._now_ns()
@@ -489,7 +498,7 @@ class Member:
         self._listener.admitted(effect)
 
     def _record_addressed(self, effect: fx.Admitted, bodies: Packed) -> None:
-        """One row for each stretch of messages that have the same destinations."""
+        """Record one row for each run of messages with the same destinations."""
         offsets = bodies.offsets()
         for place, count, destinations in bodies.runs():
             size = offsets[place + count] - offsets[place]
@@ -581,8 +590,8 @@ class Member:
             self._listener.history_failed(history.failure)
 
     def _recall(self, _now: Nanoseconds, effect: fx.Recall) -> None:
-        """Have the log read, apart from the event loop; what was delivered before this is in it."""
-        assert self._recaller is not None, "only who keeps a log is asked to read it"
+        """Read the log in a thread. It holds everything that was delivered before this."""
+        assert self._recaller is not None, "only a member that keeps a log is asked to read it"
         self._recaller.ask(effect)
 
     def _recalled(self, answer: Recalled) -> None:

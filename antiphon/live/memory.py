@@ -14,7 +14,7 @@ from typing import Final
 SPARE_BYTES: Final = 32 << 20
 GROWTH_BYTES: Final = 4 << 20
 LARGE_BYTES: Final = 1 << 20
-"""What is larger has pages of its own, as ever."""
+"""Larger allocations have pages of their own, as usual."""
 M_TRIM_THRESHOLD: Final = -1
 M_TOP_PAD: Final = -2
 M_MMAP_THRESHOLD: Final = -3
@@ -22,7 +22,7 @@ M_MMAP_THRESHOLD: Final = -3
 
 @cache
 def keep_spare_memory() -> None:
-    """Ask the C library, once in a process; one that cannot be asked so is left alone."""
+    """Configure the C library, once per process. Other C libraries are left alone."""
     with contextlib.suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
         for option, size in (

@@ -1,4 +1,4 @@
-"""What an application gets: messages, batches of them, and news of who is there."""
+"""What an application receives: messages, batches of them, and changes of presence."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import repeat
@@ -25,18 +25,18 @@ PresenceKind = Literal[
 StableWaiter = Callable[[Site, int, int], Awaitable[None]]
 """Waits until a sender's messages from the first number to the last are stable."""
 DeliveredWaiter = Callable[[int], Awaitable[int | None]]
-"""Waits until the message of this member with that number is delivered; its position."""
+"""Waits until this member's message of that number is delivered; returns its position."""
 
 Body = bytes | bytearray | memoryview
 
 
 def bytes_of(body: Body) -> bytes:
-    """The body of a message, which no one can change any more."""
+    """The body of a message as immutable bytes."""
     return body if type(body) is bytes else bytes(view_of(body))
 
 
 def view_of(body: Body) -> memoryview:
-    """The bytes of what is to be sent, if it is bytes or something like them."""
+    """A view of the bytes to send; raises unless the body is bytes-like."""
     try:
         view = memoryview(body)
         return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
@@ -46,10 +46,10 @@ def view_of(body: Body) -> memoryview:
 
 
 class UniqueId(NamedTuple):
-    """What no two messages of a group share. Of one sender, the greater was sent later.
+    """Identifies a message within its group. Of one sender, the greater id was sent later.
 
-    A sender with a trace goes on counting when it is started again; one without begins at 0 again, and only
-    its incarnation tells its messages from earlier ones.
+    A sender with a trace continues its numbers after a restart. Without a trace they start at 0 again, and
+    only the incarnation distinguishes its messages from earlier ones.
     """
 
     sender: Site
@@ -61,15 +61,15 @@ class UniqueId(NamedTuple):
 
 
 class Message:
-    """One message: who sent it, its count among that sender's messages, its body, and to whom it went.
+    """One message: its sender, its number among that sender's messages, its body, and its destinations.
 
-    `incarnation` tells lives of a sender apart: it rises when the sender is started again, or begins anew.
+    `incarnation` distinguishes the runs of a sender: it grows with each restart.
 
-    A message longer than about 60,000 bytes travels in pieces that count one each; its own number is then
-    that of its last piece. `to` is None when it went to the whole group. `group` is the group's name where a
-    node is in several.
+    A message longer than about 60,000 bytes travels in pieces with a number each; the message's own number is
+    that of its last piece. `to` is None for the whole group. `group` is the group's name where a node is in
+    several.
 
-    `position` tells where it stands in a total order: it is the same at all members and only grows, also over
+    `position` is the place in a total order. It is the same at all members and only grows, also over
     absences, but not by one. It is None in other orders, and on what `send` returned before `delivered`.
     """
 
@@ -92,7 +92,8 @@ class Message:
         first: int | None = None,
         delivered: DeliveredWaiter | None = None,
     ) -> None:
-        """`first` is the number of its first piece; `delivered` is given for what is not delivered yet."""
+        """`first` is the number of its first piece; `delivered` is given for a message that is not delivered
+        yet."""
         self.sender: Final = sender
         self.incarnation: Final = incarnation
         self.number: Final = number
@@ -109,17 +110,18 @@ class Message:
         return UniqueId(self.sender, self.incarnation, self.number)
 
     async def stable(self) -> None:
-        """Wait until every destination that counts is known to hold this message; raise if that cannot be."""
+        """Wait until every destination that counts is known to hold this message; raise if that is
+        impossible."""
         await self._stable(self.sender, self._first, self.number)
 
     async def atomic(self) -> None:
-        """The same in the words of causal order: wait until this message is atomically accepted."""
+        """The same under causal order's name: wait until this message is atomically accepted."""
         await self.stable()
 
     async def delivered(self) -> int | None:
-        """Wait until this message is delivered at its sender; its position, which is None without one order.
+        """Wait until this message is delivered at its sender. Returns its position; None without one order.
 
-        Raises if it cannot be known: the member left or was absent meanwhile, or the message was passed over.
+        Raises if that cannot be known: the member left or was absent meanwhile, or the message was skipped.
         """
         if self._delivered is not None:
             self.position = await self._delivered(self.number)
@@ -130,10 +132,10 @@ class Message:
 
 
 class Batch:
-    """Messages of one sender, as they travelled. Iterating gives messages; `bodies` is quick.
+    """Messages of one sender, as they travelled together. Iterating yields messages; `bodies` is faster.
 
-    Their numbers are consecutive, unless some that travelled between them were for other members. So are
-    their `positions`; there are none without one order.
+    Their numbers are consecutive, unless messages between them were for other members. So are their
+    `positions`, which are None without one order.
     """
 
     __slots__ = (
@@ -155,7 +157,8 @@ class Batch:
         positions: Sequence[int] | None = None,
         first: int | None = None,
     ) -> None:
-        """`to` is for whom all of them are, or each; `first` the number of the first piece of a long one."""
+        """`to` are the destinations of all messages, or of each; `first` is the first piece of a long
+        message."""
         self.group: Final = group
         self.incarnation: Final = incarnation
         self.sender: Final = sender
@@ -169,7 +172,7 @@ class Batch:
 
     @property
     def number(self) -> int:
-        """The first message's."""
+        """The number of the first message."""
         return self.numbers[0]
 
     def __len__(self) -> int:
@@ -178,11 +181,11 @@ class Batch:
     def __iter__(self) -> Iterator[Message]:
         sender, stable, to, group = self.sender, self._stable, self._to, self.group
         incarnation = self.incarnation
-        # Of a long message, which travels alone, what counts begins with its first piece.
+        # A long message travels alone; its stability begins with its first piece.
         first = self._first if self._first != self.numbers[0] else None
         addresses = repeat(to) if to is None or isinstance(to, frozenset) else to
         positions = repeat(None) if self.positions is None else self.positions
-        # Not strict: what is repeated has no end.
+        # Not strict: `repeat` has no end.
         for number, body, each, position in zip(
             self.numbers, self.bodies, addresses, positions, strict=False
         ):
@@ -191,7 +194,8 @@ class Batch:
             )
 
     async def stable(self) -> None:
-        """Wait until every destination that counts is known to hold all of these; raise if that cannot be."""
+        """Wait until every destination that counts is known to hold these messages; raise if that is
+        impossible."""
         await self._stable(self.sender, self._first, self.numbers[-1])
 
     def __repr__(self) -> str:
@@ -199,13 +203,12 @@ class Batch:
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """A member has appeared or vanished, or has begun anew (`restarted`); or this one has missed messages.
+    """A member has appeared, vanished or restarted; or this member has missed messages.
 
-    `history` tells that the history asked for is over, or that it cannot be kept any more. `disagreed` tells
-    that another member's order is not ours, or would not be if it were let in. `unavailable` tells that a
-    message of the order is not delivered here. `refused` tells why a process was not let in (it was told
-    other options, speaks other versions, or has a name that is taken) or why a key file cannot be used.
-    `left-behind` names a member that loses too much of what is sent to it at any useful rate.
+    `history`: the requested history is over, or the log can no longer be kept. `disagreed`: another member's
+    order is not ours, or would not be if it were let in. `unavailable`: a message of the order is not
+    delivered here. `refused`: a process was not let in (other options, other wire versions, or a name that is
+    taken), or a key file cannot be used. `left-behind`: a member loses too much at any useful rate.
     """
 
     kind: PresenceKind

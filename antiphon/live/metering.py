@@ -14,7 +14,7 @@ from antiphon.core.fields import Number
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.live.congestion import Controller
-from antiphon.live.gate import Known
+from antiphon.live.members import Known
 
 MOST_ASKED: Final = 4
 """Members that one pulse asks. Raising it costs answers."""

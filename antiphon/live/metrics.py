@@ -47,33 +47,33 @@ HELP: Final = {
     "slow_reader_spells": "Times that this member's application read too slowly.",
     "absences": "Times that this member may have missed messages.",
     "reader_lag": "Delivered messages that wait for the application.",
-    "reader_busy_s": "Seconds that the application has taken with what it was given.",
+    "reader_busy_s": "Seconds that the application has spent on deliveries.",
     "queued_bytes": "Delivered bytes that wait for the application.",
-    "disagreements": "Times that another member's order was found not to be ours.",
-    "dummies": "Messages of the order that nobody present had.",
-    "late": "Messages that became known only after others that they precede.",
+    "disagreements": "Times that another member's order was found to differ from ours.",
+    "dummies": "Messages of the order that no member present had.",
+    "late": "Messages that became known only after messages that they precede.",
     "outgoing_bytes": "Bytes that wait to be admitted.",
     "members": "Members that count, this one included.",
-    "refusals": "Processes that were not let in, by the latest reasons.",
+    "refusals": "Processes that were refused, by the latest reasons.",
     "key_age_s": "How long this member has sealed with its present key; it takes another after a day.",
     "key_sealed_pdus": "PDUs that this member has sealed with its present key; at most 2^32.",
-    "key_changes": "Times that a changed key file was taken up.",
+    "key_changes": "Times that a changed key file was loaded.",
 }
 
 
 PEER_COUNTERS: Final = frozenset({"lost", "held_us_up_s"})
 PEER_HELP: Final = {
     "lag": "Messages that this member has sent or delivered, and that the other is not known to hold.",
-    "silence_s": "Seconds since the other was last heard.",
-    "round_trip_s": "Seconds that the other took lately to acknowledge a message.",
-    "lost": "Batches that the other has asked for again.",
+    "silence_s": "Seconds since the other's last datagram.",
+    "round_trip_s": "Seconds that the other recently took to acknowledge a message.",
+    "lost": "Batches that the other has requested again.",
     "holding_us_up": "Whether this member's sending waits for the other now.",
     "held_us_up_s": "Seconds that this member's sending has waited for the other.",
 }
 
 
 class GroupCollector:
-    """Reads the figures when somebody asks; costs nothing otherwise."""
+    """Reads the figures at each scrape; costs nothing otherwise."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -86,7 +86,7 @@ class GroupCollector:
             text = HELP.get(name, name.replace("_", " ").capitalize() + ".")
             family = GaugeMetricFamily if name in GAUGES else CounterMetricFamily
             if value is None or isinstance(value, str):
-                continue  # a name is no figure
+                continue  # a name is not a figure
             if isinstance(value, dict):
                 yield _by_reason(f"antiphon_{name}", text, labels, value)
             else:
@@ -104,7 +104,7 @@ class GroupCollector:
 
 
 def _of_peers(labels: tuple[str, str], peers: dict[Site, Peer]) -> Iterator["Metric"]:
-    """What this member knows of each other one."""
+    """What this member knows about each other member."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     for name, text in PEER_HELP.items():
@@ -136,7 +136,7 @@ def _histogram(name: str, text: str, labels: tuple[str, str], latency: Latency) 
 
 
 def registry(groups: Iterable[Group]) -> "CollectorRegistry":
-    """A registry with these groups' figures, to serve or to join with one's own."""
+    """A registry with these groups' figures, to serve or to merge into the application's registry."""
     try:
         from prometheus_client import CollectorRegistry
     except ModuleNotFoundError:
@@ -148,7 +148,7 @@ def registry(groups: Iterable[Group]) -> "CollectorRegistry":
 
 
 def serve_metrics(group: Group, port: int, address: str = "127.0.0.1") -> int:
-    """Serve a group's figures over HTTP from a thread of their own; the port really used."""
+    """Serve a group's figures over HTTP from a thread. Returns the port in use."""
     figures = registry([group])
     from prometheus_client import start_http_server
 

@@ -56,13 +56,14 @@ class Network:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether nothing leaves this machine, and nothing from elsewhere is heard."""
+        """Whether nothing leaves this machine, and nothing from elsewhere arrives."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Loopback(Network):
-    """Members on one machine: multicast on the loopback interface, address and port by the group's name."""
+    """Members on one machine: multicast on the loopback interface; the group's name gives address and
+    port."""
 
     @property
     def is_loopback(self) -> bool:
@@ -71,12 +72,12 @@ class Loopback(Network):
 
 @dataclass(frozen=True)
 class Multicast(Network):
-    """Multicast on an interface; without an address, address and port go by the group's name."""
+    """Multicast on an interface; without an address, the group's name gives address and port."""
 
     interface: str
     group: Endpoint | None = None
     ttl: int = 1
-    """Routers that a datagram may pass, and one more."""
+    """Routers that a datagram may pass, plus one. Raising it costs traffic further away."""
     ipv6: bool = False
 
     def __post_init__(self) -> None:
@@ -117,13 +118,14 @@ Resolver: TypeAlias = Callable[[str, int, int], list[Address]]
 
 @dataclass(frozen=True)
 class Peers(Network):
-    """Unicast to every peer where there is no multicast. A name may stand for many peers; own is skipped."""
+    """Unicast to every peer where there is no multicast. A name may stand for many peers; our own is
+    skipped."""
 
     peers: tuple[Endpoint, ...]
     listen: Endpoint | None = None
-    """Where this member hears; by default everywhere, on the port that all peers share."""
+    """Where this member listens; by default on all addresses, on the port that all peers share."""
     datagram_bytes: int | None = None
-    """The largest datagram; by default what routes carry everywhere, or all that UDP can on loopback."""
+    """The largest datagram; by default what every route carries, or on loopback all that UDP can."""
     resolve: Resolver = field(default=look_up, compare=False)
 
     def __post_init__(self) -> None:
@@ -147,7 +149,8 @@ class Peers(Network):
 
     @property
     def is_loopback(self) -> bool:
-        """Peers elsewhere cannot reach one who listens on a loopback address, nor be reached from it."""
+        """Peers elsewhere cannot reach a member that listens on a loopback address, nor be reached from
+        it."""
         address = literal(self.listen.host) if self.listen is not None else None
         return address is not None and address.is_loopback
 
@@ -161,7 +164,7 @@ def literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def require_key(network: Network, keys: KeyRing | KeyFile | None, *, insecure: bool) -> None:
-    """Beyond loopback anyone may listen and speak: a group has a key unless it is said to want none."""
+    """Beyond loopback any process may listen and send: a group has a key unless `insecure` says otherwise."""
     if keys is None and not insecure and not network.is_loopback:
         raise UsageError(
             "A group beyond this machine needs a key.",
@@ -170,7 +173,7 @@ def require_key(network: Network, keys: KeyRing | KeyFile | None, *, insecure: b
 
 
 def parse_network(text: str) -> Network:
-    """The network that a text of the command line means."""
+    """The network that a text on the command line means."""
     kind, _, rest = text.partition(":")
     words = [word.strip() for word in rest.split(",") if word.strip()]
     if kind == "loopback" and not words:

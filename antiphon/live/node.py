@@ -1,4 +1,4 @@
-"""A node that is in several groups at once: whatever two nodes both deliver, they deliver in one order.
+"""A node that is in several groups at once: messages that two nodes both deliver have one order.
 
     async with antiphon.node("shop", name="alice") as node:
         orders = await node.join("orders")
@@ -7,7 +7,7 @@
         async for message in node:
             print(message.group, message.sender, message.body)
 
-The nodes of one `cluster` know one another; each joins the groups that it likes, and can send to any of them.
+The nodes of one `cluster` know each other. Each joins the groups that it wants, and can send to all of them.
 """
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
@@ -29,19 +29,19 @@ def node(cluster: GroupName, *, name: Site | None = None, **options: Any) -> "No
     """A node of a cluster: `async with antiphon.node("shop", name="alice") as node`, or `await` and `leave`.
 
     The options are those of `antiphon.join`: causal (causal order across groups, too), bodies and bypass,
-    which all nodes of a cluster must be told alike; network, key, insecure, trace, run and limits.
+    which must be the same at all nodes of a cluster; network, key, insecure, trace, run and limits.
     """
     return Node(join(cluster, name=name, order=ACROSS, **options))
 
 
 class Node:
-    """One process in several groups; made by `node`."""
+    """One process in several groups, made by `node`. It wraps one `Group` with the order 'total-across'."""
 
     def __init__(self, whole: Group) -> None:
         self._whole = whole
 
     def __await__(self) -> Generator[Any, None, "Node"]:
-        """Begin without a block: `node = await antiphon.node(...)`; then `leave` is up to the caller."""
+        """Join without a block: `node = await antiphon.node(...)`. The caller must call `leave`."""
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> "Node":
@@ -68,52 +68,52 @@ class Node:
         return self._whole.members
 
     async def wait_for_nodes(self, count: int) -> None:
-        """Wait until that many nodes count, this one included."""
+        """Wait until `count` nodes count, this one included."""
         await self._whole.wait_for_members(count)
 
     def presence(self) -> AsyncIterator[Presence]:
-        """Which nodes appear and vanish."""
+        """Yields nodes that appear and vanish."""
         return self._whole.presence()
 
     async def join(self, group: GroupName) -> "Membership":
-        """Be in one more group; from then on its messages are delivered here."""
+        """Join one more group. Its messages are delivered here from then on."""
         await self._whole.enter(group)
         return Membership(self._whole, group)
 
     async def leave(self, group: GroupName | None = None) -> None:
-        """Be in a group no more; without one, leave them all and the cluster."""
+        """Leave a group; without a name, leave all groups and the cluster."""
         if group is None:
             await self._whole.leave()
         else:
             await self._whole.exit(group)
 
     def group(self, group: GroupName) -> "Membership":
-        """A group to send to, whether this node is in it or not."""
+        """A group to send to; this node need not be in it."""
         return Membership(self._whole, group)
 
     async def finish(self) -> None:
-        """End because the whole run is over; see `Group.finish`."""
+        """End the membership because the whole run is over; see `Group.finish`."""
         await self._whole.finish()
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        """The messages of all groups that this node is in, in the one order."""
+        """Yields the messages of all groups that this node is in, in the one order."""
         return self._whole.__aiter__()
 
     def events(self) -> AsyncIterator[Event]:
-        """The same, and between them what else happens: see `Group.events`."""
+        """Yields messages, and between them other events; see `Group.events`."""
         return self._whole.events()
 
     def batches(self) -> AsyncIterator[Batch]:
-        """The messages as they travelled: much less work a message."""
+        """Yields batches, messages as they travelled together: much less work per message."""
         return self._whole.batches()
 
     async def for_each_batch(self, function: Callable[[Batch], None]) -> None:
-        """The same by a function that is called at once; see `Group.for_each_batch`."""
+        """Call a function with each batch; see `Group.for_each_batch`."""
         await self._whole.for_each_batch(function)
 
     @property
     def peers(self) -> dict[Site, Peer]:
-        """The other nodes as this one sees them; see `Group.peers`."""
+        """The other nodes, as this node sees them; see `Group.peers`."""
         return self._whole.peers
 
     @property
@@ -122,18 +122,18 @@ class Node:
 
 
 class Membership:
-    """One group, as a node sees it."""
+    """One group of a node, to send to and to leave."""
 
     def __init__(self, whole: Group, group: GroupName) -> None:
         self._whole = whole
         self.group: Final = group
 
     async def send(self, body: Body) -> Message:
-        """Multicast to all members of the group; waits while it cannot take more."""
+        """Multicast to all members of the group. Waits while the group cannot take more."""
         return await self._whole.send(body, group=self.group)
 
     async def send_many(self, bodies: Iterable[Body]) -> None:
-        """Multicast several messages, one after another."""
+        """Multicast several messages, in this order."""
         await self._whole.send_many(bodies, group=self.group)
 
     async def send_records(self, records: Body, size: int) -> None:
@@ -141,5 +141,5 @@ class Membership:
         await self._whole.send_records(records, size, group=self.group)
 
     async def leave(self) -> None:
-        """Be in this group no more."""
+        """Leave this group."""
         await self._whole.exit(self.group)

@@ -1,9 +1,9 @@
-"""Looking at a group without taking part in it: who is there, and what each member tells of itself.
+"""Observing a group without taking part in it: its members, and the status that each reports.
 
-An onlooker proves itself at the members' gates as any process does, under a name of its own, and asks them
-for their status. To the protocols it does not exist: nobody waits for it, and nothing changes for the group
-but the answers. Where there is no multicast (`peers:`), members send it their multicasts as to anyone who has
-spoken lately; what it does not understand it drops.
+An onlooker proves itself at the members' gates like any process, under a name of its own, and asks them for
+their status. The protocols do not know it: no member waits for it, and nothing changes for the group but the
+answers. Without multicast (`peers:`), members send it their multicasts as to any process that sent something
+recently; it drops what it does not understand.
 """
 
 import asyncio
@@ -20,9 +20,10 @@ from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
 from antiphon.core.wire import Codec, Reason
 from antiphon.live.counters import Counters
-from antiphon.live.gate import MOST_MEMBERS, UNKNOWN_KEY, UNSEALED
+from antiphon.live.gate import UNKNOWN_KEY, UNSEALED
 from antiphon.live.handshake import Terms
 from antiphon.live.keys import KeyFile
+from antiphon.live.members import MOST_MEMBERS
 from antiphon.live.networks import Endpoint, Network, Peers, parse_network, require_key
 from antiphon.live.status import Enquiry, Status
 from antiphon.live.transport import Transport
@@ -31,24 +32,24 @@ TICK_S: Final = 0.05
 READ_AT_ONCE: Final = 64
 OTHER_KEY: Final = frozenset({UNKNOWN_KEY, UNSEALED, Reason.SEALED.value})
 FORGET_S: Final = 10.0
-"""A member that has not answered for so long is no longer shown."""
+"""A member that has not answered for this long is no longer shown."""
 
 
 class Sight:
-    """What one member told last, and before that."""
+    """The last two statuses of one member."""
 
     def __init__(self, status: Status, now_s: float) -> None:
         self.status = self.before = status
         self.heard_s = now_s
 
     def tell(self, status: Status, now_s: float) -> None:
-        """A later answer; a member that has begun anew has no before."""
+        """A later answer. After a restart of the member there is no earlier one to compare with."""
         self.before = self.status if status.incarnation == self.status.incarnation else status
         self.status = status
         self.heard_s = now_s
 
     def rate(self, name: str) -> float:
-        """How much a count grows in a second."""
+        """How much a count grows per second."""
         grown: int = getattr(self.status, name) - getattr(self.before, name)
         span_ms = self.status.uptime_ms - self.before.uptime_ms
         return 1000 * grown / span_ms if span_ms > 0 else 0.0
@@ -95,7 +96,7 @@ class Onlooker:
         self._transport.close(farewell=True)
 
     def ask(self) -> None:
-        """Ask everyone; the answers come as they come. Those that have fallen silent are forgotten."""
+        """Ask everyone; answers arrive later. Members that have fallen silent are forgotten."""
         assert self._transport is not None
         self._transport.multicast(Enquiry())
         since_s = time.monotonic() - FORGET_S
@@ -103,7 +104,7 @@ class Onlooker:
 
     @property
     def has_wrong_key(self) -> bool:
-        """Whether nobody was heard but members with another key, or with none, or that alone have one."""
+        """Whether the only processes heard have another key, have none, or have one while we do not."""
         return not self.sights and not OTHER_KEY.isdisjoint(self.counters.drops)
 
     def _read(self, transport: Transport, place: int) -> None:
@@ -118,7 +119,7 @@ class Onlooker:
             met = len(transport.addresses)
             await asyncio.sleep(TICK_S)
 
-    # What the gate asks and tells
+    # The gate's host
 
     def told(self, site: Site, status: Status) -> None:
         sight, now_s = self.sights.get(site), time.monotonic()
@@ -129,7 +130,7 @@ class Onlooker:
             sight.tell(status, now_s)
 
     def status(self) -> None:
-        """An onlooker has none."""
+        """An onlooker has no incarnation."""
 
     def incarnation_of(self, _site: Site) -> int:
         return 0
@@ -142,7 +143,7 @@ class Onlooker:
 
 
 def _aside(network: Network) -> Network:
-    """The same network from a port of one's own: the usual one may be a member's."""
+    """The same network from another port: the usual port may be a member's."""
     if isinstance(network, Peers) and network.listen is None:
         host = "0.0.0.0" if all(":" not in peer.host for peer in network.peers) else "::"
         return dataclasses.replace(network, listen=Endpoint(host, 0))

@@ -1,343 +1,369 @@
-"""The orders that a live group can keep: how each one's protocol object is made, and what it promises."""
+"""The orders that a live group can keep, each with its options, its promises and its protocol object.
 
-import difflib
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+    antiphon.join("shop", order=Total(service="bounded-delay"))
+    antiphon.join("shop", order="total", service="bounded-delay")        # the same, as shorthand
+
+An option is declared once, as a knob of its order (`antiphon.core.knobs`). `join`, the command line, the load
+generator, the table in docs/live.md and the fingerprint that members compare are made from it.
+"""
+
+from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Literal
 
 from antiphon.core.errors import UsageError
 from antiphon.core.extras import require_extra
 from antiphon.core.ids import Site
+from antiphon.core.knobs import Knobs, knob, require_known
 from antiphon.core.protocol import LiveProtocol
 from antiphon.core.recording import Property
-from antiphon.core.time import MILLISECOND_NS
+from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
+from antiphon.live.limits import require_name
 from antiphon.live.pieces import BATCH_BYTES, SMALL_BATCH_BYTES
-from antiphon.protocols import dpg, fifo, metagroups, sco, sequencer
-from antiphon.protocols.dpg.company import LEASH
+from antiphon.protocols import detection, dpg, fifo, metagroups, sco, sequencer
+from antiphon.protocols.dpg.peers import LEASH
 from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES
 from antiphon.protocols.dpg.services.lan import LanService
+from antiphon.protocols.fifo.pdus import TRIGGERS
+from antiphon.protocols.stability import PROTOCOLS
 
 REPAIRS: Final = fifo.REPAIRS
+SUSPECT: Final = "Silence, in nanoseconds, after which a member is suspected."
 NO_HISTORY: Final = fifo.HistoryRole()
 ASSUMED_SENDERS: Final = 8
-"""Members that may fill one's socket buffer at the same time before anyone has to wait."""
+"""Members that may fill a socket buffer at the same time before any of them must wait."""
 USUAL_WINDOW: Final = 4
-"""Batches under way of one sender that should fit its share of a receiver's buffer before they grow."""
+"""Batches of one sender under way that must fit its share of a receiver's buffer before batches grow."""
 LARGEST_WINDOW: Final = 20
-"""Batches under way of one sender. Raising it costs memory at every receiver."""
+"""Largest number of batches of one sender under way. Raising it costs memory at every receiver."""
 KEPT_BODIES: Final = 512
-"""Delivered batches of the total order, of a datagram each, kept for others.
+"""Delivered batches of the total order, of a datagram each, kept for other members.
 
-That is 33 MB, what a full group delivers within a tenth of a second. Raising it costs memory, lowering it
-makes members that stand still for a moment miss messages.
+That is 33 MB: what a full group delivers within a tenth of a second. Raising it costs memory; lowering it
+makes members that pause for a moment miss messages.
 """
 TELL_NS: Final = MILLISECOND_NS // 2
-"""Least pause between words of a member of the total order on what it holds, for each that hears them.
+"""Least pause between a member's reports in the total order, for each receiver of them.
 
-Raising it costs time until messages are stable, lowering it processors where many messages come one by one.
+Raising it costs time until messages are stable; lowering it costs processor time where messages come singly.
 """
 ORDERING_BUFFERS: Final = 1024
-"""Such batches that are not yet delivered. Raising it costs memory."""
+"""Batches of the total order that are not delivered yet. Raising it costs memory."""
 ADMISSION_BUFFERS: Final = 16
-"""Such batches that wait for their turn. Raising it costs latency under load."""
+"""Batches of the total order that wait to be sent. Raising it costs latency under load."""
 DEFAULT_SERVICE: Final = "sequencer"
 """The one-channel service that keeps its order on an ordinary network and a busy machine (docs/total.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """What a user may tell or leave to the order."""
-
-    def given(self) -> dict[str, Any]:
-        """Those that are not left to the order."""
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
-
-
-@dataclass(frozen=True, kw_only=True)
-class StabilityOptions(Options):
-    """How a group is to find out what all hold and who is gone; None leaves it to the order."""
-
-    stability: str | None = None
-    """One of `antiphon.protocols.stability.PROTOCOLS`."""
-    errors: str | None = None
-    """One of the same, by which members find out what they have missed."""
-    trigger: str | None = None
-    """When a round begins: `timer` or `adaptive`."""
-    piggyback: bool = False
-    """Whether what members hold rides on their messages instead."""
-    detector: str | None = None
-    """How it is found out who is gone: one of `antiphon.protocols.detection.DETECTORS`."""
-
-    def configure(self, **knobs: Any) -> fifo.FifoConfiguration:
-        """The knobs of reliable FIFO multicast; what makes no sense is said at once."""
-        given = self.given()
-        if given.pop("piggyback", False):
-            knobs["rows"] = "riding"
-            given.setdefault("stability", "fulldist")
-        return fifo.FifoConfiguration(**given, **knobs)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AcrossOptions(Options):
-    """How one order across several groups is kept; all nodes of a cluster must be told the same."""
-
-    causal: bool = False
-    """Whether causal order holds across groups, too."""
-    bodies: str | None = None
-    """How bodies travel: along the trees (`tree`) or from their senders to all members (`direct`)."""
-
-    bypass: bool = False
-    """Whether any two groups in one order are enough, for shorter ways."""
-
-    def configure(self, **knobs: Any) -> metagroups.MetaGroupsConfiguration:
-        """The knobs of meta-groups; what makes no sense is said at once."""
-        return metagroups.MetaGroupsConfiguration(**self.given(), **knobs)
-
-    @property
-    def promises(self) -> tuple[Property, ...]:
-        return metagroups.promises(self.configure())
-
-
-USUAL_ACROSS: Final = AcrossOptions()
-FIFO_AGREED: Final = ("repair", "stability", "errors", "trigger", "detector")
-ACROSS_AGREED: Final = ("causal", "bodies", "bypass")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a protocol may need to know of the group that it is to serve."""
+    """What an order needs to know about its process."""
 
     site: Site
-    sequencer: Site | None
-    repair: str
     receive_buffer_bytes: int
     random: Random
-    stability: StabilityOptions = StabilityOptions()
-    across: AcrossOptions = USUAL_ACROSS
     history: fifo.HistoryRole = NO_HISTORY
-    service: str = DEFAULT_SERVICE
     secret: bytes = b""
     hears_itself: bool = False
-    """Whether own multicasts come back where they passed on the channel."""
-
-    @property
-    def batch_bytes(self) -> int:
-        """What a batch has at most: so much that several of each sender fit a receiver's buffer.
-
-        Where it counts when a batch passes, or that it passes as a whole, it is one datagram.
-        """
-        if self.service != DEFAULT_SERVICE:
-            return SMALL_BATCH_BYTES
-        share = self.receive_buffer_bytes // ASSUMED_SENDERS // USUAL_WINDOW
-        return max(SMALL_BATCH_BYTES, min(share, BATCH_BYTES))
-
-    @property
-    def window_batches(self) -> int:
-        """How many batches each sender may have under way so that together they fit a receiver's buffer."""
-        fits = self.receive_buffer_bytes // self.batch_bytes // ASSUMED_SENDERS
-        return max(2, min(LARGEST_WINDOW, fits))
+    """Whether own multicasts are received once they have passed on the channel."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
-    """One value of `order=`."""
+class Order(Knobs):
+    """One value of `order=`; the knobs of a subclass are the options of that order."""
 
-    name: str
-    summary: str
-    pdus: tuple[type[Pdu], ...]
-    promised: Callable[[str, AcrossOptions], tuple[Property, ...]]
-    build: Callable[[Settings], LiveProtocol]
-    echoed: tuple[type[Pdu], ...] = ()
-    """PDUs whose own multicasts are worth hearing, where a channel lets us."""
-    selective: bool = False
-    """Whether it sends a message to its destinations only; the others multicast it and deliver it there."""
-    several: bool = False
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    pdus: ClassVar[tuple[type[Pdu], ...]]
+    echoed: ClassVar[tuple[type[Pdu], ...]] = ()
+    """PDUs whose own multicasts the protocol wants to receive, where a channel allows it."""
+    selective: ClassVar[bool] = False
+    """Whether messages travel to their destinations only. Other orders multicast, and deliver selectively."""
+    several: ClassVar[bool] = False
     """Whether its members can be in several groups."""
+    keeps_history: ClassVar[bool] = False
+    """Whether late joiners can get the history."""
 
-    def promises(self, repair: str, across: AcrossOptions = USUAL_ACROSS) -> tuple[Property, ...]:
-        """What it promises with a way of repair, and a way to keep one order across groups."""
-        return self.promised(repair, across)
+    def promises(self) -> tuple[Property, ...]:
+        """The properties that the audit holds it to."""
+        raise NotImplementedError
+
+    def build(self, settings: Settings) -> LiveProtocol:
+        """A protocol object with an empty memory."""
+        raise NotImplementedError
+
+    @property
+    def needs_channel(self) -> bool:
+        """Whether it needs one channel that all members share, and notices of losses on it."""
+        return False
+
+    def batch_bytes(self, settings: Settings) -> int:
+        """Largest batch: several of each sender fit a receiver's buffer."""
+        share = settings.receive_buffer_bytes // ASSUMED_SENDERS // USUAL_WINDOW
+        return max(SMALL_BATCH_BYTES, min(share, BATCH_BYTES))
+
+    def window_batches(self, settings: Settings) -> int:
+        """How many batches each sender may have under way, so that together they fit a receiver's buffer."""
+        fits = settings.receive_buffer_bytes // self.batch_bytes(settings) // ASSUMED_SENDERS
+        return max(2, min(LARGEST_WINDOW, fits))
+
+    def fingerprint(self) -> dict[str, str]:
+        """The values on which all members of a group must agree, with the defaults filled in."""
+        return {"order": self.name} | {name: str(value) for name, value in self.agreed().items()}
+
+    def agreed(self) -> dict[str, Any]:
+        """The options among those values."""
+        return {name: getattr(self, name) for name, each in self.knobs().items() if each.agreed}
 
 
-def _build_fifo(settings: Settings) -> LiveProtocol:
-    window_bytes = settings.window_batches * settings.batch_bytes
-    configuration = settings.stability.configure(repair=settings.repair, window_bytes=window_bytes)
-    return fifo.Fifo(
-        settings.site, (settings.site,), configuration, settings.random, history=settings.history
+@dataclass(frozen=True, kw_only=True)
+class Fifo(Order):
+    """Each sender's messages in the order in which it sent them."""
+
+    name: ClassVar = "fifo"
+    summary: ClassVar = "each sender's messages in the order in which it sent them"
+    pdus: ClassVar = fifo.PDUS
+    keeps_history: ClassVar = True
+
+    repair: str = knob("hybrid", "How losses are repaired.", choices=REPAIRS)
+    stability: str | None = knob(
+        None,
+        "The protocol that detects which messages are stable: coordp unless said otherwise.",
+        choices=PROTOCOLS,
     )
+    errors: str | None = knob(
+        None,
+        "A stability protocol by which members detect what they lack; senders announce it otherwise.",
+        choices=PROTOCOLS,
+    )
+    trigger: str = knob(
+        "timer", "What starts a round of stability: the clock, or full buffers.", choices=TRIGGERS
+    )
+    piggyback: bool = knob(False, "Stability rides on messages instead of rounds.")
+    detector: str = knob("heartbeat", "How failures are detected.", choices=detection.DETECTORS)
+    suspect_after_ns: Nanoseconds = knob(SECOND_NS // 2, SUSPECT, least=100 * MILLISECOND_NS, agreed=False)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.configuration()
+        if self.detector == "gossip":
+            require_extra("sim", "Failure detection by gossip needs")
 
-def _build_sequencer(settings: Settings) -> LiveProtocol:
-    if settings.sequencer is None:
-        raise UsageError(
-            "The order 'sequencer' needs to know who orders.",
-            hint="Name that member in every member's call: sequencer='alice'.",
+    def configuration(self, **knobs: Any) -> fifo.FifoConfiguration:
+        """The protocol's configuration; contradicting options raise."""
+        chosen = self.stability or ("fulldist" if self.piggyback else "coordp")
+        return fifo.FifoConfiguration(
+            repair=self.repair, stability=chosen, rows="riding" if self.piggyback else "whole",
+            errors=self.errors, trigger=self.trigger, detector=self.detector,
+            suspect_after_ns=self.suspect_after_ns, **knobs,
+        )  # fmt: skip
+
+    def agreed(self) -> dict[str, Any]:
+        return super().agreed() | {"stability": self.configuration().stability}
+
+    def promises(self) -> tuple[Property, ...]:
+        return fifo.promises(self.repair)
+
+    def build(self, settings: Settings) -> LiveProtocol:
+        window_bytes = self.window_batches(settings) * self.batch_bytes(settings)
+        configuration = self.configuration(window_bytes=window_bytes)
+        return fifo.Fifo(
+            settings.site, (settings.site,), configuration, settings.random, history=settings.history
         )
-    windows = settings.window_batches
-    configuration = sequencer.SequencerConfiguration(
-        window=windows, order_window=windows * (ASSUMED_SENDERS - 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Causal(Order):
+    """No message overtakes one that may have caused it, and each goes to its destinations only."""
+
+    name: ClassVar = "causal"
+    summary: ClassVar = "no message overtakes one that may have caused it; each goes to its destinations only"
+    pdus: ClassVar = sco.PDUS
+    selective: ClassVar = True
+
+    confirm_ns: Nanoseconds = knob(
+        2 * MILLISECOND_NS,
+        "Nanoseconds that a confirmation waits for a message to ride on. Raising it costs latency.",
+        least=1,
+        agreed=False,
     )
-    members = tuple(dict.fromkeys((settings.sequencer, settings.site)))
-    return sequencer.Sequencer(settings.site, members, configuration)
+    suspect_after_ns: Nanoseconds = knob(SECOND_NS // 2, SUSPECT, least=100 * MILLISECOND_NS, agreed=False)
+
+    def promises(self) -> tuple[Property, ...]:
+        return sco.PROMISES
+
+    def build(self, settings: Settings) -> LiveProtocol:
+        configuration = sco.ScoConfiguration(
+            window=self.window_batches(settings),
+            confirm_ns=self.confirm_ns,
+            silence_ns=self.suspect_after_ns,
+        )
+        return sco.Sco(settings.site, (settings.site,), configuration, settings.random)
 
 
-def total_configuration(settings: Settings) -> dpg.DpgConfiguration:
-    windows = settings.window_batches
-    # Larger batches are fewer, so that together they take the same memory, and the same time.
-    datagrams = settings.batch_bytes / SMALL_BATCH_BYTES
-    return dpg.DpgConfiguration(
-        window=max(2, windows // 2),
-        lag=max(8, min(3 * windows, int(KEPT_BODIES / datagrams / (1 + LEASH)))),
-        tell_ns=TELL_NS,
-        admission_buffers=round(ADMISSION_BUFFERS / datagrams),
-        ordering_buffers=round(ORDERING_BUFFERS / datagrams),
-        kept_bodies=KEPT_BODIES,
-        kept_bytes=KEPT_BODIES * SMALL_BATCH_BYTES,
+@dataclass(frozen=True, kw_only=True)
+class Sequencer(Order):
+    """One order for all messages, given by one member."""
+
+    name: ClassVar = "sequencer"
+    summary: ClassVar = "one order for all messages, given by one member"
+    pdus: ClassVar = sequencer.PDUS
+
+    sequencer: Site | None = knob(None, "The member that orders.")
+    suspect_after_ns: Nanoseconds = knob(SECOND_NS // 5, SUSPECT, least=50 * MILLISECOND_NS, agreed=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sequencer is None:
+            raise UsageError(
+                "The order 'sequencer' needs the name of the member that orders.",
+                hint="Name that member in every member's call: sequencer='alice'.",
+            )
+        require_name(self.sequencer)
+
+    def promises(self) -> tuple[Property, ...]:
+        return sequencer.PROMISES
+
+    def build(self, settings: Settings) -> LiveProtocol:
+        assert self.sequencer is not None
+        windows = self.window_batches(settings)
+        configuration = sequencer.SequencerConfiguration(
+            window=windows, order_window=windows * (ASSUMED_SENDERS - 2),
+            suspect_after_ns=self.suspect_after_ns,
+        )  # fmt: skip
+        members = tuple(dict.fromkeys((self.sequencer, settings.site)))
+        return sequencer.Sequencer(settings.site, members, configuration)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Total(Order):
+    """One order for all messages; members may come and go."""
+
+    name: ClassVar = "total"
+    summary: ClassVar = "one order for all messages, whichever members come and go"
+    pdus: ClassVar = (*dpg.PDUS, *SERVICE_PDUS)
+    echoed: ClassVar = (dpg.pdus.Message,)
+
+    service: str = knob(DEFAULT_SERVICE, "What the order stands on (docs/total.md).", choices=SERVICES)
+
+    @property
+    def needs_channel(self) -> bool:
+        return self.service == "lan"
+
+    def batch_bytes(self, settings: Settings) -> int:
+        """On one channel a batch is one datagram: it passes, or is lost, as a whole."""
+        return SMALL_BATCH_BYTES if self.service != DEFAULT_SERVICE else super().batch_bytes(settings)
+
+    def promises(self) -> tuple[Property, ...]:
+        return dpg.PROMISES
+
+    def configuration(self, settings: Settings) -> dpg.DpgConfiguration:
+        windows = self.window_batches(settings)
+        # Larger batches are fewer, so that their total memory and time stay the same.
+        datagrams = self.batch_bytes(settings) / SMALL_BATCH_BYTES
+        return dpg.DpgConfiguration(
+            window=max(2, windows // 2),
+            lag=max(8, min(3 * windows, int(KEPT_BODIES / datagrams / (1 + LEASH)))),
+            tell_ns=TELL_NS,
+            admission_buffers=round(ADMISSION_BUFFERS / datagrams),
+            ordering_buffers=round(ORDERING_BUFFERS / datagrams),
+            kept_bodies=KEPT_BODIES,
+            kept_bytes=KEPT_BODIES * SMALL_BATCH_BYTES,
+        )
+
+    def build(self, settings: Settings) -> LiveProtocol:
+        service = (
+            LanService(hears_itself=settings.hears_itself)
+            if self.service == "lan"
+            else SERVICES[self.service]()
+        )
+        configuration = self.configuration(settings)
+        return dpg.Dpg(settings.site, configuration, service, settings.random, secret=settings.secret)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TotalAcross(Order):
+    """One order over several groups that overlap, for nodes that are in some of them."""
+
+    name: ClassVar = "total-across"
+    summary: ClassVar = "one order over several groups that overlap, for nodes that are in some of them"
+    pdus: ClassVar = metagroups.PDUS
+    several: ClassVar = True
+
+    causal: bool = knob(False, "Keep causal order across groups, too.")
+    bodies: Literal["tree", "direct"] = knob("tree", "How bodies travel.", choices=("tree", "direct"))
+    bypass: bool = knob(False, "Take shorter paths; the order is then pairwise instead of total.")
+    suspect_after_ns: Nanoseconds = knob(
+        300 * MILLISECOND_NS, SUSPECT, least=100 * MILLISECOND_NS, agreed=False
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.configuration()
 
-def _build_total(settings: Settings) -> LiveProtocol:
-    configuration = total_configuration(settings)
-    lan = settings.service == "lan"
-    service = LanService(hears_itself=settings.hears_itself) if lan else SERVICES[settings.service]()
-    return dpg.Dpg(settings.site, configuration, service, settings.random, secret=settings.secret)
+    def configuration(self, **knobs: Any) -> metagroups.MetaGroupsConfiguration:
+        """The protocol's configuration; contradicting options raise."""
+        return metagroups.MetaGroupsConfiguration(
+            causal=self.causal,
+            bodies=self.bodies,
+            bypass=self.bypass,
+            suspect_ns=self.suspect_after_ns,
+            **knobs,
+        )
+
+    def promises(self) -> tuple[Property, ...]:
+        return metagroups.promises(self.configuration())
+
+    def build(self, settings: Settings) -> LiveProtocol:
+        windows = self.window_batches(settings)
+        configuration = self.configuration(admission=windows, window=2 * windows, says_goodbye=True)
+        return metagroups.MetaGroups(settings.site, {}, configuration, settings.random)
 
 
-def _build_causal(settings: Settings) -> LiveProtocol:
-    configuration = sco.ScoConfiguration(window=settings.window_batches)
-    return sco.Sco(settings.site, (settings.site,), configuration, settings.random)
-
-
-def _build_across(settings: Settings) -> LiveProtocol:
-    windows = settings.window_batches
-    configuration = settings.across.configure(admission=windows, window=2 * windows, says_goodbye=True)
-    return metagroups.MetaGroups(settings.site, {}, configuration, settings.random)
-
-
-ORDERS: Final = {
-    order.name: order
-    for order in (
-        Order(
-            name="fifo",
-            summary="each sender's messages in the order in which it sent them",
-            pdus=fifo.PDUS,
-            promised=lambda repair, _: fifo.promises(repair),
-            build=_build_fifo,
-        ),
-        Order(
-            name="causal",
-            summary="no message overtakes one that it may have come of, and each goes to whom it concerns",
-            pdus=sco.PDUS,
-            promised=lambda *_: sco.PROMISES,
-            build=_build_causal,
-            selective=True,
-        ),
-        Order(
-            name="sequencer",
-            summary="one order for all messages, given by one member",
-            pdus=sequencer.PDUS,
-            promised=lambda *_: sequencer.PROMISES,
-            build=_build_sequencer,
-        ),
-        Order(
-            name="total",
-            summary="one order for all messages, whoever comes and goes",
-            pdus=(*dpg.PDUS, *SERVICE_PDUS),
-            promised=lambda *_: dpg.PROMISES,
-            build=_build_total,
-            echoed=(dpg.pdus.Message,),
-        ),
-        Order(
-            name="total-across",
-            summary="one order over several groups that overlap, for nodes that are in some of them",
-            pdus=metagroups.PDUS,
-            promised=lambda _, across: across.promises,
-            build=_build_across,
-            several=True,
-        ),
-    )
+ORDERS: Final[dict[str, type[Order]]] = {
+    kind.name: kind for kind in (Fifo, Causal, Sequencer, Total, TotalAcross)
 }
 
 
-def agreed_options(
-    order: str,
-    sequencer: Site | None,
-    repair: str,
-    service: str,
-    stability: StabilityOptions,
-    across: AcrossOptions,
-) -> dict[str, str]:
-    """What all members of a group must have been told, with the defaults filled in: a group's fingerprint."""
-    agreed: dict[str, Any] = {"order": order}
-    if order == "fifo":
-        chosen = stability.configure(repair=repair)
-        agreed |= {name: getattr(chosen, name) for name in FIFO_AGREED}
-        agreed["piggyback"] = chosen.rows != "whole"
-    elif order == "sequencer":
-        agreed["sequencer"] = sequencer
-    elif order == "total":
-        agreed["service"] = service
-    elif order == "total-across":
-        kept = across.configure()
-        agreed |= {name: getattr(kept, name) for name in ACROSS_AGREED}
-    return {name: str(value) for name, value in agreed.items()}
-
-
-def check_stability(order: str, repair: str, options: StabilityOptions) -> None:
-    """Whether an order can find out what all hold in that way."""
-    given = options.given()
-    if order == "fifo":
-        options.configure(repair=repair)
-        if options.detector == "gossip":
-            require_extra("sim", "Failure detection by gossip needs")
-    elif given:
-        name = next(iter(given))
-        raise UsageError(
-            f"The order '{order}' finds out in its own way what all hold and who is gone: no {name}=.",
-            hint=f"Leave {name}= out, or choose order='fifo'.",
-        )
-
-
-def check_across(order: str, options: AcrossOptions) -> None:
-    """Whether an order can be kept in that way."""
-    if find_order(order).several:
-        options.configure()
-        return
-    for name in options.given():
-        raise UsageError(
-            f"The order '{order}' knows one group: no {name}=.",
-            hint="For causal order in one group say order='causal'." if name == "causal" else None,
-        )
-
-
-def check_service(order: str, service: str | None) -> str:
-    """The one-channel service to use; only the total order has some to choose from."""
-    if service is None:
-        return DEFAULT_SERVICE
-    if order != "total":
-        raise UsageError(
-            f"The order '{order}' has no services.", hint="Leave service out, or choose 'total'."
-        )
-    if service not in SERVICES:
-        raise UsageError(f"There is no service '{service}'.", hint=f"There are: {', '.join(SERVICES)}.")
-    return service
-
-
-def check_history(order: str, role: fifo.HistoryRole) -> None:
-    """Whether an order can bring late joiners to the present."""
-    if order != "fifo" and role != NO_HISTORY:
-        raise UsageError(
-            f"The order '{order}' keeps no history for late joiners.",
-            hint="Leave history= and catch_up= out, or choose order='fifo'.",
-        )
-
-
-def find_order(name: str) -> Order:
-    """The order of that name; one that does not exist is told with those that do."""
-    if name not in ORDERS:
-        near = difflib.get_close_matches(name, ORDERS, n=1)
-        guess = f"Did you mean '{near[0]}'? " if near else ""
-        raise UsageError(f"There is no order '{name}'.", hint=f"{guess}There are: {', '.join(ORDERS)}.")
+def find_order(name: str) -> type[Order]:
+    """The order of that name. An unknown name raises, and lists the known ones."""
+    require_known(name, ORDERS, f"There is no order '{name}'.")
     return ORDERS[name]
+
+
+def make_order(order: str | Order, options: dict[str, Any]) -> Order:
+    """An order from its name and options; None and False leave an option at its default."""
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    if isinstance(order, Order):
+        for name in given:
+            raise UsageError(
+                f"{name}= goes into the order: {type(order).__name__}({name}=...).",
+                hint="Give options with the order's name, or within the order, not both.",
+            )
+        return order
+    kind = find_order(order)
+    known = kind.knobs()
+    everywhere = {name: each for every in ORDERS.values() for name, each in every.knobs().items()}
+    for name in given:
+        require_known(name, everywhere, f"There is no option '{name}'.")
+        if name not in known:
+            having = [each.name for each in ORDERS.values() if name in each.knobs()]
+            also = f" There is an order='{name}', too." if name in ORDERS else ""
+            raise UsageError(
+                f"The order '{order}' has no option {name}=.",
+                hint=f"Leave it out, or choose order={' or '.join(map(repr, having))}.{also}",
+            )
+    return kind(**given)
+
+
+def options_table() -> str:
+    """The options of all orders, in Markdown, for the docs."""
+    rows = ["| option | order | default | what it is |", "|---|---|---|---|"]
+    for kind in ORDERS.values():
+        for each in kind.knobs().values():
+            values = f" One of {', '.join(f'`{choice}`' for choice in each.choices)}." if each.choices else ""
+            agreed = " All members use the same." if each.agreed else ""
+            default = f"{each.default:,}" if each.kind is int else f"`{each.default}`"
+            rows.append(f"| `{each.name}` | `{kind.name}` | {default} | {each.sentence}{values}{agreed} |")
+    return "\n".join(rows)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.live.congestion import Controller
-from antiphon.live.gate import Known
+from antiphon.live.members import Known
 from antiphon.live.networks import Address
 
 BURST_NS: Final[Nanoseconds] = 3 * MILLISECOND_NS
@@ -33,7 +33,7 @@ AGAIN_NS: Final[Nanoseconds] = 30 * MILLISECOND_NS
 again; lowering it, duplicates where the way is long."""
 MOST_REMEMBERED: Final = 2048
 
-Datagrams: TypeAlias = Sequence[tuple[bytes, memoryview]]
+Datagrams: TypeAlias = Sequence[tuple[bytes | bytearray, memoryview]]
 """Each a head and a body; all of one size but for the last, which may be shorter."""
 
 

@@ -1,4 +1,4 @@
-"""Messages longer than a PDU: cut into pieces on the way out, put together again on the way in, bounded."""
+"""Messages longer than a PDU: cut into pieces by the sender, put together by the receiver, bounded."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -16,32 +16,32 @@ from antiphon.core.packing import (
 )
 
 BATCH_BYTES: Final = 261_200
-"""A packed batch has at most this many bytes, so that with its headers it fits four datagrams of 65,507.
+"""Largest packed batch: with its headers it fits four datagrams of 65,507 bytes.
 
-What a batch costs beside its bytes is shared by more messages the larger it is.
+Raising it spreads the cost of a batch over more messages, and costs latency.
 """
 SMALL_BATCH_BYTES: Final = 64_900
-"""The same for one such datagram: the most where a receiver's buffer is small."""
+"""The same for one such datagram: the largest batch where a receiver's buffer is small."""
 LARGEST_RECORD_BYTES: Final = SMALL_BATCH_BYTES - overhead_bytes(1)
 LARGEST_MESSAGE_BYTES: Final = 16 << 20
 ADDRESS_BYTES: Final = 16
-"""What a table of addresses takes at most beside the names and a byte a message."""
+"""Largest size of a table of addresses, without the names and one byte per message."""
 NAME_BYTES: Final = 5
-"""What a name or a list of names takes at most beside its characters."""
+"""Largest overhead of a name or of a list of names, without its characters."""
 MIXING: Final = 3
-"""Messages for different members travel together while that is at most so many times the traffic."""
+"""Messages for different members share a batch while that multiplies the traffic by at most this."""
 MOST_ORPHANS: Final = 4
-"""Unfinished messages of senders that have vanished, kept in case they come back. Raising it costs memory."""
+"""Unfinished messages of departed senders, kept in case they return. Raising it costs memory."""
 LEAST_PIECE_BYTES: Final = 64
-"""What a piece counts for at least: empty ones take memory, too."""
+"""Bytes that a piece counts for at least: empty pieces take memory, too."""
 MOST_UNFINISHED: Final = 1024
-"""Senders with an unfinished message; beyond that the one that was not added to for longest is given up."""
+"""Senders with an unfinished message. Beyond that the least recently extended message is given up."""
 MOST_UNFINISHED_BYTES: Final = 1 << 30
-"""The same for all of their pieces together. Raising it costs memory."""
+"""Bytes of all unfinished messages together. Raising it costs memory."""
 
 
 def records_per_batch(size: int, batch_bytes: int, addressed_to: Destinations = None) -> int:
-    """How many bodies of this size fit one batch."""
+    """The number of bodies of this size that fit one batch."""
     room = batch_bytes - overhead_bytes(0)
     if addressed_to is None:
         return room // (size + LENGTH_BYTES)
@@ -60,12 +60,12 @@ def cut(body: bytes, batch_bytes: int, addressed_to: Destinations = None) -> Ite
 
 
 def names_bytes(destinations: frozenset[Site]) -> int:
-    """What the names of destinations take at most."""
+    """The largest size of the destinations' names."""
     return NAME_BYTES + sum(len(site.encode()) + NAME_BYTES for site in destinations)
 
 
 class Parcel(NamedTuple):
-    """A batch on its way to the protocol, to whom it goes as a whole, and to which group."""
+    """A batch for the protocol, its destinations as a whole, and its group."""
 
     bodies: Packed
     destinations: Destinations = None
@@ -73,16 +73,16 @@ class Parcel(NamedTuple):
 
 
 class Outgoing:
-    """Bodies on their way to the protocol: collected, then packed into as few batches as will do.
+    """Bodies on their way to the protocol: collected, then packed into as few batches as possible.
 
-    Messages for different members travel together. Most protocols multicast to all anyway. One that sends to
-    the destinations only (`selective`) sends a batch to all that any of its messages is for, so that messages
-    are put together only while that costs less than a few times what each by itself would.
+    Messages for different members travel together, since most protocols multicast to all anyway. A
+    `selective` protocol sends a batch to every destination of any of its messages, so messages are combined
+    only while that costs no more than a small multiple of sending each by itself.
     """
 
     def __init__(self, batch_bytes: int = BATCH_BYTES, *, selective: bool = False) -> None:
         self.size = 0
-        """Bytes that wait, packed or not, with what the length of each takes: empty bodies count, too."""
+        """Bytes that wait, packed or not, with their length fields: empty bodies count, too."""
         self._batch_bytes = batch_bytes
         self._most_room = batch_bytes - overhead_bytes(0)
         self._selective = selective
@@ -98,17 +98,17 @@ class Outgoing:
         self._union: set[Site] = set()
         self._room = self._most_room
         self._apart = 0
-        """Bytes times destinations if each message went by itself."""
+        """Bytes times destinations if each message travelled by itself."""
         self._together = 0
-        """Bytes in all."""
+        """Bytes in total."""
 
     def limit(self, batch_bytes: int) -> None:
-        """From the next batch on, none is larger than this."""
+        """Limit the size of later batches."""
         self._batch_bytes = batch_bytes
         self._most_room = batch_bytes - overhead_bytes(0)
 
     def add(self, bodies: Iterable[bytes], to: Destinations = None, group: Group | None = None) -> int:
-        """Take bodies; how many numbers they use."""
+        """Add bodies. Returns how many numbers they use."""
         if group != self._group:
             self._close()
             self._group = group
@@ -126,7 +126,7 @@ class Outgoing:
         return numbers
 
     def _fits(self, length: int, to: Destinations) -> bool:
-        """Whether the open batch takes one more message; then room is made for it."""
+        """Whether the open batch takes one more message; if so, room is reserved for it."""
         room = self._room - length - LENGTH_BYTES
         if to is not None or self._sets:
             room -= self._room_for_address(length, to)
@@ -141,7 +141,7 @@ class Outgoing:
         return True
 
     def _room_for_address(self, length: int, to: Destinations) -> int:
-        """What naming its destinations takes; more than there is if it should not travel with the others."""
+        """Bytes that naming its destinations takes; more than there are if it should travel separately."""
         taken = 1
         if not self._sets:
             taken += ADDRESS_BYTES + len(self._bodies)
@@ -156,7 +156,7 @@ class Outgoing:
         return taken + names_bytes(to)
 
     def _cut(self, body: bytes, to: Destinations) -> int:
-        """A body that fits no batch, piece by piece; how many."""
+        """Add a body that fits no batch, piece by piece. Returns the number of pieces."""
         named, whole = (None, to) if self._selective else (to, None)
         pieces = [Parcel(piece, whole, self._group) for piece in cut(body, self._batch_bytes, named)]
         self._parcels += pieces
@@ -166,9 +166,9 @@ class Outgoing:
     def add_records(
         self, records: memoryview, size: int, to: Destinations = None, group: Group | None = None
     ) -> int:
-        """Take bodies of one size that lie one after another; how many numbers they use.
+        """Add bodies of one size that lie one after another. Returns how many numbers they use.
 
-        What fills no batch is taken body by body, so that it travels with what comes before and after it.
+        What does not fill a batch is added body by body, so that it travels with its neighbours.
         """
         named, whole = (None, to) if self._selective else (to, None)
         share = records_per_batch(size, self._batch_bytes, named) * size
@@ -189,13 +189,13 @@ class Outgoing:
         return bool(self._parcels or self._bodies)
 
     def first(self) -> Parcel:
-        """The batch to go next; it stays until it is taken."""
+        """The next batch; it stays until `take`."""
         if not self._parcels:
             self._close()
         return self._parcels[0]
 
     def take(self) -> None:
-        """The first batch is gone."""
+        """Remove the first batch."""
         bodies = self._parcels.popleft().bodies
         self.size -= bodies.size + LENGTH_BYTES * bodies.messages
 
@@ -221,23 +221,23 @@ class Partial(NamedTuple):
     expected: int
     """The number of the next piece."""
     first: int
-    """The number of the first one."""
+    """The number of the first piece."""
 
 
 class Incoming:
-    """Puts long messages together, sender by sender; at most one is under way of each."""
+    """Puts long messages together, one at a time for each sender."""
 
     def __init__(self) -> None:
         self.dropped = 0
-        """Long messages that were given up: a piece was missed, or they went beyond the limit."""
+        """Long messages that were given up: a piece was missed, or they exceeded the limit."""
         self.size = 0
         """Bytes of pieces that wait for the rest of their message."""
         self._partial: dict[Site, Partial] = {}
-        """The one that was added to last comes last."""
+        """Ordered by the last addition, the latest at the end."""
         self._orphans: dict[Site, None] = {}
 
     def take(self, sender: Site, number: int, bodies: Packed) -> tuple[int, Packed] | None:
-        """What of a batch is whole now, with the number of the first piece of it; None if nothing is.
+        """The complete messages of a batch and the number of their first piece; None if there are none.
 
         A batch that carries a piece carries nothing else.
         """
@@ -250,7 +250,7 @@ class Incoming:
         if not bodies.continuing:
             known = Partial([], 0, number, number)
         if known is None:
-            return None  # the middle of a message whose beginning went by before we were here
+            return None  # the middle of a message that began before we were here
         known.pieces.append(bodies[0])
         if not bodies.unfinished:
             return known.first, (pack([b"".join(known.pieces)]) if bodies.continuing else bodies)
@@ -278,7 +278,7 @@ class Incoming:
         self.dropped += self._drop(sender) is not None
 
     def vanish(self, sender: Site) -> None:
-        """A sender is gone. It may come back and finish, so the latest few unfinished messages are kept."""
+        """A sender is gone. It may return and finish, so the latest few unfinished messages are kept."""
         if sender in self._partial:
             self._orphans.pop(sender, None)
             self._orphans[sender] = None

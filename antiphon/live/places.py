@@ -1,24 +1,24 @@
-"""What the numbers of delivered messages tell: gaps, and senders that have begun anew."""
+"""What the numbers of delivered messages show: gaps, and restarts of senders."""
 
 from typing import Final
 
 from antiphon.core.ids import Site
 
 MOST_SENDERS: Final = 4096
-"""Senders whose latest number or boot is remembered; beyond that the first one known is forgotten."""
+"""Senders whose latest number or boot is kept; beyond that the first known is forgotten."""
 
 
 class Gaps:
-    """Where each sender's messages have come to, in an order in which everyone delivers all of them."""
+    """The next number of each sender, in an order in which every member delivers all messages."""
 
     def __init__(self) -> None:
         self._next: dict[Site, tuple[int, int]] = {}
-        """Of each sender its incarnation, and the number that comes next."""
+        """Each sender's incarnation and next number."""
 
     def before(self, sender: Site, incarnation: int, number: int, count: int) -> tuple[int, int] | None:
-        """What is missing before these messages: the first number, and how many; None if nothing is.
+        """The gap before these messages: its first number and its length; None if there is none.
 
-        Where a sender has begun anew nobody can tell by numbers what is missing.
+        After a restart of the sender, numbers cannot show a gap.
         """
         known = self._next.get(sender)
         if known is None:
@@ -32,22 +32,22 @@ class Gaps:
 
 
 class Restarts:
-    """Who has begun anew: a new process of its name is met, or a message of a later incarnation comes.
+    """Detects restarts: a new process with a known name, or a message of a later incarnation.
 
-    Mostly the process is met first. Where the message comes first, by way of other members, the process that
-    is met afterwards is no news.
+    Usually the process is met first. If the message comes first, through other members, meeting the process
+    afterwards is not reported again.
     """
 
     def __init__(self) -> None:
         self._boots: dict[Site, int] = {}
         self._incarnations: dict[Site, int] = {}
         self._met: set[Site] = set()
-        """Those that were told as soon as they were met."""
+        """Restarts reported when the process was met."""
         self._foretold: set[Site] = set()
-        """Those that were told by a message, before they were met."""
+        """Restarts reported by a message, before the process was met."""
 
     def met(self, site: Site, boot: int) -> bool:
-        """A process was let in; whether it is another one than the last of its name, which is news."""
+        """A process was let in. Returns whether that is a restart that was not reported yet."""
         known = self._boots.get(site)
         if known is None:
             self._forget(make_room(self._boots))
@@ -61,7 +61,7 @@ class Restarts:
         return True
 
     def delivered(self, sender: Site, incarnation: int) -> bool:
-        """A message comes; whether its sender has begun anew, which is news."""
+        """A message is delivered. Returns whether it shows a restart that was not reported yet."""
         known = self._incarnations.get(sender)
         if known == incarnation:
             return False
@@ -85,7 +85,7 @@ class Restarts:
 
 
 def make_room(known: dict[Site, int] | dict[Site, tuple[int, int]]) -> Site | None:
-    """Forget the sender that was known first if there are too many; which that was."""
+    """If there are too many senders, forget and return the one known for longest."""
     if len(known) < MOST_SENDERS:
         return None
     oldest = next(iter(known))

@@ -1,7 +1,7 @@
-"""What a member could not handle: the latest few of the PDUs that made it fail, to be looked at.
+"""What a member could not handle: the latest few PDUs that made it fail, for inspection.
 
-Whatever a peer sends, no protocol raises: that is their contract, and tests hold them to it. Should one raise
-all the same, the PDU is dropped and counted, the member begins anew, and the PDU is kept here, so that the
+No protocol may raise, whatever a peer sends: that is their contract, and tests check it. If a protocol raises
+all the same, the PDU is dropped and counted, the protocol restarts, and the PDU is kept here, so that the
 fault can be found.
 """
 
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 MOST_KEPT: Final = 16
 MOST_BYTES: Final = 64 << 10
-"""Bytes of each that are kept. Raising it costs that memory sixteen times."""
+"""Bytes kept of each. Raising it costs that memory sixteen times."""
 POISON: Final = "could not be handled: see Group.poison"
 
 
@@ -20,17 +20,17 @@ class Poison(NamedTuple):
     """One PDU, or one event, that a member failed on."""
 
     time_s: float
-    """Since 1970."""
+    """Nanoseconds since 1970."""
     sender: str
-    """The member that sent it, or the address where it is not known."""
+    """The member that sent it, or the address if the member is not known."""
     kind: str
     error: str
-    """What was raised, and where."""
+    """The exception, and where it was raised."""
     data: bytes
 
 
 class PoisonRing:
-    """The latest of them."""
+    """The latest failures."""
 
     def __init__(self) -> None:
         self._kept: deque[Poison] = deque(maxlen=MOST_KEPT)

@@ -1,18 +1,18 @@
-"""Why processes were not let in: counted by sentence, and told to people only so often."""
+"""Reasons why processes were refused: counted by sentence, and shown to people at a bounded rate."""
 
 from collections import OrderedDict
 from typing import Final
 
 MOST_KEPT: Final = 32
-"""Sentences that are kept, those that came last."""
+"""Sentences kept, the latest ones."""
 PER_SECOND: Final = 8
-"""New sentences that are told in a second. Raising it lets strangers crowd out other news."""
+"""New sentences shown per second. Raising it lets strangers crowd out other events."""
 AGAIN_S: Final = 60.0
-"""The same sentence is told again after so long."""
+"""Pause before the same sentence is shown again."""
 
 
 class Refusals:
-    """The latest reasons, each with how often it was met."""
+    """The latest reasons, each with its count."""
 
     def __init__(self) -> None:
         self._counts: OrderedDict[str, int] = OrderedDict()
@@ -21,7 +21,7 @@ class Refusals:
         self._left = PER_SECOND
 
     def note(self, reason: str, now_s: float) -> bool:
-        """Count a reason; whether it is time to tell it."""
+        """Count a reason. Returns whether it should be shown now."""
         self._counts[reason] = self._counts.pop(reason, 0) + 1
         while len(self._counts) > MOST_KEPT:
             self._told_s.pop(self._counts.popitem(last=False)[0], None)

@@ -1,4 +1,4 @@
-"""Peers that are given by name, looked up again and again without making anyone wait."""
+"""Peers given by name, looked up periodically in a thread."""
 
 import threading
 from collections import deque
@@ -10,11 +10,11 @@ from antiphon.live.networks import Address, Peers, literal
 EVERY_NS: Final = 10 * SECOND_NS
 MOST_ADDRESSES: Final = 256
 MOST_UNFOUND: Final = 8
-"""Names that could not be found and are yet to be told."""
+"""Names that could not be resolved and are not reported yet."""
 
 
 class Resolving:
-    """The addresses that a network's names stand for now; a name that cannot be found keeps its last ones."""
+    """The current addresses of a network's names. A name that cannot be resolved keeps its last addresses."""
 
     def __init__(self, network: Peers, family: int) -> None:
         self._names = [peer for peer in network.peers if literal(peer.host) is None]
@@ -32,11 +32,11 @@ class Resolving:
         return tuple(dict.fromkeys(found))[:MOST_ADDRESSES]
 
     def take_unfound(self) -> list[str]:
-        """The names that could not be found since this was asked last."""
+        """The names that could not be resolved since the last call."""
         return [self._unfound.popleft() for _ in range(len(self._unfound))]
 
     def tick(self, now: Nanoseconds) -> None:
-        """Begin the next round when it is time and the last one has ended."""
+        """Start the next round if it is due and the last one has ended."""
         if self._next_ns == 0:
             self._next_ns = now + EVERY_NS
         if now >= self._next_ns and (self._thread is None or not self._thread.is_alive()):
@@ -54,5 +54,5 @@ class Resolving:
             try:
                 self._found[str(peer)] = self._resolve(peer.host, peer.port, self._family)[:MOST_ADDRESSES]
             except (OSError, UnicodeError):
-                # Nobody of that name is up yet, or the name server is not, or there is no such name.
+                # The peer is not up yet, or the name server is not, or the name does not exist.
                 self._unfound.append(str(peer))

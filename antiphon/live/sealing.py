@@ -10,7 +10,7 @@ A sealed PDU names its key by 32 bits that depend on the group key, the boot and
 without the key cannot make them up, so that a flood of invented senders costs one hash a datagram.
 
 Fragments carry tokens, eight bytes each, cut from one keyed stream per PDU. A process without the key cannot
-make up a fragment that is kept. One that listens can put its own bytes under the token of a fragment that it
+make up a fragment that is kept. An eavesdropper can put its own bytes under the token of a fragment that it
 has heard: that gets in where the true fragment has not come yet, and costs the PDU, which does not open then.
 """
 
@@ -43,7 +43,7 @@ GENERATION_BITS: Final = 32
 PDUS_PER_KEY: Final = 1 << GENERATION_BITS
 """PDUs that one derived key may seal."""
 KEY_LIFE_NS: Final[Nanoseconds] = 24 * 3600 * SECOND_NS
-"""How long a boot seals with one derived key. Raising it costs how much a key that leaks gives away."""
+"""How long a boot seals with one derived key. Raising it costs more plaintext if a derived key leaks."""
 MOST_SEALS: Final = 4096
 """Derived keys that are kept ready. Raising it costs memory, lowering it time under a flood of replays."""
 
@@ -81,7 +81,7 @@ class Seal:
 
 
 class Seals:
-    """Makes the seals of boots in one group from its ring of keys, and keeps the latest ready."""
+    """Makes the seals of boots in one group from its key ring, and caches the latest."""
 
     def __init__(self, ring: KeyRing, group: Group) -> None:
         self._group = group.encode()
@@ -89,19 +89,20 @@ class Seals:
         self.replace(ring)
 
     def replace(self, ring: KeyRing) -> None:
-        """Go on with another ring: the first key seals, all open."""
+        """Switch to another ring: the first key seals, all open."""
         self._keys = ring.keys
         self._naming = tuple(_expand(key, b"", b"antiphon key id " + self._group) for key in ring.keys)
         self._made.clear()
 
     def own(self, boot: int, generation: int = 0) -> Seal:
-        """The seal with which the process of this boot sends: of the ring's first key."""
+        """The seal with which the process of this boot sends: that of the ring's first key."""
         return self._make(0, boot, generation)
 
     def find(
         self, boot: int, identifier: int, generation: int = 0, may_make: Callable[[], bool] = lambda: True
     ) -> Seal | None:
-        """The seal of another's boot, if it is of one of our keys; and if it may be made, where it is not."""
+        """The seal of another boot, if it belongs to one of our keys; derived only if `may_derive` allows
+        it."""
         for place, naming in enumerate(self._naming):
             if _identifier(naming, boot, generation) == identifier:
                 is_made = (place, boot, generation) in self._made
@@ -133,7 +134,7 @@ def _identifier(naming: bytes, boot: int, generation: int) -> int:
 
 
 class SendingKey:
-    """The seal that a process sends with, which is renewed before it has been used too often or too long."""
+    """The seal that a process sends with. It is renewed before it is used too often or too long."""
 
     def __init__(self, seals: Seals, boot: int, now: Nanoseconds) -> None:
         self._seals: Final = seals
@@ -143,14 +144,14 @@ class SendingKey:
         self.seal = seals.own(boot)
 
     def advance(self, counter: int) -> int:
-        """The counter of the next PDU after the one with `counter`; the seal is then that counter's."""
+        """The counter of the PDU after `counter`; `seal` then belongs to that counter."""
         following = counter + 1
         if following >> GENERATION_BITS != self.seal.generation:
             self._begin(following, self._since_ns)
         return following
 
     def renew(self, counter: int, now: Nanoseconds) -> int:
-        """Leap to the next generation once this one is old; the counter to go on from."""
+        """Leap to the next generation once this one is old. Returns the counter to continue from."""
         if now - self._since_ns < KEY_LIFE_NS:
             return counter
         following = (self.seal.generation + 1) << GENERATION_BITS
@@ -170,12 +171,12 @@ class SendingKey:
         return max(0, now - self._since_ns)
 
     def sealed(self, counter: int) -> int:
-        """PDUs sealed so far with the present key."""
+        """PDUs sealed so far with the current key."""
         return max(0, counter + 1 - max(self._first, 1))
 
 
 class ReplayWindow:
-    """Which counters of a boot have been seen: everything too far below the newest counts as seen."""
+    """Which counters of a boot have been seen. Counters too far below the newest count as seen."""
 
     __slots__ = ("_seen", "top")
 
@@ -189,7 +190,7 @@ class ReplayWindow:
         return below < 0 or (below < WINDOW and not self._seen >> below & 1)
 
     def is_past(self, counter: int) -> bool:
-        """Whether a counter is so far below the newest that nobody can tell whether it was seen."""
+        """Whether a counter is so far below the newest that it is unknown whether it was seen."""
         return self.top - counter >= WINDOW
 
     def note(self, counter: int) -> None:
@@ -198,5 +199,5 @@ class ReplayWindow:
             self._seen |= 1 << -ahead
             return
         self.top = counter
-        # A jump may be as long as a counter: shifting by it would take all memory.
+        # A jump may be as long as a counter: shifting by that would take all memory.
         self._seen = (self._seen << ahead | 1) & ALL_SEEN if ahead < WINDOW else 1

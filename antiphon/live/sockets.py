@@ -1,15 +1,14 @@
 """The sockets of a network: opened, read and written without waiting; errors are counted, never raised.
 
-Everything a member sends leaves by one socket, so that whoever hears it knows where to answer. On networks
-with multicast a second socket hears the group. A socket filter in the kernel keeps a member's own multicasts
-from coming back to it.
+Everything that a member sends leaves by one socket, so that receivers know where to answer. On networks with
+multicast a second socket receives the group. A socket filter in the kernel drops a member's own multicasts.
 
-Whoever wants to know what the kernel drops because a receive buffer is full asks for notices: then each
-datagram tells how many were dropped before it. The kernel counts as dropped what a filter refuses, so there
-the filter lets the heads of a member's own multicasts through, which also tell when each of them passed.
+With notices of losses, each datagram comes with the number of datagrams that the kernel dropped before it
+because the receive buffer was full. The kernel also counts what a filter refuses as dropped, so in this case
+the filter passes the heads of a member's own multicasts, which also show when each of them passed.
 
-Where the kernel has them, `UDP_SEGMENT` sends all fragments of a PDU by one call and `UDP_GRO` hands them
-over by one. Both are tried once; a kernel, interface or route that refuses costs a call per datagram.
+Where the kernel has them, `UDP_SEGMENT` sends all fragments of a PDU in one call and `UDP_GRO` receives them
+in one. Both are tried once; a kernel, interface or route that refuses costs a call per datagram.
 """
 
 import contextlib
@@ -69,7 +68,7 @@ IPV6_OVERHEAD: Final = 48
 UNSENT: Final = {
     errno.EAGAIN: "not sent: the send buffer is full",
     errno.ENOBUFS: "not sent: the interface's queue is full",
-    errno.ECONNREFUSED: "not sent: nobody listens there",
+    errno.ECONNREFUSED: "not sent: no process listens there",
     errno.EPERM: "not sent: not permitted",
     errno.EACCES: "not sent: not permitted",
     errno.ENETUNREACH: "not sent: unreachable",
@@ -84,12 +83,12 @@ OFFLOAD_REFUSED: Final = (errno.EINVAL, errno.EIO, errno.EMSGSIZE, errno.EOPNOTS
 
 @dataclass
 class Opened:
-    """A network's sockets as they were opened."""
+    """A network's open sockets."""
 
     sending: socket.socket
     receiving: tuple[socket.socket, ...]
     destinations: tuple[Address, ...]
-    """Where a multicast goes."""
+    """The destinations of a multicast."""
     datagram_bytes: int
     hops: int | None = None
     """How many links a multicast may cross; None where each destination is an address."""
@@ -121,24 +120,24 @@ class Sockets:
             each.setblocking(False)
             enlarge_buffers(each, network.buffer_bytes)
         self.notices_losses: Final = notice_losses and all(map(notice_overflow, self.receiving))
-        """Whether `datagrams_lost` is counted, up to what was read last."""
+        """Whether `datagrams_lost` is counted, up to the last read."""
         for each in {self._sending, *self.receiving}:
             ignore_own(each, boot, keep_head=self.notices_losses)
         self._overflows = dict.fromkeys(self.receiving, 0)
         sizes = [each.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for each in self.receiving]
         self.receive_buffer_bytes: Final = min(sizes)
-        # A network whose datagrams hold a whole PDU has nothing to gain, and plain reads are quicker.
+        # Where datagrams hold a whole PDU, joining has no benefit, and plain reads are faster.
         wanted = network.offload and self.datagram_bytes < LARGEST_DATAGRAM_BYTES
         self.segments = wanted and has_option(self._sending, UDP_SEGMENT)
         joined = [wanted and turn_on(each, UDP_GRO) for each in self.receiving]
         self.reads_last: Final = not sealed
-        """Whether what was read lasts until the last one who needs it lets go."""
+        """Whether each read has memory of its own, which lasts as long as it is referenced."""
         self.read: Callable[[socket.socket], Found | None]
-        """What was read, of how many bytes each datagram in it is (0: it is one), and where it is from.
+        """Returns the bytes read, the size of each datagram in them (0 if it is one), and the source address.
 
-        Unsealed bodies stay where the kernel has put them until the last one who needs them lets go, so each
-        read has memory of its own. Opening a seal copies them anyway; then one buffer, which stays in the
-        processor's cache, serves all reads, and what was read is good only until the next one.
+        Unsealed bodies stay where the kernel has put them as long as they are referenced, so each read has
+        memory of its own. Opening a seal copies them anyway; then one buffer, which stays in the processor's
+        cache, serves all reads, and its bytes are valid only until the next read.
         """
         if self.notices_losses:
             self.read = self._read_noticing
@@ -168,7 +167,7 @@ class Sockets:
         return memoryview(data), 0, address
 
     def _read_joined(self, sock: socket.socket) -> Found | None:
-        """Where the kernel may join datagrams of one sender."""
+        """Read where the kernel may join datagrams of one sender."""
         try:
             data, ancillary, _, address = sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
         except BlockingIOError:
@@ -183,7 +182,7 @@ class Sockets:
         return memoryview(data), 0, address
 
     def _read_noticing(self, sock: socket.socket) -> Found | None:
-        """The same, where each datagram tells how many were dropped before it."""
+        """Read where each datagram comes with the number of datagrams dropped before it."""
         try:
             data, ancillary, _, address = sock.recvmsg(READ_BYTES, ANCILLARY_BYTES)
         except BlockingIOError:
@@ -197,13 +196,13 @@ class Sockets:
             if level == SOL_UDP and kind == UDP_GRO:
                 each = number if number < len(data) else 0
             elif level == socket.SOL_SOCKET and kind == SO_RXQ_OVFL and number != self._overflows[sock]:
-                # The count has 32 bits and goes round.
+                # The count has 32 bits and wraps around.
                 self._counters.datagrams_lost += (number - self._overflows[sock]) & 0xFFFFFFFF
                 self._overflows[sock] = number
         return memoryview(data), each, address
 
     def reach(self, hops: int | None) -> None:
-        """How many links what is multicast from now on may cross; None, or more, is as far as the network's.
+        """Limit how many links later multicasts may cross; None, or more, means the network's limit.
 
         Where a multicast is sent to one address after another, it always goes to all.
         """
@@ -223,14 +222,14 @@ class Sockets:
             self._fail(error)
 
     def send_two(self, head: Bytes, body: Bytes, address: Address) -> None:
-        """Send one datagram that lies in two places."""
+        """Send one datagram whose bytes lie in two places."""
         try:
             self._count(self._sending.sendmsg((head, body), (), 0, address), 1)
         except OSError as error:
             self._fail(error)
 
-    def send_fragments(self, fragments: Sequence[tuple[bytes, memoryview]], address: Address) -> None:
-        """Send datagrams of one size, of which the last may be shorter."""
+    def send_fragments(self, fragments: Sequence[tuple[Bytes, memoryview]], address: Address) -> None:
+        """Send datagrams of one size; the last may be shorter."""
         size = len(fragments[0][0]) + len(fragments[0][1])
         at_once = max(1, min(MOST_SEGMENTS, MOST_SEGMENTED_BYTES // size))
         for begin in range(0, len(fragments), at_once):
@@ -240,9 +239,9 @@ class Sockets:
                     self.send_two(head, body, address)
 
     def _send_segments(
-        self, fragments: Sequence[tuple[bytes, memoryview]], size: int, address: Address
+        self, fragments: Sequence[tuple[Bytes, memoryview]], size: int, address: Address
     ) -> bool:
-        """By one call; whether that is possible here."""
+        """Send in one call. Returns whether that is possible here."""
         pieces = [piece for fragment in fragments for piece in fragment]
         option = (SOL_UDP, UDP_SEGMENT, struct.pack("=H", size))
         try:
@@ -266,7 +265,7 @@ class Sockets:
         return self._sending.family
 
     def is_own(self, address: Address) -> bool:
-        """Whether an address is where this member itself listens; remembered, since asking takes calls."""
+        """Whether this member itself listens at an address; cached, since finding out takes system calls."""
         if address not in self._own:
             if len(self._own) >= MOST_ADDRESSES:
                 self._own.clear()
@@ -295,7 +294,7 @@ class Sockets:
 
 
 def open_network(network: Network, group: Group) -> Opened:
-    """Open what a network needs; what cannot be opened is told as the caller's mistake."""
+    """Open the sockets of a network. A socket that cannot be opened raises as the caller's mistake."""
     with contextlib.ExitStack() as opening:
         try:
             if isinstance(network, Loopback):
@@ -306,12 +305,12 @@ def open_network(network: Network, group: Group) -> Opened:
                 assert isinstance(network, Peers)
                 opened = _open_peers(network, opening)
         except OSError as error:
-            raise _told(error) from None
+            raise _as_mistake(error) from None
         opening.pop_all()
     return opened
 
 
-def _told(error: OSError) -> UsageError | MissingRequirementError:
+def _as_mistake(error: OSError) -> UsageError | MissingRequirementError:
     if error.errno == errno.EAFNOSUPPORT:
         return MissingRequirementError("This machine has no IPv6.", hint="Use IPv4 addresses.")
     hint = None
@@ -327,7 +326,7 @@ def _made(family: int, opening: contextlib.ExitStack) -> socket.socket:
 
 
 def derived_endpoint(group: Group, *, ipv6: bool = False, wide: bool = False) -> Endpoint:
-    """Where the group of this name meets, unless it is told where: a private address and a quiet port."""
+    """The multicast address of a group by its name: a private address and a quiet port."""
     number = group_hash(group)
     port = 10_000 + number % 20_000
     if ipv6:
@@ -405,7 +404,7 @@ def _open_peers(network: Peers, opening: contextlib.ExitStack) -> Opened:
 
 
 def _everywhere(peers: Sequence[Endpoint]) -> str:
-    """IPv4 alone if all peers are written so; otherwise both kinds, where the machine has both."""
+    """IPv4 alone if all peers are given so; otherwise both families, where the machine has both."""
     addresses = [literal(peer.host) for peer in peers]
     if all(address is not None and address.version == 4 for address in addresses):
         return "0.0.0.0"
@@ -413,7 +412,7 @@ def _everywhere(peers: Sequence[Endpoint]) -> str:
 
 
 def static_address(peer: Endpoint, family: int) -> Address:
-    """A peer that is written as an address, as sockets of this family name it."""
+    """The socket address of a peer that is given by its address."""
     address = literal(peer.host)
     assert address is not None
     if family == socket.AF_INET:
@@ -430,7 +429,7 @@ def clamped(size: int) -> int:
     return max(SMALLEST_DATAGRAM_BYTES, min(LARGEST_DATAGRAM_BYTES, size))
 
 
-# What the kernel is asked for
+# Socket options
 
 
 def interface_index(name: str) -> int:
@@ -461,7 +460,7 @@ def _ask_interface(name: str, question: int) -> bytes:
 
 
 def enlarge_buffers(sock: socket.socket, size: int) -> None:
-    """Ask for large buffers; beyond the system's limit only the privileged get them."""
+    """Ask for large buffers; beyond the system's limit only privileged processes get them."""
     for forced, plain in ((SO_RCVBUFFORCE, socket.SO_RCVBUF), (SO_SNDBUFFORCE, socket.SO_SNDBUF)):
         try:
             sock.setsockopt(socket.SOL_SOCKET, forced, size)
@@ -486,7 +485,7 @@ def turn_on(sock: socket.socket, option: int) -> bool:
 
 
 def notice_overflow(sock: socket.socket) -> bool:
-    """Have each datagram tell how many the kernel has dropped before it; whether it does."""
+    """Ask for the number of dropped datagrams with each datagram. Returns whether the kernel gives it."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
     except OSError:
@@ -495,14 +494,14 @@ def notice_overflow(sock: socket.socket) -> bool:
 
 
 def ignore_own(sock: socket.socket, boot: int, *, keep_head: bool = False) -> None:
-    """Let the kernel drop what carries our own boot; without that we drop it ourselves, at a higher price.
+    """Let the kernel drop datagrams with our own boot; otherwise we drop them, at a higher cost.
 
-    Or let through no more than its head, so that it does not count as dropped.
+    With `keep_head` it passes their heads, so that they do not count as dropped.
     """
     offset = UDP_HEADER_BYTES + PREFIX.size - 16  # behind UDP's own header; boot and counter end the prefix
     program: list[tuple[int, int, int, int]] = [
         (0x80, 0, 0, 0),  # length
-        (0x35, 0, 4, offset + 8),  # too short to tell: keep
+        (0x35, 0, 4, offset + 8),  # too short to judge: keep
         (0x20, 0, 0, offset),  # the boot's high half
         (0x15, 0, 2, boot >> 32),
         (0x20, 0, 0, offset + 4),  # and its low half

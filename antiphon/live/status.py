@@ -1,7 +1,7 @@
-"""How members tell an onlooker what they do: a question, an answer of bounded size, given so often.
+"""How members report their status to an onlooker: a question, and an answer of bounded size and rate.
 
-An onlooker is a process that has proved itself at the gate and takes no part: it says nothing that a protocol
-would hear. The answer goes to where the onlooker has proved to be, so nobody can aim it at another.
+An onlooker is a process that has proved itself at the gate and takes no part: no protocol receives anything
+from it. The answer goes to the address that the onlooker has proved, so it cannot be aimed at another.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from antiphon.core.wire import Pdu
 from antiphon.live.peers import Peer
 
 MOST_PEERS: Final = 8
-"""Members of which a status tells: those that hold its sender up most, or are furthest behind. Raising it
-costs bytes: some 90 each."""
+"""Members named in a status: those that hold its sender up most, or are furthest behind. Raising it costs
+bytes: some 90 each."""
 LONGEST_REASON: Final = 160
-"""Characters of the latest refusal."""
+"""Characters kept of the latest refusal."""
 STATUSES_PER_SECOND: Final = 32
-"""Answers in a second. Raising it costs time that questions can make a member waste."""
+"""Answers per second. Raising it costs time that questions can make a member waste."""
 STATUSES_PER_ASKER: Final = 4
 """The same for one process."""
 
@@ -29,13 +29,13 @@ Text: TypeAlias = Annotated[str, Meta(max_length=LONGEST_REASON)]
 
 
 class Enquiry(Pdu, frozen=True, gc=False):
-    """Please tell how you are."""
+    """Asks a member for its status."""
 
     code: ClassVar[int] = 10
 
 
 class PeerStatus(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the sender of a status knows of another member; -1 where it knows nothing."""
+    """What the sender of a status knows of another member; -1 for unknown."""
 
     site: Name
     lag: NumberOrNone
@@ -46,7 +46,7 @@ class PeerStatus(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Status(Pdu, frozen=True, gc=False):
-    """The answer. Counts only grow, so that whoever asks again can tell rates by `uptime_ms`."""
+    """The answer. Counts only grow, so that two answers and their `uptime_ms` give rates."""
 
     code: ClassVar[int] = 11
     order: Name
@@ -57,7 +57,7 @@ class Status(Pdu, frozen=True, gc=False):
     delivered: Number
     delivered_bytes: Number
     repeated: Number
-    """Batches and fragments that it has sent again."""
+    """Batches and fragments that it has resent."""
     reader_lag: Number
     reader_busy_ms: Number
     absences: Number
@@ -111,7 +111,7 @@ def _peer_status(peer: Peer) -> PeerStatus:
 
 
 class Answers:
-    """How many questions are still answered in this second."""
+    """Limits how many questions are answered per second."""
 
     def __init__(self) -> None:
         self._begin_ns: Nanoseconds = -SECOND_NS

@@ -6,11 +6,11 @@ from typing import Final
 from antiphon.core.time import NEVER_NS, Nanoseconds
 
 SLACK: Final = 64
-"""Replaced timers that may lie in the heap beyond twice the ones set, before it is swept."""
+"""Replaced timers in the heap, beyond twice the set ones, before it is swept. Raising it costs memory."""
 
 
 class Timers:
-    """Which timers are set, and which have run out."""
+    """The timers that are set, and which of them are due."""
 
     __slots__ = ("_deadlines", "_heap")
 
@@ -33,14 +33,14 @@ class Timers:
         self._heap.clear()
 
     def next_ns(self) -> Nanoseconds:
-        """When the next timer runs out."""
+        """When the next timer is due."""
         heap, deadlines = self._heap, self._deadlines
         while heap and deadlines.get(heap[0][1]) != heap[0][0]:
             heappop(heap)
         return heap[0][0] if heap else NEVER_NS
 
     def due(self, now: Nanoseconds) -> str | None:
-        """A timer that has run out, the earliest first; it is no longer set."""
+        """Remove and return a timer that is due, the earliest first; None if there is none."""
         if self.next_ns() > now:
             return None
         _, name = heappop(self._heap)

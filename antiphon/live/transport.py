@@ -1,17 +1,16 @@
 """The transport: PDUs of a group's members to and from datagrams.
 
-What it assumes: datagrams may be lost, repeated, reordered, altered or invented. What it guarantees:
-`receive` returns only whole PDUs of this group's members with the name of who sent them (see `gate` for how
-sure that is), and neither a peer's bytes nor the network's errors raise. It does not promise that a PDU
-arrives; the protocols above repair what is lost. Each PDU comes with whether something is known to be lost
-just before it: with `notice_losses` that includes what the kernel dropped because a receive buffer was full;
-what was lost on the way here nobody can tell. Nothing grows without limit: see `fragments` and `gate` for the
-tables.
+It assumes that datagrams may be lost, repeated, reordered, altered or invented. It guarantees that `receive`
+returns only whole PDUs of this group's members with their sender's name (`gate` says how sure that is), and
+that neither a peer's bytes nor the network's errors raise. It does not guarantee that a PDU arrives: the
+protocols repair losses. Each PDU comes with a flag that is set if something is known to be lost just before
+it. With `notice_losses` that includes datagrams that the kernel dropped because a receive buffer was full;
+losses in the network cannot be detected here. All tables are bounded: see `fragments` and `gate`.
 
-A PDU that fits a datagram travels as one. A larger one is sealed whole and then cut, since a call of the
-cipher for each datagram would cost more than the cipher; its fragments carry tokens instead.
+A PDU that fits a datagram travels as one. A larger PDU is sealed whole and then cut: calling the cipher for
+each datagram would cost more than the encryption itself. Its fragments carry tokens instead.
 
-A PDU that cannot be encoded, because it would be too large, is counted and not sent.
+A PDU that is too large to be encoded is counted and not sent.
 """
 
 from collections.abc import Mapping
@@ -45,6 +44,7 @@ from antiphon.live.counters import Counters
 from antiphon.live.fragments import (
     FRAGMENT,
     MOST_FRAGMENTS,
+    OVERHEAD_BYTES,
     Kept,
     Partial,
     Piece,
@@ -56,9 +56,10 @@ from antiphon.live.fragments import (
     no_tokens,
     parse_fragment,
 )
-from antiphon.live.gate import OWN_CODES, UNPROVEN, Gate, Host, Known
+from antiphon.live.gate import OWN_CODES, UNPROVEN, Gate, Host
 from antiphon.live.handshake import GREETING_BYTES, Answer, Bye, Challenge, Hello, Here, Refused, Terms, shown
 from antiphon.live.keys import KeyFile, KeyRing
+from antiphon.live.members import Known
 from antiphon.live.memory import keep_spare_memory
 from antiphon.live.metering import Heard, Meter, Pulse
 from antiphon.live.networks import Address, Network, Peers
@@ -70,19 +71,20 @@ from antiphon.live.sockets import Sockets
 from antiphon.live.status import Answers, Enquiry, Status
 
 REPAIR_BYTES_PER_TICK: Final = 4 << 20
-"""Fragments sent again between two ticks, at most. Raising it costs bandwidth when many ask at once."""
+"""Bytes of fragments resent between two ticks. Raising it costs bandwidth when many members ask at once."""
 REPAIR_BYTES_PER_MEMBER: Final = 1 << 20
-"""The same for one member, so that one that asks without end leaves something to the others."""
+"""The same for one member, so that a member that asks without end leaves some to the others."""
 GREETINGS: Final = 3
 GREETING_PAUSE_NS: Final = 50 * MILLISECOND_NS
 LONGEST_GREETING_PAUSE_NS: Final = SECOND_NS
-"""Greetings that strangers cause come with growing pauses, up to this. Raising it costs time until a process
-is met whose greetings were lost; lowering it, what strangers can make a large group say."""
+"""Longest pause between greetings that strangers cause; the pauses double up to this. Raising it delays the
+meeting with a process whose greetings were lost; lowering it lets strangers cause more traffic."""
 FAN_OUT_SILENCE_NS: Final = 10 * SECOND_NS
-"""A peer that nobody has listed is sent multicasts for so long after its last word."""
+"""A peer that is not listed gets multicasts for this long after its last datagram. Raising it costs
+traffic."""
 MOST_FAN_OUT: Final = 256
 MOST_ECHOES: Final = 1024
-"""Own multicasts whose echo is awaited; those of further ones go unnoticed."""
+"""Own multicasts whose echo is awaited; the echoes of further multicasts are ignored."""
 
 KEY_LOOK_NS: Final = SECOND_NS
 """Pause between looks at the key file. Raising it costs time until a changed key is used."""
@@ -96,7 +98,7 @@ AMPLIFYING: Final = "not sent: larger than what it answers"
 
 
 class Missing(Pdu, frozen=True, gc=False):
-    """Please send these fragments of your PDU again: bit i, little-endian, is fragment i."""
+    """Asks for fragments of a PDU again: bit i, little-endian, is fragment i."""
 
     code: ClassVar[int] = 6
     counter: Annotated[int, Meta(ge=0)]
@@ -109,11 +111,11 @@ TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (
 PADDED: Final = (Hello, Here, Challenge)
 NOTHING: Final = memoryview(b"")
 Arrival: TypeAlias = tuple[Site, Pdu, bool]
-"""Who sent which PDU, and whether something is known to be lost between it and the one before."""
+"""The sender of a PDU, the PDU, and whether something is known to be lost just before it."""
 
 
 def with_own(codec: Codec) -> Codec:
-    """A codec that has the transport's own PDUs, too."""
+    """A codec that also has the transport's own PDUs."""
     for kind in set(codec.kinds) - set(TRANSPORT_PDUS):
         if kind.code in OWN_CODES:
             raise UsageError(f"{kind.__name__} has the PDU code {kind.code}, which is the transport's own.")
@@ -121,7 +123,12 @@ def with_own(codec: Codec) -> Codec:
 
 
 class Transport:
-    """One member's door to its network."""
+    """One member's PDUs to and from the network.
+
+    Its `Member` calls `send`, `multicast`, `receive` and `tick`. It asks the `Gate` which datagrams are from
+    members; the gate's `Host` is the `Group` (or an `Onlooker`). Below it are `Reassembly` and `Kept` for
+    fragments, the `Pacer` with its congestion `Controller` for the rate, and the `Sockets`.
+    """
 
     def __init__(
         self,
@@ -139,9 +146,10 @@ class Transport:
         echoed: tuple[type[Pdu], ...] = (),
         rate_bytes_s: float | None = None,
     ) -> None:
-        """With `echoed`, own multicasts of these kinds are received too, where they passed on the channel.
+        """With `echoed`, own multicasts of these kinds are also received, once they have passed on the
+        channel.
 
-        That takes notices of losses, and a network whose datagrams hold a whole PDU.
+        That needs notices of losses, and a network whose datagrams hold a whole PDU.
         """
         keep_spare_memory()
         self._site = site
@@ -183,13 +191,13 @@ class Transport:
         self._greeting_pause_ns = GREETING_PAUSE_NS
         self._repair_bytes_left = REPAIR_BYTES_PER_TICK
         self._repaired: dict[Known, int] = {}
-        """Bytes of fragments that were sent again to each member since the last tick."""
+        """Bytes of fragments resent to each member since the last tick."""
         self._turn = 0
         self._sockets = Sockets(
             network, group, self.boot, counters, sealed=keys is not None, notice_losses=notice_losses
         )
         self.notices_losses: Final = self._sockets.notices_losses
-        self._losses_told = 0
+        self._losses_reported = 0
         self._echoed: Final = echoed
         self._echoes: dict[int, Pdu] = {}
         self.datagram_bytes: Final = self._sockets.datagram_bytes
@@ -199,9 +207,9 @@ class Transport:
         self._meter = Meter(self._controller)
         self._pacer = Pacer(self._controller, self._transmit)
         self._is_paced = not network.is_loopback or rate_bytes_s is not None
-        """On one machine there is no link to be shared: what limits members there is their own pace."""
+        """Members on one machine share no link: their own speed limits them, not the pacer."""
         self._named: set[Site] = set()
-        """Members that were told to be left behind."""
+        """Members that were reported as left behind."""
         self._accepted = 0
         self._resolving: Resolving | None = None
         if isinstance(network, Peers):
@@ -210,34 +218,34 @@ class Transport:
 
     @property
     def addresses(self) -> Mapping[Site, Address]:
-        """Where the members that have spoken are."""
+        """The addresses of the members that are known."""
         return {site: known.address for site, known in self._gate.sites.items()}
 
     def filenos(self) -> tuple[int, ...]:
-        """Readable when something is to be received."""
+        """The sockets to watch for reading."""
         return tuple(sock.fileno() for sock in self._sockets.receiving)
 
     def close(self, *, farewell: bool = False) -> None:
-        """Close the sockets; with a `farewell` the others know at once that the name is free."""
+        """Close the sockets. With `farewell` the other members learn at once that the name is free."""
         if farewell:
             self.multicast(Bye())
         self._sockets.close()
 
     def take_part(self) -> None:
-        """This process has joined: another one with its name comes too late."""
+        """This process has joined: a later process with its name is refused."""
         self._gate.joined = True
 
     def is_pending(self, within_ns: Nanoseconds) -> bool:
-        """Whether a member said within this time that it has yet to find out whether our name is free."""
+        """Whether a member said within this time that it does not know yet whether our name is free."""
         told = self._gate.pending_ns
         return told is not None and self._gate.now - told < within_ns
 
     def is_meeting(self, within_ns: Nanoseconds) -> bool:
-        """Whether a process that spoke within this time has yet to prove itself."""
+        """Whether a process that sent something within this time has not proved itself yet."""
         return self._gate.is_meeting(within_ns)
 
     def figures(self, now: Nanoseconds) -> dict[str, int]:
-        """How fast this member may send; how long its key has been used, and for how many PDUs."""
+        """The rate at which this member may send; the age of its key, and how many PDUs that has sealed."""
         rate = {"rate_bytes_s": round(self._controller.rate)} if self._is_paced else {}
         if self._key is None:
             return rate
@@ -249,7 +257,7 @@ class Transport:
     # Sending
 
     def send(self, to: Site, pdu: Pdu) -> None:
-        """Unicast to a member that has spoken before."""
+        """Unicast to a known member."""
         known = self._gate.find(to)
         if known is None:
             self._note_unknown(1)
@@ -257,7 +265,7 @@ class Transport:
             self._send_to(pdu, known.address, to=known.boot, members=(known,))
 
     def multicast(self, pdu: Pdu, to: tuple[Site, ...] | None = None, hops: int | None = None) -> None:
-        """To every other member, or to those named, or no further than so many links; sealed once."""
+        """Multicast to every other member, or to those named, or across at most `hops` links; sealed once."""
         if hops is not None:
             self._sockets.reach(hops)
             self.multicast(pdu, to)
@@ -278,32 +286,32 @@ class Transport:
             self._send_to(pdu, *(known.address for known in found), members=found)
 
     def _note_unknown(self, count: int) -> None:
-        """Greet once more: whoever is there answers, and then its address is known."""
+        """Greet again: the members that are there answer, and then their addresses are known."""
         for _ in range(count):
             self._counters.drop(UNKNOWN_SITE)
             self._greetings_left = self._greetings_left or 1
 
     def _reply(self, pdu: Pdu, address: Address, boot: int, most_bytes: int | None) -> None:
-        """Answer a process, with so many bytes at most where it has not proved its address."""
+        """Answer a process, with at most `most_bytes` where it has not proved its address."""
         self._send_to(pdu, address, to=boot, most_bytes=most_bytes)
 
     def _encode(self, pdu: Pdu, most_bytes: int | None) -> bool:
-        """Write a PDU's fields into the buffer; whether they fit."""
+        """Encode a PDU into the buffer. Returns whether it fits."""
         try:
             self._codec.encode_into(pdu, self._buffer, self._body_begins)
             if isinstance(pdu, PADDED):
                 self._pad(pdu, most_bytes)
         except (OversizeError, OverflowError, ValueError):
-            # What a protocol has to say may hold what peers have told it: that must not end this member.
+            # The fields may hold what peers sent: that must not end this member.
             self._counters.drop(TOO_LARGE)
             return False
         return True
 
     def _pad(self, pdu: Hello | Here | Challenge, most_bytes: int | None) -> None:
-        """Make a greeting as large as what may be answered to it, unless it must be smaller."""
+        """Pad a greeting to the size that its answer may have, unless it must be smaller."""
         size = GREETING_BYTES if most_bytes is None else min(GREETING_BYTES, most_bytes)
         room = size - len(self._buffer) - (TAG_BYTES if self._key is not None else 0)
-        # From 256 bytes on the length takes one byte more.
+        # From 256 bytes on, the length field takes one more byte.
         padding = bytes(max(0, room if room <= 255 else room - 1))
         self._codec.encode_into(replace(pdu, padding=padding), self._buffer, self._body_begins)
 
@@ -315,9 +323,10 @@ class Transport:
         most_bytes: int | None = None,
         members: tuple[Known, ...] | None = (),
     ) -> int:
-        """One PDU under one counter, to each address; perhaps for the process of one boot alone.
+        """Send one PDU under one counter to each address; with `to`, only the process of that boot accepts
+        it.
 
-        `members` are those who get it, as far as that is counted; None means everyone. Returns the counter.
+        `members` are the destinations that the meter counts; None means everyone. Returns the counter.
         """
         if not self._encode(pdu, most_bytes):
             return self._counter
@@ -329,10 +338,11 @@ class Transport:
         datagrams = (
             self._datagrams(pdu.code, to) if self._key is None else self._sealed(self._key, pdu.code, to)
         )
-        waiting = Waiting(self._counter, datagrams, addresses, members, getattr(pdu, "bodies", None))
         if not self._is_paced:
-            self._transmit(waiting)
-        elif pdu.code in OWN_CODES or not (self._pacer.has_queue or waiting.bodies is not None):
+            self._hand_over(datagrams, addresses)
+            return self._counter
+        waiting = Waiting(self._counter, datagrams, addresses, members, getattr(pdu, "bodies", None))
+        if pdu.code in OWN_CODES or not (self._pacer.has_queue or waiting.bodies is not None):
             self._pacer.charge(self._transmit(waiting))
         else:
             self._queue(self._clock_ns(), waiting)
@@ -343,10 +353,11 @@ class Transport:
         stamp(self._buffer, code, self._group, self.boot, counter, to)
         if len(self._buffer) > self.datagram_bytes:
             return self._cut(counter, bytes(self._buffer), no_tokens)
-        return ((bytes(self._buffer), NOTHING),)
+        # A datagram that leaves at once need not be copied.
+        return ((bytes(self._buffer) if self._is_paced else self._buffer, NOTHING),)
 
     def _sealed(self, key: SendingKey, code: int, to: int | None) -> Datagrams:
-        # A counter is used once, whatever becomes of the PDU: nonces are made of it.
+        # A counter is used once, even if the PDU is dropped: it is the nonce.
         self._counter = counter = key.advance(self._counter)
         seal = key.seal
         length = len(self._buffer) - HEADER.size + TAG_BYTES
@@ -364,21 +375,24 @@ class Transport:
         return cut(pdu, self.datagram_bytes, self._group, self.boot, counter, tokens)
 
     def _transmit(self, waiting: Waiting) -> int:
-        """Hand datagrams to the sockets; how many bytes each address gets."""
-        datagrams, sockets = waiting.datagrams, self._sockets
+        """Hand datagrams to the sockets. Returns the number of bytes that each address gets."""
+        self._hand_over(waiting.datagrams, waiting.addresses)
+        size = sum(len(head) + len(body) for head, body in waiting.datagrams)
+        self._meter.sent(waiting.members, size)
+        return size
+
+    def _hand_over(self, datagrams: Datagrams, addresses: tuple[Address, ...]) -> None:
+        sockets = self._sockets
         if len(datagrams) > 1:
-            for address in waiting.addresses:
+            for address in addresses:
                 sockets.send_fragments(datagrams, address)
         else:
             head, body = datagrams[0]
-            for address in waiting.addresses:
+            for address in addresses:
                 if body:
                     sockets.send_two(head, body, address)
                 else:
                     sockets.send(head, address)
-        size = sum(len(head) + len(body) for head, body in datagrams)
-        self._meter.sent(waiting.members, size)
-        return size
 
     # Pace
 
@@ -392,12 +406,12 @@ class Transport:
             self._pulse(now)
 
     def is_clear(self) -> bool:
-        """Whether something new may be sent at once."""
+        """Whether a new PDU may be sent at once."""
         return not self._is_paced or self._pacer.is_clear(self._clock_ns())
 
     @property
     def has_queue(self) -> bool:
-        """Whether something waits for its turn."""
+        """Whether PDUs are queued."""
         return self._pacer.has_queue
 
     def clear_ns(self, now: Nanoseconds) -> Nanoseconds:
@@ -405,31 +419,31 @@ class Transport:
         return self._pacer.due_ns(now)
 
     def pace(self, now: Nanoseconds) -> None:
-        """Send what waits for its turn, as far as it has come."""
+        """Send the queued PDUs that are due."""
         if self._pacer.has_queue:
             self._pacer.drain(now)
             self._pulse(now)
 
     @property
     def limited_by(self) -> Site | None:
-        """The member whose losses slowed this one down last."""
+        """The member whose losses last reduced the rate."""
         limiter = self._controller.limiter
         return None if limiter is None else limiter.site
 
     @property
     def rate_bytes_s(self) -> float | None:
-        """How many bytes a second may be sent to each member; None where there is no limit."""
+        """Bytes per second that may be sent to each member; None if unlimited."""
         return self._controller.rate if self._is_paced else None
 
     def _pulse(self, now: Nanoseconds) -> None:
-        """Ask what has come, if it is time to."""
+        """Ask the members what has arrived, if it is time to."""
         pulse = self._meter.pulse(now, list(self._gate.sites.values()))
         if pulse is not None:
             self._send_to(pulse, *self._sockets.destinations, members=None)
             self._meter.pulsed(now, pulse)
 
     def _look_after_pace(self) -> None:
-        """Forget what has left and members that are gone, and name those that cannot keep up."""
+        """Forget what has left and departed members, and report the members that cannot keep up."""
         self._pacer.forget(self._now)
         self._meter.forget([known for known in self._meter.known() if not self._gate.knows(known)])
         left = {known.site for known in self._controller.left_behind()}
@@ -442,11 +456,10 @@ class Transport:
     def receive(
         self, limit: int, *, place: int | None = None, now: Nanoseconds | None = None
     ) -> list[Arrival]:
-        """What can be read now without waiting, from the socket at this place in `filenos` or from all.
+        """Read what has arrived, without waiting, from the socket at `place` in `filenos` or from all.
 
-        Reading ends when there are `limit` PDUs. So many datagrams are read at most from each socket,
-        whatever they hold, so that a flood of garbage does not keep us here; and the sockets take turns to be
-        the first.
+        Reading ends after `limit` PDUs. It also reads at most `limit` datagrams from each socket, so that a
+        flood of garbage does not keep it here. The sockets take turns to be first.
         """
         if now is not None:
             self._now = self._gate.now = now
@@ -467,17 +480,17 @@ class Transport:
                     if len(view) != PREFIX.size or not self._is_echo(view, address, arrived):
                         self._take(view, each, address, arrived)
                 except Exception as error:
-                    # A fault of ours; nobody who finds it can end this member by it.
+                    # A fault of ours. A peer that triggers it must not be able to end this member.
                     self._counters.lose(POISON)
                     self._poison.keep(shown(address), "datagram", error, bytes(view))
         return arrived
 
     def encoded(self, pdu: Pdu) -> bytes:
-        """A PDU as bytes, to be looked at."""
+        """A PDU as bytes, for inspection."""
         return self._codec.encode(pdu, self._group)
 
     def _is_echo(self, view: memoryview, address: Address, arrived: list[Arrival]) -> bool:
-        """Where losses are noticed, the heads of our own multicasts come back."""
+        """Where losses are noticed, the heads of our own multicasts come back: take them for echoes."""
         if not self.notices_losses or not self._sockets.is_own(address):
             return False
         *_, boot, counter = PREFIX.unpack_from(view)
@@ -490,11 +503,11 @@ class Transport:
 
     def _arrive(self, site: Site, pdu: Pdu, arrived: list[Arrival]) -> None:
         losses = self._counters.datagrams_lost + self._counters.pdus_lost
-        arrived.append((site, pdu, losses != self._losses_told))
-        self._losses_told = losses
+        arrived.append((site, pdu, losses != self._losses_reported))
+        self._losses_reported = losses
 
     def _take(self, view: memoryview, each: int, address: Address, arrived: list[Arrival]) -> None:
-        """Take in what was read: one datagram, or several of one size that the kernel joined."""
+        """Process what was read: one datagram, or several of one size that the kernel joined."""
         size = len(view)
         counters = self._counters
         counters.bytes_received += size
@@ -504,7 +517,7 @@ class Transport:
         elif size < PREFIX.size or view[3] != FRAGMENT:
             self._take_pdu(view, address, arrived, size)
         else:
-            # It stays for long: where it is, if that is memory of its own.
+            # A fragment is kept for long. It is copied unless the read has memory of its own.
             own = view if self._sockets.reads_last else memoryview(bytes(view))
             self._take_fragment(own, address, arrived)
 
@@ -532,6 +545,18 @@ class Transport:
         self._take_pdu(memoryview(joined.whole), address, arrived, 0)
 
     def _take_fragment(self, view: memoryview, address: Address, arrived: list[Arrival]) -> None:
+        partial = self._reassembly.under_way(view)
+        if partial is not None and partial.sender.address == address:
+            place = partial.lacks_next(view)
+            if place is not None:
+                partial.sender.received_bytes += len(view)
+                whole = self._reassembly.add(partial, place, view[OVERHEAD_BYTES:], self._now)
+                if whole is not None:
+                    self._take_pdu(memoryview(whole), address, arrived, 0)
+                return
+        self._take_any_fragment(view, address, arrived)
+
+    def _take_any_fragment(self, view: memoryview, address: Address, arrived: list[Arrival]) -> None:
         piece = parse_fragment(view, self._group)
         if isinstance(piece, str):
             self._counters.drop(piece)
@@ -546,7 +571,7 @@ class Transport:
                 self._take_pdu(memoryview(whole), address, arrived, 0)
 
     def _sender_of(self, boot: int, counter: int, address: Address, size: int) -> Known | None:
-        """The member that a fragment is from; None if it is from none, or if its PDU is complete."""
+        """The member that sent a fragment; None if it is not a member, or if the PDU is complete."""
         if boot == self.boot:
             return None
         known = self._gate.known(boot, address)
@@ -557,18 +582,18 @@ class Transport:
         return None if self._reassembly.is_late(known, counter) else known
 
     def _begin(self, known: Known, piece: Piece) -> Partial[Known] | None:
-        """A PDU of which this is the first fragment to come, if a holder of the key made it."""
+        """Begin a PDU with its first fragment, if a holder of the key made that."""
         tokens = self._tokens_of(known, piece.counter, piece.total, piece.token, piece.place)
         return None if tokens is None else self._reassembly.begin(known, piece, tokens, self._now)
 
     def _tokens_of(self, known: Known, counter: int, count: int, token: bytes, place: int) -> bytes | None:
-        """The tokens of a PDU's fragments, if `token` is the one at `place`."""
+        """The tokens of a PDU's fragments; None unless `token` is the right token at `place`."""
         if self._seals is None:
             return no_tokens(counter, count)
         usual = known.window.top >> GENERATION_BITS
         generation = counter >> GENERATION_BITS
         if usual - 1 <= generation <= usual + 1:
-            # A member may have gone on to another key of the ring.
+            # The member may have switched to another key of the ring.
             for seal in self._seals.every(known.boot, generation):
                 tokens = seal.tokens(counter, count)
                 if tokens[place * TOKEN_BYTES : (place + 1) * TOKEN_BYTES] == token:
@@ -577,7 +602,7 @@ class Transport:
         return None
 
     def _take_pdu(self, view: memoryview, address: Address, arrived: list[Arrival], size: int) -> None:
-        """Take in a PDU; `size` is what came with it, 0 if that was counted fragment by fragment."""
+        """Process a PDU. `size` is its bytes on the wire, 0 if they were counted fragment by fragment."""
         found = self._gate.let_in(view, address)
         if found is None:
             return
@@ -597,19 +622,19 @@ class Transport:
         elif isinstance(pdu, Bye):
             self._gate.part_with(known)
         elif isinstance(pdu, Enquiry):
-            self._tell_status(known)
+            self._send_status(known)
         elif isinstance(pdu, Status):
             self._host.told(known.site, pdu)
         elif isinstance(pdu, Hello) and not self._greetings_left:
             self._send_to(Here(), known.address, to=known.boot, members=(known,))
 
-    def _tell_status(self, known: Known) -> None:
+    def _send_status(self, known: Known) -> None:
         status = self._host.status() if self._answers.may_give(known.boot, self._now) else None
         if status is not None:
             self._send_to(status, known.address, to=known.boot)
 
     def _repair(self, known: Known, missing: Missing) -> None:
-        """Send fragments again to the one who asks."""
+        """Resend fragments to the member that asks."""
         kept = self._kept.get(missing.counter)
         if kept is None:
             return
@@ -630,13 +655,13 @@ class Transport:
             missing.counter, [fragments[index] for index in wanted], (known.address,), (known,), None
         )
         if not self._is_paced:
-            self._transmit(waiting)
+            self._hand_over(waiting.datagrams, waiting.addresses)
         elif not self._pacer.add(waiting, is_repair=True):
             self._counters.drop(TOO_MUCH_REPAIR)
             return
         self._counters.fragments_resent += len(wanted)
 
-    # As time passes
+    # Housekeeping
 
     @property
     def is_unfinished(self) -> bool:
@@ -650,7 +675,7 @@ class Transport:
         )
 
     def tick(self, now: Nanoseconds) -> None:
-        """Send what has its turn, ask for fragments again, forget what is stale, greet, look for peers."""
+        """Send what is due, ask for fragments again, drop what is stale, greet, look up peers."""
         self._now = now
         self.pace(now)
         self._gate.tick(now)
@@ -671,7 +696,7 @@ class Transport:
         self._greet(now)
 
     def _greet(self, now: Nanoseconds) -> None:
-        """Greet where there is a reason to; for strangers again and again, but ever more seldom."""
+        """Greet if there is a reason to. Greetings that strangers cause get rarer and rarer."""
         since = now - self._greeted_ns
         if self._greetings_left and since >= GREETING_PAUSE_NS:
             self._greetings_left -= 1
@@ -685,7 +710,7 @@ class Transport:
         self.multicast(Hello())
 
     def _ask(self, partial: Partial[Known]) -> None:
-        """A member is asked at its own address: nobody can make us write to someone else."""
+        """Ask a member for fragments at its own address, so that nothing can aim our requests at another."""
         known = partial.sender
         self._counters.fragments_requested += partial.missing
         self._send_to(
@@ -693,7 +718,7 @@ class Transport:
         )
 
     def _look_after_keys(self, now: Nanoseconds) -> None:
-        """Renew the key that has been used for long, and take up what the key file says by now."""
+        """Renew a key that has been used for long, and load a changed key file."""
         if self._key is None or now - self._key_looked_ns < KEY_LOOK_NS:
             return
         self._key_looked_ns = now
@@ -703,13 +728,13 @@ class Transport:
         try:
             ring = self._key_file.look()
         except InputError as error:
-            self._host.refused(self._site, f"{error.sentence} The keys of before stay in use. {error.hint}")
+            self._host.refused(self._site, f"{error.sentence} The previous keys stay in use. {error.hint}")
             return
         if ring is not None:
             self.rekey(ring, now)
 
     def rekey(self, ring: KeyRing, now: Nanoseconds) -> None:
-        """Go on with another ring of keys: its first key seals, all of them open."""
+        """Switch to another key ring: its first key seals, all of them open."""
         assert self._seals is not None
         assert self._key is not None
         self._seals.replace(ring)
@@ -718,7 +743,7 @@ class Transport:
         self._counters.key_changes += 1
 
     def _fan_out(self) -> tuple[Address, ...]:
-        """Peers listed, peers that names stand for now, and members that have spoken lately."""
+        """The destinations: listed peers, the addresses that names resolve to, and members heard recently."""
         assert self._resolving is not None
         self._accepted = self._gate.accepted
         spoken = [

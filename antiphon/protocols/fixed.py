@@ -1,9 +1,8 @@
-"""What the causal orders of a fixed group share: a member that begins once, and what may happen to it.
+"""What the causal orders of a fixed group share: a member that starts once, and its inputs.
 
-Who is in the group is known to all beforehand and does not change, and nobody crashes; whoever is away for a
-while is waited for. A subclass says what is done with a batch that an application hands in (`_send`), with a
-PDU of another member (`_take`) and when a timer runs out (`_fire`), and appends what it asks for to
-`_effects`.
+All members know the group beforehand; it does not change, and no member crashes. A member that is away for a
+while is waited for. A subclass handles a batch of the application (`_send`), a PDU of another member
+(`_take`) and a timer (`_fire`), and appends its effects to `_effects`.
 """
 
 from abc import ABC, abstractmethod
@@ -15,6 +14,7 @@ from antiphon.core.ids import Site
 from antiphon.core.inputs import Admit, Input, Received, Returned, Start, TimerFired
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
+from antiphon.protocols.admission import check_admission
 from antiphon.protocols.roster import Handed, Roster
 
 
@@ -22,11 +22,11 @@ class FixedMember(ABC):
     """One member of the group; implements `antiphon.core.protocol.Protocol`."""
 
     def __init__(self, site: Site, members: Sequence[Site], order: str) -> None:
-        """Misuse is told in the name of the `order`."""
+        """Misuse raises in the name of the `order`."""
         self._roster = Roster(site, members)
         self._order_name = order
         self._fields_bytes = self._roster.vector_bytes
-        """What a PDU has beside a batch and depends on the group's size."""
+        """The size of the fields of a PDU that grow with the group."""
         self._started = False
         self._now: Nanoseconds = 0
         self._ignored = 0
@@ -42,15 +42,14 @@ class FixedMember(ABC):
             case TimerFired(name=name):
                 self._fire(name)
             case Admit():
-                if not self._started:
-                    raise UsageError("A member takes messages only after its start.")
+                check_admission(event, started=self._started)
                 self._send(self._roster.take(event, self._order_name, self._fields_bytes))
             case Start():
                 self._start(event)
             case Returned():
                 self._resume()
             case _:
-                pass  # whoever is away is waited for
+                pass  # an absent member is waited for
         effects = self._effects.copy()
         self._effects.clear()
         return effects
@@ -73,7 +72,7 @@ class FixedMember(ABC):
 
     @abstractmethod
     def _take(self, place: int, pdu: Pdu) -> bool:
-        """Do what a PDU of another member asks for; False if it makes no sense."""
+        """Handle a PDU of another member; False if it makes no sense."""
 
     @abstractmethod
     def _fire(self, name: str) -> None:
@@ -81,4 +80,4 @@ class FixedMember(ABC):
 
     @abstractmethod
     def _resume(self) -> None:
-        """Set the timers again that have stood during an absence, in which nothing was forgotten."""
+        """Set the timers again that stood still during an absence; nothing was forgotten."""

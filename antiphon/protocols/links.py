@@ -2,21 +2,21 @@
 
 Sources: Jia and So, section 5: where the network does not keep the order of what one site sends to another,
 each keeps sequence numbers for its neighbours, by which a receiver puts PDUs in order and finds what is
-missing. The rest is what every sliding window does.
+missing. The rest is an ordinary sliding window.
 
 Assumes: the network may lose, delay, duplicate and reorder. The sites are known beforehand; they may be away
 for a while, but none of them crashes: a link remembers from its beginning.
-Guarantees: what a site sends to another is taken there once and in the order in which it was sent. Whoever
-sent it learns when the receiver holds it and, separately, when the receiver has *finished* it: when it has
-done with it, and so has everyone to whom it had to be passed on. So what is finished below comes up the way
-the PDU went down, riding on acknowledgements, and the site where a multicast began knows when all of it is
-done. It is up to the protocol to begin only so much before that; then no queue here grows beyond what all
-sites together may have begun.
+Guarantees: what a site sends to another is taken there once and in the order in which it was sent. The sender
+learns when the receiver holds a PDU and, separately, when the receiver has *finished* it: when it has handled
+it, and so have all sites to which it had to be passed on. So what is finished below comes up the way the PDU
+went down, on acknowledgements, and the site where a multicast began knows when all of it is done. The
+protocol bounds what it begins before that; then no queue here grows beyond what all sites together may have
+begun.
 
-Each PDU says how far its sender holds and has finished what came the other way. Where nothing goes the other
-way, a `Held` says so, which also names what is missing and what is finished beyond that. PDUs are finished in
-any order, and that is told at once: what one waits for may have to come back over the same link, so that to
-tell it only in order could be to wait in a circle. One timer a site does for all its links.
+Each PDU carries how far its sender holds and has finished what came the other way. Where nothing goes the
+other way, a `Held` carries that, with what is missing and what is finished beyond it. PDUs are finished in
+any order, and that is reported at once: what a site waits for may have to come back over the same link, so
+that reports in order only could deadlock. One timer serves all links of a site.
 """
 
 from collections import deque
@@ -34,16 +34,17 @@ from antiphon.core.wire import Pdu
 
 TICK: Final = "links/tick"
 MOST_IN_VAIN: Final = 4
-"""The pause before a repeat doubles from the second in vain on, until so many were."""
+"""Repeats without an answer after which the pause no longer doubles; it doubles from the second on. Raising
+it costs time after a long loss."""
 MOST_AT_ONCE: Final = 16
-"""Missing positions named, and PDUs repeated unasked, at a time."""
+"""Missing positions named, and PDUs repeated unasked, at a time. Raising it costs bursts."""
 
 Done = Callable[[], None]
-"""What is to happen once something that was sent is finished."""
+"""Called once something that was sent is finished."""
 
 
 class Linked(Pdu, frozen=True, gc=False):
-    """Base of the PDUs that travel on links: a link stamps these fields, whoever makes the PDU leaves them 0.
+    """Base of the PDUs that travel on links: the link sets these fields, a protocol leaves them 0.
 
     `position` counts from 1; the other two say how far its sender holds, and has finished, the receiver's.
     """
@@ -56,8 +57,8 @@ class Linked(Pdu, frozen=True, gc=False):
 class Held(Pdu, frozen=True, gc=False):
     """Everything up to `held` has come, everything up to `finished` is done with; some is `missing`.
 
-    `beyond` tells what else is finished: bit 0 of its first byte stands for the position after `finished`.
-    Whoever `asks` has waited long to hear the same of what it sent.
+    `beyond` has what else is finished: bit 0 of its first byte stands for the position after `finished`.
+    A sender that `asks` has waited long for the same about its own PDUs.
     """
 
     code: ClassVar[int] = 160
@@ -70,7 +71,7 @@ class Held(Pdu, frozen=True, gc=False):
 
 @dataclass(frozen=True, kw_only=True)
 class LinksConfiguration:
-    """Each knob says what raising it costs."""
+    """The knobs, each with what raising it costs."""
 
     window: int = 64
     """PDUs under way on a link that its receiver is not known to hold. Raising it costs memory there."""
@@ -78,9 +79,9 @@ class LinksConfiguration:
     """How long an acknowledgement waits for a PDU to ride on. Raising it costs time until losses are found
     and until a sender may go on; lowering it costs PDUs."""
     repeat_ns: Nanoseconds = 20 * MILLISECOND_NS
-    """How long a PDU may go without being held before it is repeated. Raising it costs time after a loss;
+    """How long a PDU may be unacknowledged before it is repeated. Raising it costs time after a loss;
     below a round trip and an acknowledgement's wait it costs needless repeats. The pause grows while
-    nothing is heard: repeats must not fill a channel that everyone shares."""
+    nothing comes back: repeats must not fill a shared channel."""
 
     def __post_init__(self) -> None:
         if self.window < 1 or min(self.acknowledge_ns, self.repeat_ns) <= 0:
@@ -101,11 +102,11 @@ class Outgoing:
     queue: deque[Linked] = field(default_factory=deque)
     """Not sent yet, since the window is full."""
     undone: dict[int, Done | None] = field(default_factory=dict)
-    """What to do when each of those is finished that are not known to be."""
+    """For each PDU not known to be finished, what to call when it is."""
     heard_ns: Nanoseconds = 0
-    """When it was last heard how far they are, or asked, or when nothing that was sent was not held."""
+    """When a report last came, or was asked for, or when nothing was unacknowledged."""
     vain: int = 0
-    """How often in a row it was asked and nothing was heard."""
+    """Requests in a row without a report."""
 
 
 @dataclass(slots=True)
@@ -113,19 +114,19 @@ class Incoming:
     """What one site has received from another."""
 
     taken: int = 0
-    """How far everything has come."""
+    """Everything up to this position has come."""
     finished: int = 0
-    """How far everything is finished."""
+    """Everything up to this position is finished."""
     early: dict[int, Linked] = field(default_factory=dict)
     finished_early: set[int] = field(default_factory=set)
     owes: bool = False
-    """Whether the other is to be told how far it is."""
+    """Whether a report to the other site is due."""
 
 
 class Links:
-    """All links of one site. What it wants done is appended to the list of effects that it is given.
+    """All links of one site. Its effects are appended to the list that it is given.
 
-    Whoever owns it sets `now` before anything else is called, and hands it the timer named `TICK`.
+    Its owner sets `now` before any other call, and hands it the timer named `TICK`.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class Links:
         self._outgoing: dict[Site, Outgoing] = {}
         self._incoming: dict[Site, Incoming] = {}
         self._active: dict[Site, None] = {}
-        """With whom something is under way or owed, in the order in which that began."""
+        """The sites with which something is under way or owed, in the order in which that began."""
         self._is_ticking = False
 
     def send(self, to: Site, pdu: Linked, done: Done | None = None) -> None:
@@ -156,7 +157,7 @@ class Links:
         self._activate(to)
 
     def receive(self, sender: Site, pdu: Linked | Held) -> list[Linked]:
-        """The PDUs that can be taken now, in order; none if this is no news or nonsense."""
+        """The PDUs that can be taken now, in order; none if this one is a repeat or makes no sense."""
         if sender not in self._peers or not self._is_sane(sender, pdu):
             self.ignored += 1
             return []
@@ -179,7 +180,7 @@ class Links:
         self._owe(sender)
 
     def tick(self) -> None:
-        """Acknowledge what is owed, repeat what is overdue, and go on for as long as there may be more."""
+        """Acknowledge what is owed, repeat what is overdue, and go on while anything is under way."""
         self._is_ticking = False
         for peer in list(self._active):
             incoming, outgoing = self._incoming.get(peer), self._outgoing.get(peer)
@@ -213,7 +214,7 @@ class Links:
 
     def _transmit(self, to: Site, link: Outgoing, pdu: Linked) -> None:
         if not link.unheld:
-            link.heard_ns = self.now  # it has not been waited for yet, whatever else has
+            link.heard_ns = self.now  # the wait for it begins now
         link.sent += 1
         link.unheld[link.sent] = pdu
         self._emit(to, link.sent, pdu)
@@ -223,7 +224,7 @@ class Links:
         incoming = self._incoming.get(to)
         if incoming is not None:
             held, finished = incoming.taken, incoming.finished
-            # What is finished beyond a gap only a `Held` can tell.
+            # Only a `Held` carries what is finished beyond a gap.
             incoming.owes = bool(incoming.owes and incoming.finished_early)
         self._effects.append(Send(to, replace(pdu, position=position, held=held, finished=finished)))
 
@@ -252,7 +253,7 @@ class Links:
         return 1 <= pdu.position <= reach
 
     def _note(self, sender: Site, pdu: Linked | Held) -> None:
-        """How far the other is with what was sent to it."""
+        """Note what the other site holds and has finished."""
         link = self._outgoing.get(sender)
         if link is None:
             return
@@ -281,7 +282,7 @@ class Links:
         link = self._incoming.setdefault(sender, Incoming())
         self._owe(sender)
         if pdu.position <= link.taken or pdu.position in link.early:
-            return []  # again: the acknowledgement was late or lost
+            return []  # a repeat: the acknowledgement was late or lost
         link.early[pdu.position] = pdu
         taken = []
         while link.taken + 1 in link.early:
@@ -320,7 +321,7 @@ def _beyond(link: Incoming) -> bytes:
 
 
 def _positions(held: Held) -> list[int]:
-    """What these bits stand for."""
+    """The positions that these bits stand for."""
     bits = int.from_bytes(held.beyond, "little")
     last = min(bits.bit_length(), held.held - held.finished)
     return [held.finished + 1 + place for place in range(last) if bits >> place & 1]

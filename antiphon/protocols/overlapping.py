@@ -1,15 +1,14 @@
 """What the rivals of meta-groups share: a site that multicasts to overlapping groups over reliable links.
 
-Groups are open: any site may multicast to any group, a member of it or not. Who is in which group is known to
-all beforehand and does not change, and nobody crashes; whoever is away for a while is waited for. These
-protocols are here to be measured beside meta-groups and to have their orders judged, not for live use. A site
-has a bounded number of own multicasts unfinished, and so everything that waits anywhere is bounded by that
-number times the sites.
+Groups are open: any site may multicast to any group, a member of it or not. The groups are known to all sites
+beforehand and do not change. No site crashes; absent sites are waited for. These protocols are here to be
+measured beside meta-groups and to have their orders judged, not for live use. A site has a bounded number of
+own multicasts unfinished, so every queue is bounded by that number times the sites.
 
-What a site does for its own part needs no message; a message is what one site sends to another. A subclass
-says how a batch gets its place in the order (`_begin`) and what is done with a PDU that a link brings
-(`_take`). Whatever it sends on behalf of something gets a `Receipt`, so that the multicast is finished, and
-declared stable by its sender, when every destination holds it.
+A message is what one site sends to another; what a site does for itself needs none. A subclass says how a
+batch gets its place in the order (`_begin`) and handles the PDUs that links bring (`_take`). A `Receipt`
+tracks what it sends for a batch, so that the multicast is finished, and declared stable by its sender, when
+every destination holds it.
 """
 
 from abc import ABC, abstractmethod
@@ -21,8 +20,9 @@ from antiphon.core.effects import Admitted, Arrived, Deliver, Effect, Rejected, 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
 from antiphon.core.inputs import Admit, Input, Received, Returned, Start, TimerFired
-from antiphon.core.packing import Packed, pack
+from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.admission import check_admission, pack_within
 from antiphon.protocols.links import TICK, Done, Held, Linked, Links, LinksConfiguration
 
 LARGEST_BATCH_BYTES: Final = 64 << 10
@@ -31,7 +31,7 @@ Membership = Mapping[Group, tuple[Site, ...]]
 
 
 def all_sites(membership: Membership, others: Iterable[Site] = ()) -> tuple[Site, ...]:
-    """Everyone in any group, and others, by name."""
+    """All sites in any group, and others, by name."""
     return tuple(sorted({*others, *(site for members in membership.values() for site in members)}))
 
 
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 
 class Receipt:
-    """Something that is finished when all that was sent for it is."""
+    """Work that is finished when everything that was sent for it is."""
 
     __slots__ = ("_done", "_left")
 
@@ -63,10 +63,10 @@ class Receipt:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupsConfiguration:
-    """The knobs that all of them have; each says what raising it costs."""
+    """The options that all of them have; each says what raising it costs."""
 
     window: int = 64
-    """Own batches that are not finished. Raising it costs memory, here and wherever they pass."""
+    """Own batches that may be unfinished. Raising it costs memory, here and wherever they pass."""
     links: LinksConfiguration = field(default_factory=LinksConfiguration)
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class GroupMember(ABC):
             case Returned():
                 self._resume()
             case _:
-                pass  # nobody is given up, so nobody need know who is suspected
+                pass  # no site is given up, so suspicions do not matter
         effects = self._effects.copy()
         self._effects.clear()
         return effects
@@ -144,7 +144,7 @@ class GroupMember(ABC):
             self._links.tick()
 
     def _resume(self) -> None:
-        """Set the timers again that have stood during an absence, in which nothing was forgotten."""
+        """Set the timers again after an absence, in which nothing was forgotten."""
         self._links.resume()
 
     # What it does it with
@@ -161,7 +161,7 @@ class GroupMember(ABC):
         return lambda: self._links.finish(sender, pdu.position)
 
     def _ignore(self, sender: Site, pdu: Linked) -> None:
-        """It came by a link and makes no sense."""
+        """A PDU that a link brought makes no sense."""
         self.ignored += 1
         self._links.finish(sender, pdu.position)
 
@@ -198,23 +198,14 @@ class GroupMember(ABC):
         self._begin(Batch(self._site, number, group, bodies), lambda: self._done(number, count, group))
 
     def _checked(self, event: Admit) -> Packed:
-        if not self._started:
-            raise UsageError("A site takes messages only after its start.")
-        if not event.bodies:
-            raise UsageError("There is nothing to multicast: no body was handed in.")
+        check_admission(event, started=self._started)
         if event.destinations is not None:
             raise UsageError("Messages go to a whole group; name it instead of destinations.")
         if event.group not in self._membership:
             raise UsageError(
                 f"There is no group {event.group}.", hint=f"There are: {', '.join(sorted(self._membership))}."
             )
-        batch = pack(event.bodies)
-        if len(batch.data) > LARGEST_BATCH_BYTES:
-            raise UsageError(
-                f"A batch of {len(batch.data)} bytes does not fit a PDU.",
-                hint=f"At most {LARGEST_BATCH_BYTES} bytes do, lengths included; hand in less at once.",
-            )
-        return batch
+        return pack_within(event.bodies, LARGEST_BATCH_BYTES)
 
     def _done(self, number: int, count: int, group: Group) -> None:
         self._unfinished -= 1

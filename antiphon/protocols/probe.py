@@ -1,16 +1,16 @@
-"""How long others take to acknowledge: one of our own batches in a second is timed until each has it."""
+"""Round trips to other members: one of our own batches in a second is timed until each member holds it."""
 
 from typing import Final
 
 from antiphon.core.time import NEVER_NS, SECOND_NS, Nanoseconds
 
 PAUSE_NS: Final[Nanoseconds] = SECOND_NS
-"""How long a batch is timed before the next one is. Raising it costs how new the times are; one that takes
-longer than this to acknowledge is not timed, and is seen by how far it is behind."""
+"""Pause between batches that are timed. Raising it costs the freshness of the times. A member that takes
+longer than this is not timed; its lag shows it."""
 
 
 class Probe:
-    """The batch that is being timed. Whoever is timed remembers the `serial` of the last batch."""
+    """The batch that is being timed. For each member its owner keeps the `serial` of the last one timed."""
 
     __slots__ = ("_end", "_sent_ns", "serial")
 
@@ -27,7 +27,7 @@ class Probe:
             self._sent_ns = now
 
     def held(self, now: Nanoseconds, serial: int, position: int) -> Nanoseconds | None:
-        """One that was last timed with that serial holds everything below a position: how long that took."""
+        """A member last timed with that serial holds everything below a position: the round trip, if new."""
         if serial == self.serial or position < self._end:
             return None
         return now - self._sent_ns

@@ -5,8 +5,8 @@ Source: none; it does the least that is still a protocol. A real one names its p
 Assumes: nothing of the network. It may lose, delay, duplicate and reorder.
 Guarantees, each proved by the checker of that name: *integrity* (only what was admitted is delivered),
 *duplicate* (nothing is delivered twice) and *fifo* (each sender's messages are delivered in their order).
-It does not repair loss: a message that comes after a later one of its sender is dropped, and so is one that
-never comes. A member that crashes forgets what it delivered, so these hold within one incarnation of it.
+It does not repair losses: a message that comes after a later one of its sender is dropped. A member that
+crashes forgets what it delivered, so these hold within one incarnation of it.
 
 Deviations: a real one says here where it departs from its paper, why, and what was measured.
 
@@ -26,10 +26,11 @@ from antiphon.core.ids import Site
 from antiphon.core.inputs import Admit, Departed, Input, Received, Returned, Start
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
+from antiphon.protocols.admission import check_admission
 
 
 class Message(Pdu, frozen=True, gc=False):
-    """Bodies that are messages number, number+1, … of whoever sent this."""
+    """Messages number, number+1, … of its sender."""
 
     code: ClassVar[int] = 1
     number: int
@@ -38,10 +39,10 @@ class Message(Pdu, frozen=True, gc=False):
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateConfiguration:
-    """What a user may turn; each knob says what raising it costs."""
+    """The knobs, each with what raising it costs."""
 
     largest_batch: int = 64
-    """Bodies taken at once. Raising it makes PDUs longer, and so each loss dearer."""
+    """Bodies in one batch. Raising it costs more at each loss: PDUs are longer."""
 
     def __post_init__(self) -> None:
         if self.largest_batch < 1:
@@ -73,7 +74,7 @@ class Template:
                 self.ignored += 1
                 return []
             case Departed():
-                # The driver writes nothing down for an absence; its member says so itself.
+                # The driver records no absence; the member reports it itself.
                 return [Absent()]
             case Returned():
                 return [Present()]
@@ -88,12 +89,7 @@ class Template:
         return [Present()] if event.incarnation else []
 
     def _admit(self, event: Admit) -> list[Effect]:
-        if not self._started:
-            raise UsageError("A member takes messages only after its start.")
-        if not event.bodies:
-            raise UsageError("There is nothing to multicast: no body was handed in.")
-        if event.destinations is not None or event.group is not None:
-            raise UsageError("This protocol multicasts to its whole group only.")
+        check_admission(event, started=self._started, to_all="This protocol")
         if len(event.bodies) > self._configuration.largest_batch:
             return [Rejected(f"A batch has at most {self._configuration.largest_batch} bodies.")]
         bodies = tuple(event.bodies)
@@ -110,7 +106,7 @@ class Template:
             self.ignored += 1
             return []
         if message.number < self._expected[sender]:
-            return []  # late or twice: in order, it is too late for it
+            return []  # late or a duplicate: its turn has passed
         return [
             Arrived(sender, message.number, len(message.bodies)),
             *self._deliver(sender, message.number, message.bodies),

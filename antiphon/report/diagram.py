@@ -1,12 +1,12 @@
 """The layout of a space-time diagram around one violation: which rows are shown, and where.
 
-A column per member, time downward. Vertical places are levels, not clock readings: a row stands below the
-row before it at its site, and a reception or delivery stands below the send of its message. Where a broken
-trace makes both impossible at once, the site's own order wins and the message's arrow points upward.
+A column per member, time downward. Vertical places are levels, not clock readings: a row is below the row
+before it at its site, and a reception or delivery is below the send of its message. Where a broken trace
+makes both impossible, the site's own order wins and the message's arrow points upward.
 
-Rows that the violation's witness names are always shown. Around them stand `context` rows before and after,
-the sends of every message involved, and those messages' deliveries at the members shown; everything else is
-elided with a count. `to_svg` and `to_text` draw the result.
+The rows of the violation's witness are always shown. Around them are `context` rows before and after, the
+sends of every message involved, and those messages' deliveries at the members shown; other rows are elided
+with a count. `to_svg` and `to_text` draw the result.
 """
 
 import re
@@ -25,7 +25,7 @@ ROWS_WANTED: Final = 48
 """A window with more rows than this gets less context; the witness is shown at any size."""
 
 FLIGHT_LEVELS: Final = 2
-"""How far below its send a message arrives elsewhere: flatter arrows would run through the labels."""
+"""Levels between a send and its arrivals elsewhere: flatter arrows would cross the labels."""
 
 PROPERTY_TITLES: Final[dict[Property, str]] = {
     "integrity": "Integrity",
@@ -46,10 +46,10 @@ Hues = dict[Site, dict[int, int]]
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """One thing drawn in a column: a row of the trace, a gap of `hidden` rows, or a delivery that is missing.
+    """One mark in a column: a row of the trace, a gap of `hidden` rows, or a missing delivery.
 
     `hue` counts the involved messages from 0, so that a message has one colour in the whole diagram. Items
-    are told apart by identity: a broken trace may hold the same row twice.
+    compare by identity: a broken trace may hold the same row twice.
     """
 
     column: int
@@ -64,7 +64,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Arrow:
-    """A message on its way: indices into the diagram's items, from its send to its reception or delivery."""
+    """A message in flight: indices of the diagram's items, from its send to its reception or delivery."""
 
     source: int
     target: int
@@ -72,7 +72,7 @@ class Arrow:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Span:
     """A part of a member's column, from one level to another."""
 
     column: int
@@ -90,8 +90,8 @@ class Diagram:
     levels: int
     items: tuple[Item, ...]
     arrows: tuple[Arrow, ...]
-    absences: tuple[Stretch, ...]
-    highlights: tuple[Stretch, ...]
+    absences: tuple[Span, ...]
+    highlights: tuple[Span, ...]
 
 
 def layout(events: Iterable[Event], violation: Violation, context: int = 3) -> Diagram:
@@ -184,7 +184,7 @@ def _sites(logs: dict[Site, Log], violation: Violation, hues: Hues) -> list[Site
 
 
 def _counting_order(site: Site) -> list[tuple[int, str]]:
-    """Names sort as one counts: s2 before s10. Digits compare by their length first, so no number is made."""
+    """Natural order of names: s2 before s10. Digits compare by length first, without making a number."""
     pieces = re.split(r"(\d+)", site)
     return [
         (len(piece.lstrip("0")), piece.lstrip("0")) if place % 2 else (0, piece)
@@ -225,7 +225,7 @@ def _around(places: set[int], length: int, reach: int) -> set[int]:
 
 
 def _neighbours(log: Log, message: MessageId) -> set[int]:
-    """Where a member delivered the nearest lower and higher messages of the same sender: the hole's edges."""
+    """Where a member delivered the nearest lower and higher messages of the same sender."""
     below: tuple[int, int] | None = None
     above: tuple[int, int] | None = None
     for place, event in enumerate(log):
@@ -265,7 +265,7 @@ def _gap(column: int, hidden: int) -> Item:
 def _runs(shown: list[int], length: int) -> list[tuple[int, int]]:
     """The shown places, each as (place, 0), with (first, hidden) for what is left out between them.
 
-    A single hidden row is shown after all: its count would take as much room.
+    A single hidden row is shown: its count would take as much room.
     """
     runs: list[tuple[int, int]] = []
     following = 0
@@ -282,7 +282,7 @@ def _runs(shown: list[int], length: int) -> list[tuple[int, int]]:
 def _add_missing(
     columns: list[list[Item]], sites: list[Site], logs: dict[Site, Log], violation: Violation
 ) -> None:
-    """Atomicity's witness is a delivery that is not there: say so at the foot of the accused column."""
+    """Atomicity's witness is a missing delivery: mark it at the foot of the accused column."""
     if violation.property != "atomicity" or violation.site is None:
         return
     message = MessageId(violation.sender, violation.number)
@@ -350,7 +350,7 @@ def _send_levels(item: Item, sends: list[list[Item]], level_of: dict[Item, int])
 
 
 def _settled(items: list[Item], level_of: dict[Item, int], foot: int) -> list[Item]:
-    """The items at their levels; what closes a column, a gap or a missing delivery, goes to the foot."""
+    """The items at their levels; a gap or missing delivery that closes a column goes to the foot."""
     settled = [replace(item, level=level_of[item]) for item in items]
     closing = foot
     for place in range(len(settled) - 1, 0, -1):
@@ -378,9 +378,9 @@ def _arrows(items: Sequence[Item]) -> list[Arrow]:
     return arrows
 
 
-def _absences(placed: list[list[Item]], logs: list[Log]) -> list[Stretch]:
+def _absences(placed: list[list[Item]], logs: list[Log]) -> list[Span]:
     """Where a member is absent, hidden rows included: from one shown item to the next."""
-    stretches: list[Stretch] = []
+    spans: list[Span] = []
     for items, log in zip(placed, logs, strict=True):
         changes = [event for event in log if event.kind in ("present", "absent")]
         absent = bool(changes) and changes[0].kind == "present" and changes[0] is not log[0]
@@ -388,7 +388,7 @@ def _absences(placed: list[list[Item]], logs: list[Log]) -> list[Stretch]:
         top = 0
         for item in items:
             if absent and item.level > top:
-                stretches.append(Stretch(item.column, top, item.level))
+                spans.append(Span(item.column, top, item.level))
             rows = item.hidden if item.kind == "gap" else int(item.event is not None)
             for event in log[following : following + rows]:
                 if event.kind in ("present", "absent"):
@@ -397,15 +397,15 @@ def _absences(placed: list[list[Item]], logs: list[Log]) -> list[Stretch]:
             top = item.level
         foot = max((item.level for column in placed for item in column), default=0)
         if items and absent and foot > top:
-            stretches.append(Stretch(items[0].column, top, foot))
-    return stretches
+            spans.append(Span(items[0].column, top, foot))
+    return spans
 
 
-def _highlights(placed: list[list[Item]]) -> list[Stretch]:
+def _highlights(placed: list[list[Item]]) -> list[Span]:
     """From each witness row to the next one at the same member: the steps of the argument."""
-    stretches: list[Stretch] = []
+    spans: list[Span] = []
     for items in placed:
         witnesses = [item for item in items if item.emphasis == "witness"]
         for upper, lower in pairwise(witnesses):
-            stretches.append(Stretch(upper.column, upper.level, lower.level))
-    return stretches
+            spans.append(Span(upper.column, upper.level, lower.level))
+    return spans

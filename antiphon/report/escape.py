@@ -1,7 +1,7 @@
 """Text from a trace or a user, made safe to show.
 
-Names come from anybody's logs. Control characters, lone surrogates and characters that reorder a line are
-shown as their code point, because XML forbids some of them and all of them can falsify what a reader sees.
+Names come from other programs' logs. Control characters, lone surrogates and characters that reorder a line
+are shown as their code point: XML forbids some of them, and all of them can falsify what a reader sees.
 """
 
 import re
@@ -10,7 +10,7 @@ from unicodedata import category
 
 
 def clean(text: str) -> str:
-    """The text on one line, with everything that cannot be printed spelled out.
+    """The text on one line, with unprintable characters as their code points.
 
     >>> clean("a\\nb")
     'a\\\\u000ab'
@@ -40,7 +40,7 @@ def escape(text: str) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """The text within `width` characters: what is too long loses its middle, so that both ends tell it apart.
+    """The text within `width` characters; a longer one loses its middle, since both ends identify it.
 
     >>> shorten("frankfurt-17", 8)
     'fran…-17'

@@ -1,12 +1,12 @@
-"""Figures of studies, drawn by matplotlib to SVG that takes its colours from the page.
+"""Panels of figures, drawn by matplotlib as SVG that takes its colours from the page.
 
-The drawing has no ground of its own. Axes and words are drawn in `currentColor` and the curves in the custom
-properties `--series0` to `--series7`, which the page sets for light and dark schemes: the palette is Okabe
-and Ito's, made for colour-blind readers, darkened or lightened to stand out from the page. Curves also differ
-in their markers, and each is named at its right end; whiskers show intervals, pale dots single runs, dashed
-lines what was calculated.
+The drawing has no background. Axes and words are drawn in `currentColor` and the curves in the custom
+properties `--series0` to `--series7`, which the page sets for light and dark schemes: Okabe and Ito's
+palette for colour-blind readers, darkened or lightened to contrast with the page. Curves also differ in
+their markers, and each is named at its right end; whiskers show intervals, pale dots single runs, dashed
+lines calculated values.
 
-Equal data give equal bytes: the ids are seeded by the figure's prefix, and no date is written.
+Equal data give equal bytes: the ids are seeded by the panel's prefix, and no date is written.
 """
 
 import io
@@ -18,7 +18,7 @@ from typing import Any, Final
 from antiphon.core.errors import UsageError
 from antiphon.core.extras import lacking
 from antiphon.report.escape import clean, escape, shorten
-from antiphon.report.model import FigureData, Series
+from antiphon.studies.model import Panel, Series
 
 WIDTH_INCHES: Final = 4.8
 HEIGHT_INCHES: Final = 3.2
@@ -26,7 +26,7 @@ SERIES_COLOURS: Final = 8
 MARKERS: Final = "os^DvPX*"
 NAME_CHARACTERS: Final = 18
 INK: Final = "#010203"
-"""Stands for `currentColor` while matplotlib draws; the curves use #0102f0 to #0102f7."""
+"""Placeholder of `currentColor` while matplotlib draws; the curves use #0102f0 to #0102f7."""
 
 SETTINGS: Final[dict[str, Any]] = {
     "svg.fonttype": "none",
@@ -46,9 +46,12 @@ SETTINGS: Final[dict[str, Any]] = {
 }
 
 
-def draw(figure: FigureData, prefix: str = "figure") -> str:
-    """The figure as one `<svg>` element; `prefix` keeps its ids apart from other figures' in one page."""
-    _require_equal_lengths(figure)
+def draw(panel: Panel, title: str, caption: str, prefix: str = "figure") -> str:
+    """A panel as one `<svg>` element, named by `title` and described by `caption` for screen readers.
+
+    `prefix` keeps its ids apart from those of other panels in one page.
+    """
+    _require_equal_lengths(panel, title)
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -57,35 +60,35 @@ def draw(figure: FigureData, prefix: str = "figure") -> str:
     with mpl.rc_context({**SETTINGS, "svg.hashsalt": prefix}):
         canvas = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES), layout="constrained")
         axes = canvas.add_subplot()
-        _axes(axes, figure)
-        for index, series in enumerate(figure.series):
+        _axes(axes, panel)
+        for index, series in enumerate(panel.series):
             _curve(axes, series, index)
-        _names(canvas, axes, figure.series)
+        _names(canvas, axes, panel.series)
         written = io.StringIO()
         canvas.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return _page_coloured(written.getvalue(), figure, prefix)
+    return _page_coloured(written.getvalue(), title, caption, prefix)
 
 
-def _require_equal_lengths(figure: FigureData) -> None:
-    for series in figure.series:
+def _require_equal_lengths(panel: Panel, title: str) -> None:
+    for series in panel.series:
         lengths = {
             len(values) for values in (series.x, series.y, series.low, series.high) if values is not None
         }
         if len(lengths) > 1 or (series.low is None) != (series.high is None):
             raise UsageError(
-                f"The series {clean(series.name)!r} of figure {clean(figure.id)!r} is uneven.",
+                f"The series {clean(series.name)!r} of figure {clean(title)!r} is uneven.",
                 "Give x, y, and low and high where there are any, one value for each point.",
             )
 
 
-def _axes(axes: Any, figure: FigureData) -> None:
+def _axes(axes: Any, panel: Panel) -> None:
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    values_x = [value for series in figure.series for value in series.x]
-    values_y = [value for series in figure.series for value in series.y]
-    axes.set_xlabel(clean(figure.x_label))
-    axes.set_ylabel(clean(figure.y_label))
-    for axis, wanted, values in (("x", figure.log_x, values_x), ("y", figure.log_y, values_y)):
+    values_x = [value for series in panel.series for value in series.x]
+    values_y = [value for series in panel.series for value in series.y]
+    axes.set_xlabel(clean(panel.x_label))
+    axes.set_ylabel(clean(panel.y_label))
+    for axis, wanted, values in (("x", panel.log_x, values_x), ("y", panel.log_y, values_y)):
         if wanted and any(math.isfinite(value) and value > 0 for value in values):
             getattr(axes, f"set_{axis}scale")("log", nonpositive="mask")
             getattr(axes, f"{axis}axis").set_major_locator(_log_ticks(values))
@@ -97,7 +100,7 @@ def _axes(axes: Any, figure: FigureData) -> None:
 
 
 def _log_ticks(values: Sequence[float]) -> Any:
-    """Powers of ten, with their doubles and fives where the data span so little that few would be left."""
+    """Powers of ten, also times two and five where the data span less than two decades."""
     from matplotlib.ticker import LogLocator
 
     positive = [value for value in values if math.isfinite(value) and value > 0]
@@ -194,16 +197,16 @@ def _spread(heights: list[float], distance: float = 0.065) -> list[float]:
     return spread
 
 
-def _page_coloured(drawn: str, figure: FigureData, prefix: str) -> str:
-    """Only the `<svg>` element, named and described, with the page's colours and ids of its own."""
+def _page_coloured(drawn: str, title: str, caption: str, prefix: str) -> str:
+    """Only the `<svg>` element, with title and description, the page's colours and its own ids."""
     body = drawn[drawn.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = body.replace("*{stroke-linejoin", ".plot *{stroke-linejoin")
     body = re.sub(r"<[^>]+>", lambda tag: _own_tag(tag.group(), prefix), body)
-    words = f"<title>{escape(figure.title)}</title><desc>{escape(figure.caption)}</desc>"
+    words = f"<title>{escape(title)}</title><desc>{escape(caption)}</desc>"
     opening, rest = body.split(">", 1)
     opening = re.sub(r' (width|height)="[^"]*"', "", opening)
-    return f'{opening} class="plot" role="img" aria-label="{escape(figure.title)}">{words}{rest}'
+    return f'{opening} class="plot" role="img" aria-label="{escape(title)}">{words}{rest}'
 
 
 def _own_tag(tag: str, prefix: str) -> str:

@@ -1,10 +1,10 @@
-"""A forest drawn as SVG: boxes from left to right, elbows to those below, and what flows along them.
+"""A forest drawn as SVG: boxes from left to right, elbows to the boxes below, and labels along them.
 
 The drawing knows nothing of groups or protocols: a `Box` has a title, a list of names of which one may be
-marked, notes, and a label for the line that leads to it. Long lists are cut with a count; of a large forest
-the upper levels and the first boxes below each are drawn, and a stub tells how many are not. Like the
-space-time diagram it stands alone as a file and inside a page, carries colours for light and dark, paints its
-own ground, and never lets meaning rest on colour alone.
+marked, notes, and a label for the line that leads to it. Long lists are cut with a count. Of a large forest
+the upper levels and the first boxes below each are drawn, and a stub counts the rest. Like the space-time
+diagram the drawing works as a file and inside a page, has colours for light and dark, paints its own
+background, and never relies on colour alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,21 +19,21 @@ MARGIN: Final = 22
 HEAD_HEIGHT: Final = 52
 FOOT_HEIGHT: Final = 40
 CHARACTER_WIDTH: Final = 7.1
-"""Of the monospaced text, on the generous side, since fonts differ."""
+"""Width of a character of the monospaced text, rounded up, since fonts differ."""
 TITLE_CHARACTERS: Final = 30
 NOTE_CHARACTERS: Final = 38
 LINE_CHARACTERS: Final = 36
 NAME_CHARACTERS: Final = 20
 FLOW_CHARACTERS: Final = 30
 TREE_GAP: Final = 0.35
-"""Between two trees, in rows."""
+"""Space between two trees, in rows."""
 
 MOST_CHILDREN: Final = 24
 MOST_LEVELS: Final = 12
 MOST_BOXES: Final = 400
-"""What is drawn, but for the stubs, and about this much in all; more could not be read."""
+"""Boxes drawn in all, about, without the stubs; more would be unreadable."""
 MOST_NAMES: Final = 60
-"""In a tooltip."""
+"""Names in a tooltip."""
 
 STYLE: Final = """
 .forest{--paper:#fdfcfa;--ink:#1d2430;--muted:#5b6472;--faint:#c3c7ce;--box:#fff;--accent:#0b62a8;--fresh:#1a7050;
@@ -61,16 +61,16 @@ font:11.5px ui-monospace,'SF Mono',Menlo,Consolas,'DejaVu Sans Mono',monospace}
 
 @dataclass(frozen=True)
 class Box:
-    """One node. `parent` is the place of another box in the list, which stands before it."""
+    """One node. `parent` is the index of an earlier box in the list."""
 
     title: str
     names: tuple[str, ...]
     marked: str | None = None
     note: str = ""
     flow: str = ""
-    """What comes to it from its parent."""
+    """The label of the line from its parent."""
     details: str = ""
-    """For the tooltip: what the title, the note and the flow may have left out."""
+    """For the tooltip: the title, the note and the flow in full."""
     parent: int | None = None
     is_fresh: bool = False
     is_stub: bool = False
@@ -86,7 +86,7 @@ class _Spot:
 
 
 def forest_to_svg(boxes: Sequence[Box], heading: str, legend: str = "") -> str:
-    """Draw the boxes; the result is one `<svg>` element, well-formed whatever the names hold."""
+    """Draw the boxes as one `<svg>` element, well-formed for any names."""
     spots = _place(boxes)
     plan = _Plan(spots, heading, legend)
     parts = [
@@ -121,7 +121,7 @@ def fit(names: Sequence[str], width: int, least: int = 1) -> str:
 
 
 class _Plan:
-    """Where levels lie, in pixels: each as wide as its widest box, with room for what flows there."""
+    """Where levels are, in pixels: each as wide as its widest box, with room for the lines' labels."""
 
     def __init__(self, spots: Sequence[_Spot], heading: str, legend: str) -> None:
         levels = 1 + max((spot.level for spot in spots), default=0)
@@ -149,7 +149,7 @@ Children = dict[int | None, list[int]]
 
 
 def _place(boxes: Sequence[Box]) -> list[_Spot]:
-    """Leaves take the next row, and others stand half-way between the first and the last below them."""
+    """Leaves take the next row; other boxes are half-way between the first and the last below them."""
     shown = _shown(boxes)
     children = _children(shown)
     levels: list[int] = []
@@ -210,7 +210,7 @@ def _walk(children: Children) -> Iterator[int]:
 
 
 def _beneath(boxes: Sequence[Box]) -> list[int]:
-    """How many boxes hang below each."""
+    """The number of boxes below each."""
     counts = [0] * len(boxes)
     for place in range(len(boxes) - 1, -1, -1):
         parent = boxes[place].parent
@@ -282,7 +282,7 @@ def _flow(spot: _Spot) -> str:
 
 
 def _details(box: Box) -> str:
-    """The tooltip: what the box may have cut."""
+    """The tooltip: the box's texts in full."""
     names = ", ".join(box.names[:MOST_NAMES])
     more = f" and {len(box.names) - MOST_NAMES:,} more" if len(box.names) > MOST_NAMES else ""
     return "; ".join(filter(None, [box.details or box.title, names + more]))

@@ -1,6 +1,6 @@
 """The README's picture: two members that deliver two messages in opposite orders.
 
-`python -m antiphon.report.picture docs/picture.svg` writes it again; a test compares the two.
+`python -m antiphon.report.picture docs/picture.svg` writes it; a test checks that the file is up to date.
 """
 
 import sys

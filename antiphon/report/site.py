@@ -1,11 +1,11 @@
-"""The report as HTML pages that need nothing beside them: no network, no fonts, no other file.
+"""The report as self-contained HTML pages: no network, no fonts, no other file.
 
-The first page has the summary, all claims and the audits; a study has a page of its own. Each of them stands
-alone: they only link to one another.
+The first page has the summary, all claims and the audits; each study has its own page. The pages only link to
+one another.
 
-Everything that came from a trace, a study or a user is escaped. A content security policy forbids the page
-to load anything at all and to run any script but its own, whose hash it names: a name that slipped through
-the escaping would still do nothing. The script only filters and copies; without it the page is whole.
+All text from a trace, a study or a user is escaped. A content security policy forbids the page to load
+anything and to run any script but its own, whose hash it names: a name that slipped through the escaping
+would still do nothing. The script only filters and copies; the page is complete without it.
 """
 
 import base64
@@ -27,19 +27,16 @@ from antiphon.core.recording import PROMISABLE, PROPERTIES
 from antiphon.report.diagram import PROPERTY_TITLES
 from antiphon.report.escape import argument_lines, clean_lines, escape
 from antiphon.report.figures import draw
-from antiphon.report.model import (
+from antiphon.report.model import AuditReport, Page, Site, ViolationReport
+from antiphon.studies.model import (
     CLAIM_VERDICTS,
-    AuditReport,
     Claim,
     ClaimVerdict,
-    FigureData,
-    Page,
-    Plate,
+    Figure,
+    Panel,
     Section,
     Series,
-    Site,
     Table,
-    ViolationReport,
 )
 
 SIGNS: Final[dict[str, str]] = {
@@ -79,9 +76,9 @@ ICON: Final = (
 
 
 def write_site(site: Site, folder: Path) -> Path:
-    """Write the report into `folder`, made if need be, and say where its first page is.
+    """Write the report into `folder`, which is created if necessary, and return the first page's path.
 
-    A page appears whole or not at all: an interrupt leaves the former one. The first page comes last.
+    A page appears complete or not at all: an interrupt leaves the old page. The first page is written last.
     """
     documents = {f"{page.name}.html": render_page(site, page) for page in site.pages}
     documents["index.html"] = render(site)
@@ -164,7 +161,7 @@ def _document(site: Site, title: str, subtitle: str, parts: Sequence[Part], pict
 
 
 def _pages(site: Site) -> str:
-    """Links to all pages of the report, if there are several."""
+    """Links to all pages of the report, if it has several."""
     if not site.pages:
         return ""
     names = [("index", site.title), *((page.name, page.title) for page in site.pages)]
@@ -177,7 +174,7 @@ def _asset(name: str) -> str:
 
 
 def _parts(site: Site) -> list[Part]:
-    """The first page's sections, only those that have something to show."""
+    """The first page's sections, without empty ones."""
     parts = [("summary", "Summary", _summary(site))]
     if site.claims:
         parts.append(("claims", "Claims", _scoreboard(site.claims)))
@@ -191,7 +188,7 @@ def _parts(site: Site) -> list[Part]:
 
 
 def _count(number: int) -> str:
-    """A whole number with its thousands set apart by a thin space that does not break."""
+    """A whole number with thin no-break spaces between thousands."""
     return f"{number:,}".replace(",", "\u202f")
 
 
@@ -208,7 +205,7 @@ def _command(command: str) -> str:
 
 
 def _facts(facts: Iterable[tuple[str, str, str]], style: str = "facts") -> str:
-    """Big numbers with their names; the third text is set small beside the number."""
+    """Large numbers with their names; the third text is small, beside the number."""
     entries = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)} <small>{escape(small)}</small></dd></div>"
         for name, value, small in facts
@@ -295,49 +292,48 @@ def _claim_row(claim: Claim) -> str:
 
 
 def _labelled_cell(label: str, content: str) -> str:
-    """A cell that says its column's name where a narrow page shows rows as cards."""
+    """A cell labelled with its column's name, for narrow pages that show rows as cards."""
     return f'<td data-label="{label}">{content}</td>' if content else "<td></td>"
 
 
-def _figures(figures: Sequence[FigureData | Plate]) -> str:
+def _figures(figures: Sequence[Figure]) -> str:
     lead = (
         "Each curve is named at its right end; whiskers, where there are any, are intervals over the seeds."
     )
     return f'<h2>Figures</h2><p class="lead">{lead}</p>{_plots(figures, "plot")}'
 
 
-def _plots(figures: Sequence[FigureData | Plate], prefix: str) -> str:
+def _plots(figures: Sequence[Figure], prefix: str) -> str:
     drawn = "\n".join(_figure(figure, f"{prefix}{index}") for index, figure in enumerate(figures))
     return f'<div class="plots">{drawn}</div>'
 
 
-def _figure(figure: FigureData | Plate, prefix: str) -> str:
-    if isinstance(figure, Plate):
-        return _plate(figure, prefix)
-    return (
-        f'<figure id="{prefix}"><h3>{escape(figure.title)}</h3>{draw(figure, prefix)}'
-        f"<figcaption>{escape(figure.caption)}</figcaption>{_numbers(figure)}</figure>"
-    )
+def _figure(figure: Figure, prefix: str) -> str:
+    title = f"{figure.id}: {figure.title}"
+    caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
+    if len(figure.panels) > 1:
+        return (
+            f'<figure id="{prefix}" class="plate"><h3>{escape(title)}</h3>'
+            f'<div class="panels">{_panels(figure, prefix)}</div>{caption}</figure>'
+        )
+    (panel,) = figure.panels
+    drawn = draw(panel, title, figure.caption, prefix)
+    return f'<figure id="{prefix}"><h3>{escape(title)}</h3>{drawn}{caption}{_numbers(panel)}</figure>'
 
 
-def _plate(plate: Plate, prefix: str) -> str:
-    panels = "".join(
+def _panels(figure: Figure, prefix: str) -> str:
+    return "".join(
         f"<div><h4>({letter}) {escape(panel.title)}</h4>"
-        f"{draw(panel, f'{prefix}-{letter}')}{_numbers(panel)}</div>"
-        for letter, panel in zip(ascii_uppercase, plate.panels, strict=False)
-    )
-    return (
-        f'<figure id="{prefix}" class="plate"><h3>{escape(plate.title)}</h3>'
-        f'<div class="panels">{panels}</div>'
-        f"<figcaption>{escape(plate.caption)}</figcaption></figure>"
+        f"{draw(panel, panel.title, figure.caption, f'{prefix}-{letter}')}{_numbers(panel)}</div>"
+        for letter, panel in zip(ascii_uppercase, figure.panels, strict=False)
     )
 
 
-def _numbers(figure: FigureData) -> str:
-    rows = [row for series in figure.series for row in _points(series)]
-    bounded = any(series.low is not None for series in figure.series)
-    columns = ["Series", figure.x_label, figure.y_label] + (["from", "to"] if bounded else [])
-    table = Table(columns, [row[: len(columns)] for row in rows])
+def _numbers(panel: Panel) -> str:
+    rows = [row for series in panel.series for row in _points(series)]
+    bounded = any(series.low is not None for series in panel.series)
+    columns = ["Series", panel.x_label, panel.y_label] + (["from", "to"] if bounded else [])
+    table = Table(columns=columns, rows=[row[: len(columns)] for row in rows])
     return f"<details><summary>The numbers</summary>{_table(table)}</details>"
 
 
@@ -418,7 +414,7 @@ def _preformatted(text: str) -> str:
 
 
 def _own_svg(svg: str) -> str:
-    """A diagram goes into the page as it is, so it must be one well-formed `<svg>` element, or nothing."""
+    """A diagram goes into the page unchanged, so it must be one well-formed `<svg>` element, or empty."""
     if not svg:
         return ""
     try:
@@ -442,7 +438,7 @@ def _section(section: Section, prefix: str) -> str:
 
 
 def _table(table: Table) -> str:
-    """A plain table; columns that hold only numbers are set to the right."""
+    """A plain table; columns of numbers are aligned to the right."""
     numeric = [
         all(_is_number(row[column]) for row in table.rows if column < len(row))
         for column in range(len(table.columns))

@@ -1,16 +1,16 @@
 """The space-time diagram as SVG, written by hand: no library, no script, nothing to load.
 
-The drawing stands alone as a file and inside a page. Its colours are custom properties scoped to
-`.spacetime`, with a second set for dark schemes, and it paints its own ground, so that it stays legible on
-any page. Meaning never rests on colour alone: kinds differ in shape, messages are named at every mark,
-witness rows are bold and ringed. Each mark has a `<title>` with its step, time and destinations.
+The drawing works as a file and inside a page. Its colours are custom properties scoped to `.spacetime`, with
+a second set for dark schemes, and it paints its own background, so that it is legible on any page. It never
+relies on colour alone: kinds differ in shape, messages are named at every mark, witness rows are bold and
+ringed. Each mark has a `<title>` with its step, time and destinations.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
 from antiphon.core.ids import Site
-from antiphon.report.diagram import Arrow, Diagram, Item, ItemKind, Stretch
+from antiphon.report.diagram import Arrow, Diagram, Item, ItemKind, Span
 from antiphon.report.escape import clean, clean_lines, escape, shorten
 from antiphon.report.text import WORDS, item_label
 
@@ -20,10 +20,10 @@ FOOT_HEIGHT: Final = 44
 MARGIN: Final = 20
 LABEL_OFFSET: Final = 13
 CHARACTER_WIDTH: Final = 7.0
-"""Of the 11.5 px monospaced labels, on the generous side, since fonts differ."""
+"""Width of a character of the 11.5 px monospaced labels, rounded up, since fonts differ."""
 LABEL_CHARACTERS: Final = 24
 HUES: Final = 4
-"""Messages beyond the fourth share the neutral colour: more hues could not be told apart anyway."""
+"""Messages beyond the fourth share the neutral colour: more hues would be hard to distinguish."""
 
 STYLE: Final = """
 .spacetime{--paper:#fdfcfa;--ink:#1d2430;--muted:#5b6472;--faint:#c3c7ce;--alarm:#b3261e;--glow:#f6dcd6;
@@ -51,7 +51,7 @@ font:11.5px ui-monospace,'SF Mono',Menlo,Consolas,'DejaVu Sans Mono',monospace}
 
 
 def to_svg(diagram: Diagram) -> str:
-    """Draw the diagram; the result is one `<svg>` element, well-formed whatever the trace's names hold."""
+    """Draw the diagram as one `<svg>` element, well-formed for any names in the trace."""
     plan = _Plan(diagram)
     explanation = " ".join(clean_lines(diagram.explanation))
     parts = [
@@ -62,7 +62,7 @@ def to_svg(diagram: Diagram) -> str:
         f"<desc>{escape(explanation)}</desc>",
         f"<style>{STYLE}{_hue_rules()}</style>",
         f'<rect class="paper" width="{plan.width}" height="{plan.height}" rx="10"/>',
-        *(_highlight(plan, stretch) for stretch in diagram.highlights),
+        *(_highlight(plan, span) for span in diagram.highlights),
         *(_lane(plan, column) for column in range(len(diagram.sites))),
         *(_arrow(plan, arrow) for arrow in sorted(diagram.arrows, key=lambda arrow: arrow.hue is not None)),
         *(_head(plan, column, site) for column, site in enumerate(diagram.sites)),
@@ -74,7 +74,7 @@ def to_svg(diagram: Diagram) -> str:
 
 
 class _Plan:
-    """Where columns and levels lie, in pixels."""
+    """Where columns and levels are, in pixels."""
 
     def __init__(self, diagram: Diagram) -> None:
         self.diagram = diagram
@@ -91,8 +91,8 @@ class _Plan:
         self.arriving = {target for source, target in ends if source.column > target.column}
 
     def label_drop(self, item: Item) -> int:
-        """Labels stand to the right of their marks: they step out of the way of arrows on that side, which
-        leave downward and arrive from above."""
+        """Labels are to the right of their marks. They avoid arrows on that side, which leave downward and
+        arrive from above."""
         if item in self.departing:
             return -3
         return 12 if item in self.arriving else 4
@@ -141,8 +141,8 @@ def _lane(plan: _Plan, column: int) -> str:
     return "".join(pieces)
 
 
-def _highlight(plan: _Plan, stretch: Stretch) -> str:
-    return _line("highlight", plan.x(stretch.column), plan.y(stretch.top), plan.y(stretch.bottom))
+def _highlight(plan: _Plan, span: Span) -> str:
+    return _line("highlight", plan.x(span.column), plan.y(span.top), plan.y(span.bottom))
 
 
 def _line(style: str, x: int, top: int, bottom: int) -> str:
@@ -150,7 +150,7 @@ def _line(style: str, x: int, top: int, bottom: int) -> str:
 
 
 def _arrow(plan: _Plan, arrow: Arrow) -> str:
-    """A straight line that stops short of its target's mark, with a head of its own: no ids to clash."""
+    """A straight line that ends before its target's mark, with its own head, so that no ids clash."""
     source, target = plan.diagram.items[arrow.source], plan.diagram.items[arrow.target]
     x1, y1 = plan.x(source.column), plan.y(source.level)
     x2, y2 = plan.x(target.column), plan.y(target.level)
@@ -212,7 +212,7 @@ def _shape(kind: ItemKind, x: int, y: int) -> str:
 
 
 def _details(item: Item) -> str:
-    """The tooltip: everything that the label leaves out."""
+    """The tooltip: the step, the time and the destinations."""
     words = item_label(item, WORDS, {})
     if item.kind == "gap":
         return f"{item.hidden} rows left out"
@@ -229,7 +229,7 @@ def _details(item: Item) -> str:
 
 
 def _legend(plan: _Plan) -> Iterator[str]:
-    """The shapes that the diagram uses, in one line at its foot, as far as they fit."""
+    """The shapes that the diagram uses, in one line at its foot, as many as fit."""
     used = {item.kind for item in plan.diagram.items}
     y = plan.foot + 22
     x = MARGIN + 10

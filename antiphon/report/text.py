@@ -1,9 +1,9 @@
 """The plain-text space-time diagram: a column per member, a line per event, within a given width.
 
-The explanation stands above. Where the columns are narrow, the first of several wordings that fits is taken:
-whole words, three letters, single signs; then the same with letters for the members' names, and a key.
-When even that does not fit, the events are listed one below the other with their member first. Widths count
-characters, so names in double-width scripts make ragged columns.
+The explanation comes first. Where the columns are narrow, the first of several wordings that fits is used:
+whole words, three letters, single signs; then the same with letters for the members' names, and a key. If
+none fits, the events are listed one below the other, each with its member. Widths count characters, so names
+in double-width scripts make ragged columns.
 """
 
 import textwrap
@@ -60,7 +60,7 @@ def to_text(diagram: Diagram, width: int = 110) -> str:
 
 
 def item_label(item: Item, words: Mapping[ItemKind, str], names: Mapping[Site, str]) -> str:
-    """What one event says: its verb and its messages, `a:3` or `a:3..9` for a batch."""
+    """An event's label: its verb and its messages, `a:3` or `a:3..9` for a batch."""
     if item.kind == "gap":
         return f"… {item.hidden} rows" if words is WORDS else f"…{item.hidden}"
     if item.message is not None:
@@ -139,7 +139,7 @@ def _columns(
 
 
 def _shared_lines(diagram: Diagram) -> list[list[Item]]:
-    """One item a line, except that gaps which stand at one level share theirs."""
+    """One item per line, except that gaps at the same level share a line."""
     lines: list[list[Item]] = []
     for item in diagram.items:
         last = lines[-1][-1] if lines else None
@@ -164,7 +164,7 @@ def _listing(diagram: Diagram, width: int) -> list[str]:
 
 
 def _key(diagram: Diagram, words: Mapping[ItemKind, str], names: Mapping[Site, str], width: int) -> list[str]:
-    """What the signs mean, and which letter stands for whom: only what the diagram uses."""
+    """The meaning of the signs and letters that the diagram uses."""
     entries = []
     if any(item.emphasis == "witness" for item in diagram.items):
         entries.append(f"{WITNESS_SIGN} in the witness")

@@ -1,8 +1,8 @@
-"""Schedules of faults: who is absent, down or cut off, and when; drawn from a seed, then put on a world.
+"""Schedules of faults: which sites are absent, down or cut off, and when; drawn from a seed, then applied.
 
-A schedule is a list of spells. Each begins and ends, so that every run heals: after `healed_ns` all sites
-are up, present and connected. Absences of one site never overlap one another or its crashes. Suspicion
-follows a spell after a detection delay, as a detector that is right but late would have it.
+A schedule is a list of spells. Each begins and ends, so that every run heals: after `healed_ns` all sites are
+up, present and connected. Absences of one site never overlap each other or its crashes. Suspicion follows a
+spell after a detection delay, as from a detector that is right but late.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ class Absence(Spell):
 
 @dataclass(frozen=True, kw_only=True)
 class Crash(Spell):
-    """A site is down and begins anew without memory."""
+    """A site is down and restarts without memory."""
 
     site: Site
 
@@ -80,7 +80,7 @@ def draw_absences(
 def draw_crashes(
     random: Random, sites: Sequence[Site], count: int, horizon_ns: Nanoseconds, pace: Pace
 ) -> list[Crash]:
-    """That many crashes, each of a site drawn from all; one that finds its site down is left out."""
+    """That many crashes, each of a random site; a crash that finds its site down is left out."""
     crashes: list[Crash] = []
     for _ in range(count):
         begin_ns = random.randint(0, horizon_ns)
@@ -121,7 +121,7 @@ def without_meetings(faults: Iterable[Fault]) -> list[Fault]:
 
 
 def alone(faults: Iterable[Fault], site: Site, margin_ns: Nanoseconds) -> list[Fault]:
-    """Leave out whatever comes within the margin of a crash of this site; of two such crashes, the later."""
+    """Drop everything within the margin of a crash of this site; of two such crashes, the later."""
     everything = sorted(faults, key=lambda fault: fault.begin_ns)
     kept: list[Fault] = []
     for fault in everything:

@@ -1,4 +1,4 @@
-"""What the scenarios of meta-groups' rivals share: their knobs, and how a run of one of them is done."""
+"""What the scenarios of meta-groups' rivals share: their knobs, and how a run is done."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ SECONDS_PER_DELIVERY: Final = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class RivalConfiguration(OverlappingConfiguration):
-    """The knobs of overlapping groups and of the links between sites. Whoever is away is waited for."""
+    """The knobs of overlapping groups and of the links between sites. Absent sites are waited for."""
 
     window: Annotated[int, "batches that a sender may have unfinished"] = 64
 
@@ -55,7 +55,7 @@ def simulate_rival(
     recorder: Recorder | None,
     shape: Callable[[Membership], Metrics],
 ) -> Metrics:
-    """One run, with what is known from who is in which group (`shape`) and what its links had to repeat."""
+    """One run, with what follows from the memberships (`shape`) and what its links had to repeat."""
     sites_built: list[GroupMember] = []
     shapes: Metrics = {}
 
@@ -75,6 +75,6 @@ def total(sites: Iterable[GroupMember], figure: str) -> int:
 
 
 def mean_outsiders(membership: Membership, handlers: Callable[[str], Iterable[Site]]) -> float:
-    """How many of those who handle a group's messages are not in it, on average over the groups."""
+    """The number of sites that handle a group's messages and are not in it, averaged over the groups."""
     outside = [len(set(handlers(group)) - set(members)) for group, members in membership.items()]
     return sum(outside) / len(outside)

@@ -1,10 +1,10 @@
-"""What the scenarios of overlapping groups share: who is in which group, the workload, and what is counted.
+"""What the scenarios of overlapping groups share: the memberships, the workload, and the counts.
 
 Memberships are drawn from the seed. The workload is that of every ordering protocol, except that each batch
 goes to one group: one of its sender's own, or sometimes, since groups are open, one that the sender is not
-in. A multicast is one batch. What it costs is counted as Jia and So do in section 6: each transmission from
-one site to another is a message, acknowledgements left out, which they leave to the transport; and its
-latency, in units of the network's delay, is the time until the last of its destinations delivers it.
+in. A multicast is one batch. Its cost is counted as in section 6 of Jia and So: each transmission from one
+site to another is a message, without acknowledgements, which they leave to the transport. Its latency, in
+units of the network's delay, is the time until its last destination delivers it.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ class OverlappingConfiguration(OrderingConfiguration):
             raise UsageError("The share of multicasts to any group is from 0 to 1.")
 
     def membership(self, seed: int) -> dict[Group, tuple[Site, ...]]:
-        """Who is in which group in the run of that seed."""
+        """The members of each group in the run of that seed."""
         random = Seeds(seed).stream("groups/membership")
         return draw_membership(random, site_names(self.members), self.groups, self.overlap)
 
@@ -65,10 +65,10 @@ def group_names(count: int) -> list[Group]:
 def draw_membership(
     random: Random, sites: Sequence[Site], groups: int, overlap: float
 ) -> dict[Group, tuple[Site, ...]]:
-    """Groups of random members: each site is in one group at least, and in `overlap` of them on average.
+    """Groups of random members: each site is in at least one group, and in `overlap` of them on average.
 
-    How many a site is in beyond the first has a binomial distribution. A group that nobody drew gets one
-    member, who is then in one more.
+    The number of a site's groups beyond the first has a binomial distribution. An empty group gets one
+    member, which is then in one more group.
     """
     names = group_names(groups)
     members: dict[Group, list[Site]] = {name: [] for name in names}
@@ -85,7 +85,7 @@ def draw_membership(
 
 @dataclass
 class Meter:
-    """What the sites of a run have sent to one another: messages of multicasts, and all the rest."""
+    """What the sites of a run have sent to each other: messages of multicasts, and everything else."""
 
     data_kinds: tuple[type[Pdu], ...]
     messages: int = 0
@@ -172,7 +172,7 @@ class GroupWorkload(Workload):
         return self._choice.choice(self._names if is_open else self._own[site])
 
     def _meant_for(self, effect: fx.Admitted) -> Sequence[frozenset[Site]]:
-        assert effect.destinations is not None, "members of a group are told by name"
+        assert effect.destinations is not None, "members of a group are sent to by name"
         self._batches += 1
         return [effect.destinations] * effect.count
 
@@ -194,7 +194,7 @@ class GroupWorkload(Workload):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupsSubject:
-    """What a run must know of the protocol under test."""
+    """What a run must know about the protocol under test."""
 
     build: Callable[[Site, Membership, tuple[Site, ...]], Protocol]
     data_kinds: tuple[type[Pdu], ...]
@@ -202,7 +202,7 @@ class GroupsSubject:
     settle_ns: Nanoseconds
     """How long after the last fault it may take until every member takes part again."""
     forgets: bool = False
-    """Whether a member whose spell ended begins anew."""
+    """Whether a member whose spell ended restarts without memory."""
 
 
 def simulate_groups(

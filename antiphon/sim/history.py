@@ -1,4 +1,4 @@
-"""The simulated half of late-join handling: logs in memory, read as live ones are from disk."""
+"""The simulated half of late-join handling: logs in memory, read as live logs are from disk."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ READ: Final = "log/read"
 
 
 class MemoryLog:
-    """What one site has delivered, the oldest of it forgotten when there is too much; outlives its member."""
+    """What one site has delivered, without the oldest part if there is too much; it outlives its member."""
 
     def __init__(self, most_messages: int) -> None:
         self._most_messages = most_messages
@@ -58,7 +58,7 @@ class MemoryLog:
 
 
 class Archivist:
-    """Stands around a member's protocol object: keeps its log, and remembers what it has delivered."""
+    """Wraps a member's protocol object: keeps its log, and remembers what it has delivered."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Archivist:
         delivered: dict[Site, int],
         read_ns: Nanoseconds = 0,
     ) -> None:
-        """`log` and `delivered` are kept by whoever builds the next incarnation with them."""
+        """`log` and `delivered` are kept by the caller, which builds the next incarnation with them."""
         self._protocol = protocol
         self._log = log
         self._delivered = delivered
@@ -78,7 +78,7 @@ class Archivist:
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
         if type(event) is TimerFired and event.name == READ:
-            assert self._log is not None, "only who keeps a log reads it"
+            assert self._log is not None, "only a member that keeps a log reads it"
             event, self._is_timed = self._log.recall(self._reading.popleft()), False
         elif type(event) is Start:
             event = msgspec.structs.replace(event, delivered=dict(self._delivered))
@@ -88,7 +88,7 @@ class Archivist:
         return self._carry_out(now, event)
 
     def _carry_out(self, now: Nanoseconds, event: Input) -> list[Effect]:
-        """What is left for the world to do once the log and the application have had their part."""
+        """The effects that are left for the world, after the log and the application have had theirs."""
         left: list[Effect] = []
         for effect in self._protocol.handle(now, event):
             match effect:
@@ -126,7 +126,7 @@ class Archive:
         self._delivered: dict[Site, dict[Site, int]] = {}
 
     def role(self, site: Site, members: Sequence[Site]) -> HistoryRole:
-        """A member's part: where there are handlers, everyone who begins later catches up."""
+        """A member's role: if there are handlers, every member that starts later catches up."""
         return HistoryRole(site in members[: self._handlers], self._handlers > 0)
 
     def keep(self, site: Site, role: HistoryRole, protocol: Protocol) -> Protocol:

@@ -1,6 +1,6 @@
 """The compiled kernel of the store-and-forward tree: it moves messages from hop to hop.
 
-What is modelled, and for whom, is told in `antiphon.sim.transit`, the only user of this module.
+`antiphon.sim.transit`, the only user of this module, describes the model.
 
 There is one event a hop. A link needs none to fall free, since its next start is the later of now and when it
 falls free. A router's service is constant, so that a message needs an event only at the end of it, and a

@@ -85,13 +85,13 @@ class Reordering:
 
 
 class Partition:
-    """Separates cells of sites from one another until it is healed."""
+    """Separates cells of sites from each other until it is healed."""
 
     def __init__(self, sites: int) -> None:
         self._cell_of = [0] * sites
 
     def split(self, cells: Iterable[Iterable[int]]) -> None:
-        """From now on only sites of one cell reach one another; sites in no cell named form one more."""
+        """From now on only sites of one cell reach each other; sites in no cell form one more."""
         cell_of = [0] * len(self._cell_of)
         for number, cell in enumerate(cells, start=1):
             for site in cell:
@@ -101,7 +101,7 @@ class Partition:
         self._cell_of = cell_of
 
     def heal(self) -> None:
-        """Everyone reaches everyone again."""
+        """All sites reach each other again."""
         self._cell_of = [0] * len(self._cell_of)
 
     def apply(self, arrival: Arrival) -> Sequence[Arrival]:

@@ -44,7 +44,7 @@ Processing = Callable[[int], Nanoseconds]
 
 
 class Frame:
-    """One transmission: who sent what to whom."""
+    """One transmission: its sender, its PDU and its destinations."""
 
     __slots__ = ("pdu", "source", "targets")
 
@@ -144,14 +144,14 @@ class Medium:
     def network_messages(self) -> int:
         return self._transmissions
 
-    # What the channel and the adapters can tell
+    # What the channel and the adapters report
 
     def carried_bytes(self) -> Mapping[type[Pdu], int]:
         """How many bytes of each kind of PDU the channel has carried."""
         return self._carried
 
     def heard(self, site: int) -> int:
-        """How many frames meant for this site have come by, the lost ones included."""
+        """The number of frames for this site that have passed, the lost ones included."""
         return self._adapters[site].heard
 
     def overwritten(self, site: int) -> int:

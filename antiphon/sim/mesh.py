@@ -4,7 +4,7 @@ Sources: the high-speed one-to-one network of Tachikawa and Takizawa (section 2:
 channel, may lose), and the network that Jia and So assume when they count one transmission per destination
 (section 6).
 
-Assumes: channels never wait for one another and have no bandwidth limit, so a PDU's size plays no part.
+Assumes: channels never wait for each other and have no bandwidth limit, so a PDU's size plays no part.
 Guarantees: a PDU arrives `delay_ns` after it was sent, plus a jitter drawn evenly from 0 to `jitter_ns`;
 with `ordered` channels none overtakes another of its own channel. A multicast is one transmission per
 target. Loss is not the mesh's business but a fault layer's (`antiphon.sim.layers`), as for every network.

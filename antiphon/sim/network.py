@@ -21,10 +21,10 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     source: int
     pdu: Pdu
     after_loss: bool = False
-    """The site could tell that it lost something between its arrival before this one and this one."""
+    """The site knows that it lost something between the arrival before this one and this one."""
 
     def delayed(self, late_ns: Nanoseconds) -> "Arrival":
-        """The same arrival, so much later."""
+        """The same arrival, this much later."""
         return msgspec.structs.replace(self, time_ns=self.time_ns + late_ns)
 
 
@@ -32,7 +32,7 @@ class Network(Interface):
     """A model of how PDUs travel."""
 
     def send(self, now: Nanoseconds, source: int, targets: Sequence[int] | None, pdu: Pdu, size: int) -> None:
-        """Take a PDU of `size` bytes from a site: to some sites, or (None) to every other one."""
+        """Take a PDU of `size` bytes from a site: to some sites, or (None) to every other site."""
 
     def next_ns(self) -> Nanoseconds:
         """No arrival comes before this moment; NEVER_NS when nothing is under way."""
@@ -46,7 +46,7 @@ class Network(Interface):
         """
 
     def within(self, source: int, hops: int) -> tuple[int, ...]:
-        """The other sites that are at most so many links away from one, in order."""
+        """The other sites that are at most this many links away from a site, in order."""
 
     def network_messages(self) -> int:
         """How many transmissions the model has counted so far."""

@@ -1,10 +1,10 @@
 """What the scenarios of ordering protocols share: the knobs, the workload, the faults and the metrics.
 
-A run has two parts. In the first, messages are offered at the rate asked for while the faults drawn from
-the seed come and go. Once all of it has healed and every member takes part again, each member multicasts a
-closing message, and the run demands progress: everyone must deliver all of these. Where loss is heavy, a
-member can be wrongly left out in the middle of that; then another round of closing messages is sent. Without
-faults there is only the first part.
+A run has two parts. In the first, messages are offered at the given rate while the faults drawn from the seed
+come and go. Once all of them have healed and every member takes part again, each member multicasts a closing
+message, and the run demands progress: every member must deliver all of these. Under heavy loss a member can
+be wrongly excluded in the middle of that; then another round of closing messages is sent. Without faults
+there is only the first part.
 """
 
 from collections import Counter
@@ -39,19 +39,19 @@ from antiphon.sim.scenario import Metrics
 from antiphon.sim.world import Host, World
 
 ASSUMED_FIELD_BYTES: Final = 24
-"""What a PDU's fields take beside its bodies, near enough for the medium's timing."""
+"""Bytes of a PDU's fields beside its bodies, close enough for the medium's timing."""
 RETRY_NS: Final = 5 * MILLISECOND_NS
 """When an application whose message was refused tries again."""
 LOOK_NS: Final = 20 * MILLISECOND_NS
 """How often the run looks whether it is finished."""
 LINGER_NS: Final = 50 * MILLISECOND_NS
-"""How long a finished run goes on, so that what is delivered can become stable too."""
+"""How long a finished run continues, so that deliveries can become stable, too."""
 CLOSING_NS: Final = SECOND_NS
 """How long a round of closing messages may take before another is sent."""
 PATIENCE_NS: Final = 10 * SECOND_NS
-"""How long a run whose faults are over may take to finish."""
+"""How long a run may take to finish after its faults are over."""
 BUCKET_NS: Final = 100 * MILLISECOND_NS
-"""What a halt or a slow stretch is counted in."""
+"""The unit in which halts and slow stretches are counted."""
 HALTED: Final = 0.1
 """Below this share of its median bucket a member is halted."""
 SLOWED: Final = 0.6
@@ -98,12 +98,12 @@ class OrderingConfiguration:
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise UsageError(f"The {name} is a probability from 0 to below 1.")
         if not 0 <= self.churn <= self.members or min(self.crashes, self.partitions) < 0:
-            raise UsageError("At most all members can churn, and no fault can come less than never.")
+            raise UsageError("At most all members can churn, and no count of faults is negative.")
         check_sabotage(self.sabotage)
 
     @property
     def horizon_ns(self) -> Nanoseconds:
-        """When the last message is offered, the closing ones aside."""
+        """When the last message is offered, without the closing ones."""
         return from_seconds(self.messages / self.rate)
 
     @property
@@ -119,27 +119,27 @@ class OrderingConfiguration:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What the run must know of the protocol under test."""
+    """What the run must know about the protocol under test."""
 
     build: Callable[[Site, tuple[Site, ...]], Protocol]
     repairs: bool
-    """Whether it makes up for losses, so that every message must reach everyone who stays."""
+    """Whether it repairs losses, so that every message must reach every member that stays."""
     settle_ns: Nanoseconds
     """How long after the last fault it may take until every member takes part again."""
     leader_crashes_alone: bool
     """Whether nothing else may go wrong around a crash of the first member."""
     network: Callable[[Seeds], Network] | None = None
-    """A network of its own, which sees to losses itself; None means the one that the knobs describe."""
+    """The protocol's own network, which handles losses itself; None means the network of the knobs."""
     watch: Callable[[World], None] | None = None
-    """Whoever wants to see more of the world than the workload does."""
+    """An observer that wants to see more of the world than the workload does."""
     size_of: Callable[[Pdu], int] | None = None
-    """What its PDUs take on the wire; None means what `wire_size` says."""
+    """The size of its PDUs on the wire; None means `wire_size`."""
     forgets: bool = False
-    """Whether a member whose spell ended begins anew: what it had admitted may be lost, and it knows only
-    those that have appeared to it since."""
+    """Whether a member whose spell ended restarts without memory: its admitted messages may be lost, and it
+    knows only the members that have appeared to it since."""
     tells_losses: Callable[[], bool] = lambda: False
-    """Whether a member has told that a message cannot be delivered: then that may be one whose sender was
-    away before anybody had it."""
+    """Whether a member has reported that a message cannot be delivered: it may be a message whose sender was
+    absent before any other member had it."""
 
 
 def wire_size(pdu: Pdu) -> int:
@@ -156,7 +156,7 @@ def simulate(
     recorder: Recorder | None,
     workload_kind: "type[Workload] | None" = None,
 ) -> Metrics:
-    """One run: a world, its faults, its workload, and what came of it."""
+    """One run: a world, its faults, its workload, and the results."""
     seeds = Seeds(seed)
     sites = tuple(site_names(configuration.members))
     faults = draw_faults(configuration, subject, seeds, sites)
@@ -208,7 +208,7 @@ def _builder(
     sites: tuple[Site, ...],
     faults: list[churn.Fault],
 ) -> Callable[[Site], Protocol]:
-    """Builds the members, one of them a saboteur if one is asked for: if possible one that always stays."""
+    """Builds the members, including a saboteur if there is one: if possible a member that always stays."""
     if configuration.sabotage == NONE:
         return lambda site: subject.build(site, sites)
     random = seeds.stream("sabotage")
@@ -249,7 +249,7 @@ def _layers(
 
 
 class Watch:
-    """Stands before the recorder, if there is one, and keeps track of who is present and who always was."""
+    """Wraps the recorder, if there is one, and tracks which sites are present and which always were."""
 
     def __init__(self, sites: tuple[Site, ...], recorder: Recorder | None) -> None:
         self.stayed = set(sites)
@@ -339,7 +339,7 @@ class Workload:
         self._world.at(self._closing_ns, self._look)
 
     def _next_offer(self) -> tuple[Nanoseconds, Site]:
-        """When the next batch is offered, and to whom."""
+        """When the next batch is offered, and its destinations."""
         time_ns = self._random.randint(0, self._configuration.horizon_ns)
         return time_ns, self._random.choice(list(self._backlog))
 
@@ -366,13 +366,13 @@ class Workload:
         self._world.admit(site, *self._next_batch(site, count))
 
     def _next_batch(self, site: Site, count: int) -> tuple[Sequence[bytes], frozenset[Site] | None]:  # noqa: ARG002
-        """What this member hands in next, and to whom it goes; None means to everyone."""
+        """What this member hands in next, and its destinations; None means every member."""
         return [self._body] * count, None
 
     # Counting
 
     def _meant_for(self, effect: fx.Admitted) -> Sequence[frozenset[Site]]:
-        """Who must deliver each of the messages that were admitted."""
+        """The members that must deliver each of the admitted messages."""
         return [self._everyone] * effect.count
 
     def _note_admission(self, now: Nanoseconds, host: Host, effect: fx.Admitted) -> None:
@@ -442,7 +442,8 @@ class Workload:
         return self._watch.stayed & meant <= reached
 
     def _may_be_lost(self, message: MessageId) -> bool:
-        """A message that nobody delivered may die with its sender, or with the last of its destinations."""
+        """A message that no member delivered may die with its sender, or with the last of its
+        destinations."""
         admitted_ns = self._admitted_ns[message]
         if self._subject.forgets and self._is_forgotten(message):
             return True
@@ -454,9 +455,10 @@ class Workload:
         )
 
     def _is_forgotten(self, message: MessageId) -> bool:
-        """Whether its sender, or everyone for whom it is, began anew after it was admitted.
+        """Whether its sender, or every destination, restarted after it was admitted.
 
-        Whoever has begun anew lately may have been addressed by its former life, of which it knows nothing.
+        A member that restarted recently may have been addressed as its earlier incarnation, of which it knows
+        nothing.
         """
         admitted_ns, watch = self._admitted_ns[message], self._watch
         lately_ns = admitted_ns - self._subject.settle_ns
@@ -486,9 +488,10 @@ class Workload:
         }
 
     def _weak_shares(self) -> tuple[float, float]:
-        """How large a share of the time, while messages were offered, stayers were halted, and slowed.
+        """The share of the time, while messages were offered, in which stayers were halted, and slowed.
 
-        Whoever no fault touched stayed, even if the protocol left it out; if all were touched, all count.
+        Members that no fault touched are stayers, even if the protocol excluded them; if all were touched,
+        all are.
         """
         troubled = churn.troubled_sites(self._faults)
         stayed = [site for site in self._buckets if site not in troubled] or list(self._buckets)
@@ -505,7 +508,7 @@ class Workload:
 
 
 def usual_count(counts: list[int]) -> int:
-    """The median; of those with anything in them if it would be nothing, for then halts are the usual."""
+    """The median; if that would be zero, the median of the nonzero values, since then halts are normal."""
     for chosen in (sorted(counts), sorted(count for count in counts if count)):
         if chosen and chosen[len(chosen) // 2]:
             return chosen[len(chosen) // 2]

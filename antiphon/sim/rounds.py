@@ -116,7 +116,7 @@ class RoundStudy:
 
     @property
     def longest_chain(self) -> int:
-        """How many members tell one another in turn before the round can end; 0 if it is a few."""
+        """How many members pass the result on in turn before the round can end; 0 if only a few."""
         return 0
 
     @property
@@ -124,10 +124,10 @@ class RoundStudy:
         return Objective(self.detect)
 
     def repetition(self) -> Repetition | None:
-        """Wait first while a full buffer drains: who repeats sooner finds it as full as before.
+        """First wait while a full buffer drains: an earlier repetition finds it as full as before.
 
-        Where buffers may fill, wait as well while the messages of all pass the root's links and its host, and
-        while members wait for one another, so that nothing is repeated in a round of which nothing was lost.
+        Where buffers may fill, wait also while all messages pass the root's links and its host, and while
+        members wait for each other, so that nothing is repeated in a round that lost nothing.
         """
         if not self.lossy:
             return None
@@ -140,7 +140,7 @@ class RoundStudy:
 
 
 def _choices(study: type[Any]) -> dict[str, Any]:
-    """The parameters that take one of a few words."""
+    """The parameters that take one of a few names."""
     hints = get_type_hints(study)
     return {name: kind for name, kind in hints.items() if get_origin(kind) is Literal}
 
@@ -175,7 +175,7 @@ class FreeStart:
 
 
 class _Watch:
-    """Sees who gets the result, and when."""
+    """Observes which members get the result, and when."""
 
     def __init__(self, sites: Sequence[Site], network: TreeNetwork, stop: Callable[[], None], until: Until):
         self.tpr_ns: Nanoseconds | None = None
@@ -229,11 +229,11 @@ class Round(ABC):
         self.world.on_stable = self.world.on_missing = self._watch.on_result
         self.world.start()
 
-    # What a scenario says of its protocol
+    # What a scenario defines for its protocol
 
     @abstractmethod
     def prepare(self) -> None:
-        """Whatever is to be made once for all members, before the first of them."""
+        """Prepare what all members share, before the first of them is made."""
 
     @abstractmethod
     def build(self, site: Site) -> Protocol:
@@ -249,7 +249,7 @@ class Round(ABC):
         return lambda pdu: HEADER_BYTES if type(pdu) is start else array_bytes
 
     def start_kind(self) -> type[Pdu] | None:
-        """The PDU that only says that a round begins; None if there is no such one."""
+        """The PDU that only starts a round; None if there is none."""
         return None
 
     def trigger(self) -> None:
@@ -258,9 +258,9 @@ class Round(ABC):
 
     @abstractmethod
     def steps(self, tpr_s: float | None) -> float | None:
-        """How many steps the round took, as the text counts them."""
+        """The number of steps of the round, as the text counts them."""
 
-    # What scenarios use
+    # Helpers of scenarios
 
     def holding(self, site: Site) -> IntegerArray:
         row: IntegerArray = self.holdings[self.index[site]]
@@ -309,7 +309,7 @@ class Round(ABC):
         return self.free_start
 
     def _ignorant(self) -> list[Site]:
-        """Those who have not seen everything that anyone has."""
+        """The members that have not seen everything that any member has."""
         behind = (self.holdings < self.holdings.max(axis=0)).any(axis=1)
         return [site for site, is_behind in zip(self.sites, behind.tolist(), strict=True) if is_behind]
 
@@ -341,7 +341,7 @@ def _draw_holdings(study: RoundStudy, seeds: Seeds) -> IntegerArray:
 def _record_history(
     recorder: Recorder, sites: Sequence[Site], senders: Sequence[Site], holdings: IntegerArray
 ) -> None:
-    """What happened before the round: each sender's messages, and who holds how many of them."""
+    """The state before the round: each sender's messages, and how many of them each member holds."""
     destinations = sites if len(senders) > len(sites) else None
     for sender, count in zip(senders, holdings.max(axis=0).tolist(), strict=True):
         size = count * MESSAGE_BYTES

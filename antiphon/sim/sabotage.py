@@ -71,7 +71,7 @@ class Saboteur:
         return [outcome for effect in effects for outcome in self._outcomes(effect)]
 
     def _outcomes(self, effect: Effect) -> list[Effect]:
-        """What becomes of one effect, until the deed is done."""
+        """The effects that replace one effect, until the sabotage is done."""
         if self._done or (self._held is None and not self._ripe(effect)):
             return [effect]
         return self._tamper(effect)
@@ -103,11 +103,11 @@ class Saboteur:
         return []
 
     def _overtake(self, effect: Effect) -> list[Effect]:
-        """Hold a delivery until the next one of the same sender has gone by."""
+        """Hold a delivery until the next one of the same sender has passed."""
         return self._reorder(effect, lambda held, later: held.sender == later.sender)
 
     def _hold(self, effect: Effect) -> list[Effect]:
-        """Hold a delivery until every member has had time to react to it, and the reaction has gone by."""
+        """Hold a delivery until every member has had time to react to it, and the reaction has passed."""
         return self._reorder(effect, lambda _held, _later: self._passed >= 4 * len(self._members))
 
     def _swap(self, effect: Effect) -> list[Effect]:
@@ -132,7 +132,7 @@ class Saboteur:
     # Admissions and stability
 
     def _misaddress(self, effect: Effect) -> list[Effect]:
-        """Claim that a message was not meant for one of those who will deliver it."""
+        """Claim that a message was not for one of the members that will deliver it."""
         if not isinstance(effect, Admitted):
             return [effect]
         self._done = True

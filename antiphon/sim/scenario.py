@@ -29,17 +29,18 @@ class Scenario:
     run: Callable[[Any, int, Recorder | None], Metrics]
     """Simulate one run: configuration, seed, and where to write the trace, if anywhere."""
     promises: tuple[Property, ...]
-    """What is promised unless its knobs change that."""
+    """The promises, unless its knobs change them."""
     cost_s: Callable[[Any], float]
     """Roughly how long a run takes, so that sweeps can group short runs and start long ones first."""
     audited: bool = False
     """Whether a run is judged by the checkers, for the metric `violations`."""
     promised: Callable[[Any], tuple[Property, ...]] | None = None
-    """What is promised with a configuration, where that depends on it."""
+    """The promises under a configuration, where they depend on it."""
     groups: Callable[[Any], Mapping[Group, tuple[Site, ...]] | None] = lambda _: None
-    """Who is in which group, for the trace; None when every site is in every group."""
+    """The members of each group, for the trace; None when every site is in every group."""
     almost: tuple[Property, ...] = ()
-    """Promises that hold almost always, and whose breach members report: `disagreements`, `unavailable`."""
+    """Promises that hold almost always, and whose violations members report: `disagreements`,
+    `unavailable`."""
 
     def promises_for(self, configuration: Any) -> tuple[Property, ...]:
         return self.promises if self.promised is None else self.promised(configuration)

@@ -1,9 +1,8 @@
-"""What the scenarios of protocols share whose senders choose the destinations of each message.
+"""What the scenarios share whose senders choose the destinations of each message.
 
-The workload is that of every ordering protocol, except that each batch goes to members drawn at random; what
-was sent to some is waited for at these only. Closing messages go to everyone. A meter stands between each
-member and the world and counts what it sends: copies of data, and everything else that it has to say, which
-is what control costs.
+The workload is that of every ordering protocol, except that each batch goes to random members and is awaited
+at these only. Closing messages go to every member. A meter between each member and the world counts what the
+member sends: copies of data, and everything else, which is the cost of control.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +50,7 @@ class SelectiveConfiguration(OrderingConfiguration):
 
 @dataclass(frozen=True, kw_only=True)
 class FixedConfiguration(SelectiveConfiguration):
-    """The same for protocols whose members never forget: whoever is away is waited for."""
+    """The same for protocols whose members never forget: absent members are waited for."""
 
     window: Annotated[int, "batches that a sender may have under way, not known to be held by all"] = 64
 
@@ -75,7 +74,7 @@ class FixedConfiguration(SelectiveConfiguration):
 def draw_destinations(
     random: Random, site: Site, others: Sequence[Site], configuration: SelectiveConfiguration
 ) -> frozenset[Site] | None:
-    """For whom one message of this member is: some of the others, and sometimes itself; None means all."""
+    """The destinations of one message of this member: some others, and sometimes itself; None means all."""
     count = configuration.destinations
     if not count:
         return None
@@ -88,7 +87,7 @@ def draw_destinations(
 
 
 class SelectiveWorkload(Workload):
-    """Applications that say to whom each batch goes."""
+    """Applications that choose the destinations of each batch."""
 
     _configuration: SelectiveConfiguration
 
@@ -104,11 +103,11 @@ class SelectiveWorkload(Workload):
         super().__init__(world, configuration, subject, seeds, faults, watch)
         self._choice: Final = seeds.stream("workload/destinations")
         self._appeared_ns: Final = {site: dict.fromkeys(self._backlog, 0) for site in self._backlog}
-        """Since when each member knows of each other one."""
+        """Since when each member knows each other member."""
         self._addressed: Sequence[frozenset[Site] | None] | None = None
-        """For whom each message is of the batch that is being handed in, if its messages differ."""
+        """The destinations of each message of the batch being handed in, if they differ."""
         self._half_accepted: Final[set[tuple[MessageId, Site]]] = set()
-        """What some destination has delivered or knows to be stable, and not both."""
+        """Messages that some destination has delivered, or knows to be stable, but not both."""
         self._acceptances_ns: Final[list[Nanoseconds]] = []
         self._stabilities_ns: Final[list[Nanoseconds]] = []
         self._offers = 0
@@ -135,7 +134,7 @@ class SelectiveWorkload(Workload):
         self._offers += 1
         site = sites[place]
         time_ns = self._phases_ns[site] + turn * self._interval_ns
-        # What would come after the end of a last, incomplete turn comes in the first one.
+        # What would come after the end of a last, incomplete turn comes in the first turn.
         return time_ns % (self._configuration.horizon_ns + 1), site
 
     def _next_batch(self, site: Site, count: int) -> tuple[Sequence[bytes], frozenset[Site] | None]:
@@ -155,7 +154,8 @@ class SelectiveWorkload(Workload):
         return pack(bodies, addresses=each), together
 
     def _others_known(self, site: Site) -> list[Site]:
-        """The members that this one can name, itself not among them: whom it met before it forgot is none."""
+        """The members that this one can name, without itself. Members that it met before a restart are not
+        known."""
         begun_ns = self._watch.left_ns.get(site, 0) if self._subject.forgets else 0
         appeared_ns = self._appeared_ns[site]
         return [other for other in self._backlog if other != site and appeared_ns.get(other, -1) >= begun_ns]
@@ -275,7 +275,7 @@ class Metered:
 
 @dataclass(frozen=True, kw_only=True)
 class SelectiveSubject:
-    """What a selective run must know of the protocol under test, beside what every run must."""
+    """What a selective run must know about the protocol under test, beside what every run must."""
 
     build: Callable[[Site, tuple[Site, ...]], Protocol]
     settle_ns: Nanoseconds
@@ -287,7 +287,7 @@ class SelectiveSubject:
 def simulate_selective(
     configuration: SelectiveConfiguration, subject: SelectiveSubject, seed: int, recorder: Recorder | None
 ) -> Metrics:
-    """One run of a protocol that lets its senders choose, with what it sent."""
+    """One run of a protocol whose senders choose destinations, with what it sent."""
     meter = Meter(configuration.members, subject.data_kinds, Codec(subject.pdus))
     metrics = simulate(
         configuration,

@@ -17,14 +17,14 @@ its queue full; a drop is not an enqueue and records nothing. Lost gossips are n
 a protocol that must lose messages at its senders does not hand them over.
 
 How it is fast. The hops are compiled (`antiphon.sim.hops`). Going to and fro between them and Python costs
-more than a hop, so the network runs ahead: while nobody answers arrivals with a send, it hands over ever more
-of them at once. A send at a moment that it has passed takes it back: it restores a state that it kept, moves
-on from there to the moment of the send, and withdraws the later arrivals from the list that the world is
+more than a hop, so the network runs ahead: while no site answers arrivals with a send, it hands over more and
+more of them at once. A send at a moment that it has passed takes it back: it restores a kept state, moves on
+from there to the moment of the send, and withdraws the later arrivals from the list that the world is
 reading. So running ahead changes the speed and nothing else, whatever the world does.
 
-What makes going back cheap for those who never do. A copy of the state costs far more than an advance, so it
+What makes going back cheap for runs that never do. A copy of the state costs far more than an advance, so it
 is a rare checkpoint with a log of what was sent since. Nothing else is needed to repeat what happened: a send
-takes effect at the end of its own moment, whenever the kernel is told of it, and the kernel is a function of
+takes effect at the end of its own moment, whenever the kernel learns of it, and the kernel is a function of
 its state. To repeat the events since a checkpoint costs at most what they cost the first time, and going back
 drops the checkpoint; so neither can happen more often than it pays.
 """
@@ -52,7 +52,7 @@ FIRST_ROWS: Final = 256
 FIRST_REACH: Final = 32
 """How many arrivals the network hands over at once when it begins to run ahead."""
 REACH_FACTOR: Final = 4
-"""How many times as many it hands over the next time, as long as nobody answers."""
+"""Factor by which more arrivals are handed over the next time, while no site answers."""
 FIRST_SETS: Final = 1 << 14
 """How many sites the sets of destinations may have together before those not in use are forgotten."""
 MOST_NEAR_SITES: Final = 1 << 20
@@ -95,7 +95,7 @@ class TreeModel:
 
 
 class Traffic(NamedTuple):
-    """What the network has counted up to a moment."""
+    """The network's counts up to a moment."""
 
     hop_messages: int
     dropped: int
@@ -145,7 +145,7 @@ class TreeNetwork:
         """Memory to keep a state in: asking the system for it anew each time costs more than the copy."""
         self._look()
 
-    # What the world asks
+    # Calls of the world
 
     def send(self, now: Nanoseconds, source: int, targets: Sequence[int] | None, pdu: Pdu, size: int) -> None:
         """Take a PDU; it is handed to the kernel with the next advance."""
@@ -181,7 +181,7 @@ class TreeNetwork:
         if not count:
             self._batch_ns = limit_ns
             return ()
-        # If nobody answers these, the network may run further ahead the next time.
+        # If no site answers these, the network may run further ahead the next time.
         self._reach = min(max(FIRST_REACH, REACH_FACTOR * reach), self._longest_reach)
         times, targets, sources, numbers = self._state.arrivals[:count].T.tolist()
         self._batch = list(map(Arrival, times, targets, sources, map(self._pdus.__getitem__, numbers)))
@@ -205,7 +205,7 @@ class TreeNetwork:
         return self.traffic(self._batch_ns).hop_messages
 
     def traffic(self, at_ns: Nanoseconds) -> Traffic:
-        """What has been counted up to a moment, from the world's present one on."""
+        """The counts up to a moment, from the world's present moment on."""
         self._go_back(at_ns)
         tally = self._state.control.tolist()
         assert at_ns >= tally[hops.CLOCK] or not tally[hops.ENQUEUED], "what is past is forgotten"
@@ -274,7 +274,7 @@ class TreeNetwork:
     # Which sites
 
     def _walk_around(self, source: int, links: int) -> tuple[int, ...]:
-        """The other sites at most so many links away: each node leads on to all its neighbours but one."""
+        """The other sites at most this many links away: each node leads on to all its neighbours but one."""
         sites: list[int] = []
         around = [(self._hosts[source], hops.NOTHING)]
         while around and links > 0:
@@ -322,7 +322,7 @@ class TreeNetwork:
         self._room = len(self._state.sends)
 
     def _grow(self) -> None:
-        """Double what has become short; the kernel goes on where it stopped."""
+        """Double the arrays that are full; the kernel continues where it stopped."""
         state = self._state
         if len(state.heap) - state.control[hops.EVENTS] < hops.EVENTS_PER_STEP:
             state = state._replace(heap=_doubled(state.heap))

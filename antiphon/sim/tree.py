@@ -67,7 +67,7 @@ class Tree:
 
 @lru_cache(maxsize=32)
 def grow_tree(nodes: int, fill: Fill = "even") -> Tree:
-    """The tree of so many nodes; its arrays are shared and must not be written to."""
+    """The tree of this many nodes; its arrays are shared and must not be written to."""
     if nodes < 1:
         raise UsageError(f"A tree of {nodes} nodes makes no sense.", hint="It needs at least one node.")
     levels = _levels(nodes)
@@ -106,7 +106,7 @@ def _levels(nodes: int) -> list[range]:
 
 
 def _parents(count: int, parents: int, fill: Fill) -> IntegerArray:
-    """For each of a level's `count` nodes, which of the level above it hangs under."""
+    """For each of a level's `count` nodes, the index of its parent on the level above."""
     places = np.arange(count, dtype=np.int64)
     if fill == "left":
         return places // CHILDREN_PER_NODE

@@ -96,7 +96,7 @@ class World:
         self._index = {site: index for index, site in enumerate(sites)}
         self._alone = {site: (index,) for index, site in enumerate(sites)}
 
-    # What a scenario does to the world
+    # Calls of a scenario
 
     def at(self, time_ns: Nanoseconds, action: Action) -> None:
         """Do something at a moment from now on."""
@@ -150,7 +150,7 @@ class World:
             self.give(host, Start(host.incarnation, host.admitted, returning=True))
 
     def depart(self, site: Site) -> None:
-        """The site goes absent: it keeps its memory, but hears and says nothing and its timers stand."""
+        """The site goes absent: it keeps its memory, but receives and sends nothing, and its timers stop."""
         host = self.host(site)
         if host.up and host.present:
             self.give(host, Departed())
@@ -164,7 +164,7 @@ class World:
             self.give(host, Returned())
 
     def suspect(self, site: Site, *, at: Iterable[Site] | None = None) -> None:
-        """The failure detector of each site (or of some) reports this one as gone."""
+        """The failure detector of each site (or of some) suspects this site."""
         self._notify(Suspected(site), site, at)
 
     def restore(self, site: Site, *, at: Iterable[Site] | None = None) -> None:
@@ -172,11 +172,11 @@ class World:
         self._notify(Restored(site), site, at)
 
     def stop(self) -> None:
-        """End the run for good once the event at hand is done; what is under way stays unread."""
+        """End the run once the current event is done; PDUs under way stay unread."""
         self._stopped = True
 
     def run(self, until_ns: Nanoseconds = NEVER_NS - 1) -> None:
-        """Let time pass until nothing is left to happen, until a moment, or until someone says stop."""
+        """Run until nothing is left to happen, until a moment, or until `stop` is called."""
         self._stopped = False
         heap, next_ns = self._heap, self.network.next_ns
         while not self._stopped:
@@ -210,7 +210,7 @@ class World:
                 self._apply[type(effect)](self, host, effect)
 
     def _take(self, arrivals: Sequence[Arrival]) -> None:
-        """Hand over arrivals in order; whatever they schedule in between happens in between."""
+        """Hand over arrivals in order; events that they schedule in between happen in between."""
         heap, hosts, apply, layers = self._heap, self.hosts, self._apply, self._layers
         pdu: Pdu | None = None
         source = -1
@@ -227,7 +227,7 @@ class World:
             if layers:
                 self._through_layers(arrival)
                 continue
-            # What `_receive` does, without the call and with one input for all who receive the same PDU:
+            # What `_receive` does, without the call and with one input for all receivers of the same PDU:
             # simulations spend most of their time here.
             if arrival.pdu is not pdu or arrival.source != source or arrival.after_loss != after_loss:
                 pdu, source, after_loss = arrival.pdu, arrival.source, arrival.after_loss
@@ -308,7 +308,7 @@ class World:
                 )  # fmt: skip
 
     def _addresses(self, effect: fx.Admitted) -> Iterable[tuple[int, int, Destinations]]:
-        """To whom what was just admitted goes, stretch by stretch."""
+        """The destinations of what was just admitted, run by run."""
         bodies = self._handed_in
         if type(bodies) is Packed and bodies.addresses is not None:
             return bodies.runs()

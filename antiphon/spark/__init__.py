@@ -1,1 +1,1 @@
-"""Spark: the session, the audit of traces and the sweeps of seeded runs."""
+"""Spark: the session, and the jobs that audit traces and sweep seeded runs."""

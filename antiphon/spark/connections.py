@@ -1,16 +1,16 @@
 """A campaign: very many small seeded group connections as one Spark job, each judged where it was simulated.
 
-A task has a stretch of seeds. For each it draws the parameters, simulates the run, and judges it with the
-compiled kernels that the audit uses: the rows go from the simulator straight into arrays, without a trace
-and without a file. What stays of a run is one row: what was drawn, how often each property was violated,
-whether it finished, and the command that replays it.
+A task has a range of seeds. For each seed it draws the parameters, simulates the run, and judges it with the
+kernels of the audit: the rows go from the simulator straight into arrays, without a trace and without a
+file. A run leaves one row: the parameters, the violations of each property, whether it finished, and the
+command that replays it.
 
-All properties are counted, promised or not. The campaign fails if a run breaks a promise of its protocol, if
-one does not finish although its faults are over, or if one raises. Where a promise holds only almost always,
-a run that breaks it is counted as reported if its members found that out themselves: it does not fail.
+All properties are counted, promised or not. The campaign fails if a run breaks a promise of its protocol,
+does not finish although its faults are over, or raises. Where a promise holds only almost always, a run that
+breaks it does not fail if its members detected that themselves: it is counted as reported.
 
-Where one order is not promised, what a member lacks within a spell of presence is told by its sender's
-numbers: a short run is often in one order by accident, and nobody promised to keep to it.
+Without a promise of total order, a spell of presence is judged by senders' numbers: a short run is often in
+one order by accident.
 """
 
 import json
@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from antiphon.audit.judging import Judgement, judge
+from antiphon.audit.log import build_log
+from antiphon.audit.recorder import PackingRecorder
 from antiphon.check.verdict import Verdict
 from antiphon.core.errors import InputError, UsageError
 from antiphon.core.recording import PROPERTIES, Property
 from antiphon.sim.scenario import Metrics, Scenario, replay_command
 from antiphon.sim.scenarios import find_scenario
-from antiphon.spark.judging import Judgement, judge
-from antiphon.spark.log import build_log
-from antiphon.spark.recorder import SegmentRecorder
 from antiphon.spark.sweep import numbers
 from antiphon.spark.tasks import DIED, Progress, Watch, prepare, run_all, write_whole
 from antiphon.trace.arrow import ds, pa, pc, pq
@@ -37,12 +37,12 @@ from antiphon.trace.schema import Run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STRETCH: Final = 100
-"""Runs of a task: at 5 to 20 ms a run about a second, beside which the task itself costs little."""
-TROUBLES_TOLD: Final = 10
+RUNS_PER_TASK: Final = 100
+"""Runs of a task: about a second at 5 to 20 ms a run, which makes the cost of the task itself small."""
+TROUBLES_SHOWN: Final = 10
 
 Draw = Callable[[int], Mapping[str, Any]]
-"""From a run's seed to its scenario's parameters. It travels to the tasks, and so must be picklable."""
+"""From a run's seed to its scenario's parameters. It travels to the tasks, so it must be picklable."""
 
 CONNECTIONS: Final = pa.schema(
     [
@@ -60,17 +60,17 @@ CONNECTIONS: Final = pa.schema(
         pa.field("replay", pa.string()),
     ]
 )
-"""One row a run: what was drawn and what came of it. A property's column counts its violations; `broken`
-lists those that break a promise, `reported` is true if its members told so and it may happen, and
-`explanation` tells the first of them. A run that raised has an error and no counts."""
+"""One row per run: parameters and results. A property's column counts its violations. `broken` lists the
+properties whose violations break a promise, `reported` is true if the members reported that and it may
+happen, and `explanation` explains the first violation. A run that raised has an error and no counts."""
 
 
 # One run
 
 
 def judge_connection(scenario: Scenario, configuration: Any, seed: int) -> tuple[Metrics, Judgement]:
-    """Simulate a run and judge it, telling one violation of each property that was promised."""
-    recorder = SegmentRecorder()
+    """Simulate a run and judge it, with one violation of each promised property explained."""
+    recorder = PackingRecorder()
     metrics = scenario.run(configuration, seed, recorder)
     groups = scenario.groups(configuration)
     run = Run(f"{scenario.name}-{seed}", groups=None if groups is None else dict(groups))
@@ -81,7 +81,7 @@ def judge_connection(scenario: Scenario, configuration: Any, seed: int) -> tuple
 
 
 def connection_row(protocol: str, draw: Draw, seed: int) -> dict[str, Any]:
-    """Do one run; whatever goes wrong in it is part of the result."""
+    """Do one run; an exception in it becomes part of the result."""
     row = _blank_row(protocol, seed)
     try:
         scenario = find_scenario(protocol)
@@ -89,7 +89,7 @@ def connection_row(protocol: str, draw: Draw, seed: int) -> dict[str, Any]:
         metrics, judgement = judge_connection(scenario, configuration, seed)
     except Exception as error:
         return row | {"error": f"{type(error).__name__}: {error}"}
-    told = {violation.property: violation.explanation for violation in judgement.violations}
+    explained = {violation.property: violation.explanation for violation in judgement.violations}
     broken = [name for name in scenario.promises_for(configuration) if judgement.counts[name]]
     return row | {
         "finished": bool(metrics.get("finished", True)),
@@ -97,7 +97,7 @@ def connection_row(protocol: str, draw: Draw, seed: int) -> dict[str, Any]:
         **{str(name): judgement.counts[name] for name in PROPERTIES},
         "broken": broken,
         "reported": scenario.is_reported(broken, metrics),
-        "explanation": told[broken[0]] if broken else None,
+        "explanation": explained[broken[0]] if broken else None,
         "metrics": numbers(metrics),
     }
 
@@ -108,7 +108,7 @@ def _blank_row(protocol: str, seed: int) -> dict[str, Any]:
 
 
 def _configure(scenario: Scenario, draw: Draw, row: dict[str, Any]) -> Any:
-    """Draw a run's parameters, and note in its row what they are and how to replay them."""
+    """Draw a run's parameters, and put them and the replay command into its row."""
     parameters = dict(draw(row["seed"]))
     row["parameters"] = json.dumps(parameters, sort_keys=True)
     row["replay"] = replay_command(scenario.name, parameters, row["seed"])
@@ -116,7 +116,7 @@ def _configure(scenario: Scenario, draw: Draw, row: dict[str, Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class SeedRange:
     """The runs of one task: consecutive seeds. Implements `antiphon.spark.tasks.Work`."""
 
     protocol: str
@@ -134,17 +134,17 @@ class Stretch:
 
     @property
     def cost_s(self) -> float:
-        """Runs are drawn alike, so that one costs about what another does."""
+        """Runs are drawn in the same way, so they cost about the same."""
         return float(self.runs)
 
     def do(self, folder: Path) -> None:
         rows = [connection_row(self.protocol, self.draw, seed) for seed in self.seeds]
         write_whole(folder / self.file_name, rows, CONNECTIONS)
 
-    def apart(self) -> "list[Stretch]":
-        return [Stretch(self.protocol, self.draw, range(seed, seed + 1)) for seed in self.seeds]
+    def split(self) -> "list[SeedRange]":
+        return [SeedRange(self.protocol, self.draw, range(seed, seed + 1)) for seed in self.seeds]
 
-    def bury(self, folder: Path) -> None:
+    def record_death(self, folder: Path) -> None:
         row = _blank_row(self.protocol, self.seeds[0])
         _configure(find_scenario(self.protocol), self.draw, row)
         write_whole(folder / self.file_name, [row | {"error": DIED}], CONNECTIONS)
@@ -162,23 +162,23 @@ class Trouble(NamedTuple):
 
 @dataclass(frozen=True)
 class CampaignResult:
-    """What a campaign came to. Counts are over all of its runs, those done before included."""
+    """The result of a campaign. Counts are over all of its runs, including those done before."""
 
     protocol: str
     folder: Path
     runs: int
     resumed: int
-    """How many runs were found done."""
+    """Runs that were done before."""
     seconds: float
-    """How long the others took."""
+    """Time that the other runs took."""
     deliveries: int
     violations: dict[Property, int]
     broken: dict[Property, int]
-    """How many runs break a promise, by the property promised; of pairwise order only if any do."""
+    """Runs that break a promise, by promised property; pairwise order is listed only if any do."""
     broken_runs: int
     reported: int
-    """Runs that broke a promise which holds only almost always, and said so. They are counted nowhere else,
-    but for the properties."""
+    """Runs that broke a promise which holds only almost always, and reported it. Their violations count,
+    but they are not among the broken or unfinished runs."""
     unfinished: int
     failed: int
     troubles: list[Trouble]
@@ -219,41 +219,41 @@ def run_campaign(
     folder: Path,
     progress: Progress = lambda _done, _share: None,
 ) -> CampaignResult:
-    """Do all runs of these consecutive seeds that are not done yet, and sum up what came of all."""
+    """Do all runs of these consecutive seeds that are not done yet, and sum up all of them."""
     if not seeds or seeds.step != 1:
         raise UsageError("A campaign needs at least one run, and seeds that follow one another.")
     prepare(folder)
     done = _done(folder, protocol).intersection(seeds)
     left = [seed for seed in seeds if seed not in done]
-    stretches = [Stretch(protocol, draw, stretch) for stretch in cut(left)]
+    ranges = [SeedRange(protocol, draw, part) for part in cut(left)]
     begun_s = time.perf_counter()
-    with Watch(folder, stretches, len(done), progress):
-        run_all(spark, stretches, folder)
+    with Watch(folder, ranges, len(done), progress):
+        run_all(spark, ranges, folder)
     seconds = time.perf_counter() - begun_s if left else 0.0
     return _summary(folder, protocol, seeds, len(done), seconds)
 
 
 def cut(seeds: Sequence[int]) -> list[range]:
-    """Ascending seeds as stretches of consecutive ones, each within one hundred.
+    """Ascending seeds as ranges of consecutive seeds, each within one hundred.
 
     >>> cut([*range(98, 103), 150])
     [range(98, 100), range(100, 103), range(150, 151)]
     """
-    stretches: list[range] = []
+    ranges: list[range] = []
     for seed in seeds:
-        last = stretches[-1] if stretches else range(0)
-        if last and last.stop == seed and seed % STRETCH:
-            stretches[-1] = range(last.start, seed + 1)
+        last = ranges[-1] if ranges else range(0)
+        if last and last.stop == seed and seed % RUNS_PER_TASK:
+            ranges[-1] = range(last.start, seed + 1)
         else:
-            stretches.append(range(seed, seed + 1))
-    return stretches
+            ranges.append(range(seed, seed + 1))
+    return ranges
 
 
 # Files
 
 
 def _open(folder: Path, protocol: str) -> tuple[ds.Dataset, pc.Expression]:
-    """The rows of a folder, and which of them are this protocol's."""
+    """The rows of a folder, and the filter for this protocol's."""
     files = sorted(folder.glob("runs-*.parquet"))
     for file in files:
         try:
@@ -280,7 +280,7 @@ def _summary(folder: Path, protocol: str, seeds: range, resumed: int, seconds: f
     wanted = own & (pc.field("seed") >= seeds.start) & (pc.field("seed") < seeds.stop)
     columns = ["finished", "deliveries", *PROPERTIES, "broken", "reported", "error"]
     table = rows.to_table(columns=columns, filter=wanted)
-    told = pc.fill_null(table["reported"], False)
+    reported = pc.fill_null(table["reported"], False)
     broken = table["broken"].combine_chunks().flatten().to_pylist()
     return CampaignResult(
         protocol=protocol,
@@ -291,9 +291,9 @@ def _summary(folder: Path, protocol: str, seeds: range, resumed: int, seconds: f
         deliveries=_sum(table["deliveries"]),
         violations={name: _sum(table[name]) for name in PROPERTIES},
         broken={name: broken.count(name) for name in dict.fromkeys((*PROPERTIES, *broken))},
-        broken_runs=_sum(pc.and_not(pc.greater(pc.list_value_length(table["broken"]), 0), told)),
-        reported=_sum(told),
-        unfinished=_sum(pc.and_not(pc.invert(table["finished"]), told)),
+        broken_runs=_sum(pc.and_not(pc.greater(pc.list_value_length(table["broken"]), 0), reported)),
+        reported=_sum(reported),
+        unfinished=_sum(pc.and_not(pc.invert(table["finished"]), reported)),
         failed=_sum(pc.is_valid(table["error"])),
         troubles=_troubles(rows, wanted),
     )
@@ -304,7 +304,7 @@ def _sum(column: pa.ChunkedArray) -> int:
 
 
 def _troubles(rows: ds.Dataset, wanted: pc.Expression) -> list[Trouble]:
-    """The first runs of each kind of trouble, as many as are worth reading."""
+    """The first runs of each kind of trouble, up to `TROUBLES_SHOWN` in all."""
     kinds = (
         (pc.is_valid(pc.field("explanation")) & ~pc.field("reported"), "explanation", ""),
         (pc.is_valid(pc.field("error")), "error", ""),
@@ -315,8 +315,8 @@ def _troubles(rows: ds.Dataset, wanted: pc.Expression) -> list[Trouble]:
         ),
     )
     found: list[Trouble] = []
-    for which, told, sentence in kinds:
+    for which, column, sentence in kinds:
         columns = ["seed", "explanation", "error", "replay"]
-        head = rows.filter(wanted & which).head(TROUBLES_TOLD, columns=columns).to_pylist()
-        found += [Trouble(row[told] if told else sentence, row["replay"] or "") for row in head]
-    return found[:TROUBLES_TOLD]
+        head = rows.filter(wanted & which).head(TROUBLES_SHOWN, columns=columns).to_pylist()
+        found += [Trouble(row[column] if column else sentence, row["replay"] or "") for row in head]
+    return found[:TROUBLES_SHOWN]

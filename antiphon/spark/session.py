@@ -1,9 +1,9 @@
-"""A Spark session that starts quickly, says nothing and leaves nothing behind.
+"""A Spark session that starts quickly, prints nothing and leaves nothing behind.
 
-One session serves a whole process: start-up takes seconds, a further query half a second. `spark_session`
-therefore joins a session that is running already and then leaves it running; the one that started it stops
-it. `local[*]` is the embedded default; any other master gets this package sent along, so that its workers
-need only Python, numpy, numba, msgspec and pyarrow.
+One session serves a whole process: start-up takes seconds, a further query half a second. So `spark_session`
+joins a running session and leaves it running; the caller that started the session stops it. `local[*]` is the
+embedded default; any other master gets this package sent along, so that its workers need only Python, numpy,
+numba, msgspec and pyarrow.
 """
 
 import importlib
@@ -34,14 +34,14 @@ LEAST_DRIVER_MEGABYTES: Final = 1024
 MOST_DRIVER_MEGABYTES: Final = 16 * 1024
 ARROW_BATCH_ROWS: Final = 10_000
 ARROW_BATCH_BYTES: Final = 32 * 1024 * 1024
-"""A batch to or from Python ends at whichever of the two it reaches first."""
+"""A batch to or from Python ends at either bound. Raising them costs memory in the worker."""
 
 
 @contextmanager
 def spark_session(
     master: str = "local[*]", app_name: str = "antiphon", settings: Mapping[str, str] | None = None
 ) -> Iterator["SparkSession"]:
-    """A Spark session, stopped at the end unless it was there before."""
+    """A Spark session, stopped at the end unless it was running before."""
     require_extra("spark", "Spark jobs need")
     if not MASTER.fullmatch(master):
         raise UsageError(
@@ -70,10 +70,10 @@ def spark_session(
 
 @contextmanager
 def _interrupts_held() -> Iterator[list[int]]:
-    """Hold interrupts back until Spark takes them itself, and take them back from it at the end.
+    """Hold interrupts until Spark handles them itself, and restore the handler at the end.
 
-    An interrupt while Java is starting would leave it behind as an orphan. Once it has started, Spark cancels
-    its jobs on an interrupt; after it has stopped, that would fail.
+    An interrupt while Java is starting would leave an orphaned process. Once started, Spark cancels its jobs
+    on an interrupt; after it has stopped, that would fail.
     """
     held: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -165,8 +165,8 @@ def map_in_arrow(
 ) -> "DataFrame":
     """`DataFrame.mapInArrow` without pandas: a partition's record batches in, record batches out.
 
-    PySpark's own method refuses to be called where pandas is not installed, although nothing on the way of
-    an Arrow batch uses it. What follows is that method's body without the refusal.
+    PySpark's own method requires pandas, although Arrow batches do not use it. This is that method's body
+    without the requirement.
     """
     from pyspark.sql import DataFrame
     from pyspark.util import PythonEvalType
@@ -187,7 +187,7 @@ def driver_megabytes() -> int:
 def _memory_bytes() -> int:
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
-        # In a container the limit of the control group is what counts.
+        # In a container the control group sets the limit.
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
     except OSError:
         return physical
@@ -200,6 +200,6 @@ def package_archive(folder: Path) -> Path:
     root = Path(antiphon.__file__).parent
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for path in sorted(root.rglob("*")):
-            if path.suffix in {".py", ".properties"}:
+            if path.suffix in {".py", ".properties", ".md"}:
                 file.write(path, Path("antiphon") / path.relative_to(root))
     return archive

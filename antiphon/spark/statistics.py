@@ -1,4 +1,4 @@
-"""What a sweep's runs say together: per point of the grid and metric the mean, its spread and an interval."""
+"""Summaries of a sweep's runs: mean, spread and interval of each metric at each point of the grid."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Summary:
     least: float
     most: float
     values: tuple[float, ...] = ()
-    """What each run gave, in ascending order."""
+    """The runs' values in ascending order."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def summarise(spark: "SparkSession", folder: Path) -> list[Point]:
     from pyspark.sql import functions as F  # noqa: N812  # the name everyone knows it by
 
     runs = spark.read.parquet(str(folder.resolve() / "runs-*.parquet")).where("error IS NULL")
-    # A run may stand in two files if an interrupted sweep was planned anew: it counts once.
+    # A run may be in two files if an interrupted sweep was planned anew: it counts once.
     values = runs.dropDuplicates(["key"]).select("scenario", "parameters", F.explode("metrics"))
     rows = (
         values.groupBy("scenario", "parameters", "key")
@@ -75,7 +75,7 @@ def summarise(spark: "SparkSession", folder: Path) -> list[Point]:
 
 
 def _summary(row: Any) -> Summary:
-    # A single run has no spread to speak of: its interval is the value itself.
+    # A single run has no spread: its interval is the value itself.
     half = student_975(row["count"] - 1) * row.deviation / row["count"] ** 0.5 if row["count"] > 1 else 0.0
     return Summary(
         row["count"],

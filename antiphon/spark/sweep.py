@@ -1,11 +1,11 @@
-"""Sweeps: many seeded runs as Spark tasks, resumable, with one failed run a row and not the end.
+"""Sweeps: many seeded runs as Spark tasks, resumable; a failed run is a row and does not end the sweep.
 
-Short runs are bundled into tasks of about a second; long runs get a task each; the dearest start first. What
-is done stays done (see `tasks`): a sweep that was interrupted looks at the files, skips the runs it finds
-there and goes on with the rest.
+Short runs are bundled into tasks of about a second; long runs get a task each; the most expensive start
+first. Finished runs are kept (see `tasks`): an interrupted sweep reads the files, skips the runs it finds
+there and does the rest.
 
-A run that raises becomes a row with the error and the command that replays it. So does a run that takes its
-whole worker process down.
+A run that raises becomes a row with the error and the command that replays it. So does a run that kills its
+worker process.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from antiphon.core.errors import InputError
 from antiphon.sim.scenario import Metrics, replay_command
 from antiphon.sim.scenarios import find_scenario
-from antiphon.spark.single import measure
+from antiphon.simulation import measure
 from antiphon.spark.tasks import DIED, Progress, Watch, prepare, run_all, write_whole
 from antiphon.trace.arrow import pa, pq
 
@@ -37,7 +37,7 @@ RESULTS: Final = pa.schema(
         pa.field("replay", pa.string(), nullable=False),
     ]
 )
-"""One row a run. Metrics that are not numbers are left out; true is 1 and false is 0."""
+"""One row per run. Metrics that are not numbers are left out; true is 1 and false is 0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ def job(scenario: str, parameters: Mapping[str, Any], seed: int) -> Job:
 
 @dataclasses.dataclass(frozen=True)
 class Bundle:
-    """The runs of one task, and what they are expected to cost."""
+    """The runs of one task, and their expected cost."""
 
     jobs: tuple[Job, ...]
     cost_s: float
@@ -78,21 +78,21 @@ class Bundle:
     def do(self, folder: Path) -> None:
         write_rows(folder / self.file_name, [result_row(job) for job in self.jobs])
 
-    def apart(self) -> "list[Bundle]":
+    def split(self) -> "list[Bundle]":
         return [Bundle((job,), _cost_s(job)) for job in self.jobs]
 
-    def bury(self, folder: Path) -> None:
+    def record_death(self, folder: Path) -> None:
         write_rows(folder / self.file_name, [blank_row(self.jobs[0]) | {"error": DIED}])
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepResult:
-    """What a sweep came to."""
+    """The result of a sweep."""
 
     folder: Path
     jobs: int
     resumed: int
-    """How many runs were found done."""
+    """Runs that were done before."""
     errors: int
 
 
@@ -102,7 +102,7 @@ def sweep(
     folder: Path,
     progress: Progress = lambda _done, _share: None,
 ) -> SweepResult:
-    """Do all runs that are not done yet; results lie in `folder`, one row a run."""
+    """Do all runs that are not done yet; `folder` holds the results, one row per run."""
     prepare(folder)
     wanted = {job.key: job for job in jobs}
     finished = set(read_done(folder)) & set(wanted)
@@ -114,7 +114,7 @@ def sweep(
 
 
 def plan(jobs: Sequence[Job]) -> list[Bundle]:
-    """Bundles of about a second, or of one long run, the dearest first."""
+    """Bundles of about a second, or of one long run, the most expensive first."""
     costs = sorted(((_cost_s(job), job) for job in jobs), key=lambda pair: -pair[0])
     bundles: list[Bundle] = []
     gathered: list[Job] = []
@@ -131,7 +131,7 @@ def plan(jobs: Sequence[Job]) -> list[Bundle]:
 
 
 def _cost_s(job: Job) -> float:
-    """What the scenario expects; a job that cannot even be configured costs next to nothing."""
+    """The scenario's estimate; a job that cannot be configured costs almost nothing."""
     try:
         scenario = find_scenario(job.scenario)
         return scenario.cost_s(scenario.configure(json.loads(job.parameters)))
@@ -143,7 +143,7 @@ def _cost_s(job: Job) -> float:
 
 
 def read_done(folder: Path) -> dict[str, str | None]:
-    """The runs that a folder has results of, each with its error, if any."""
+    """The runs with results in a folder, each with its error, if any."""
     done: dict[str, str | None] = {}
     for path in sorted(folder.glob("runs-*.parquet")):
         try:
@@ -164,7 +164,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def result_row(job: Job) -> dict[str, Any]:
-    """Do one run; whatever goes wrong in it is part of the result."""
+    """Do one run; an exception in it becomes part of the result."""
     row = blank_row(job)
     try:
         scenario = find_scenario(job.scenario)

@@ -1,11 +1,11 @@
-"""Work done in Spark tasks, each of which leaves one file: what is done stays done.
+"""Work done in Spark tasks, each of which leaves one file: finished work is kept.
 
-A task costs 30 to 60 ms of processor, so whoever makes `Work` puts runs together until it lasts about a
-second. A task writes its rows to a Parquet file of its own, under another name until it is whole. Nothing
-but that comes back, so that neither the driver's memory nor an interruption matters.
+A task costs 30 to 60 ms of processor, so `Work` should bundle runs until it lasts about a second. A task
+writes its rows to its own Parquet file, under another name until the file is complete. Nothing else is
+returned, so neither the driver's memory nor an interruption matters.
 
-What takes its whole worker process down ends the Spark job. Then what is left is done in halves: the half in
-which it dies again is halved once more, until one run is left to be blamed, and its row says so.
+A run that kills its worker process ends the Spark job. Then the rest is done in halves: the half that dies
+again is halved once more, until one run is left, and its row says that it killed the worker.
 """
 
 import re
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.2
 DEATH: Final = "Python worker exited unexpectedly"
-"""What Spark says of a worker process that died."""
+"""Spark's message about a worker process that died."""
 UNWRITTEN: Final = re.compile(r"OutputError: (.+)")
-"""How what kept a task from writing its file stands in what Spark says."""
+"""Finds in Spark's message why a task could not write its file."""
 DIED: Final = "The worker process died."
-"""What the row of the run to blame for it says."""
+"""The error in the row of the run that killed its worker."""
 
 Progress = Callable[[int, float], None]
-"""Called with the number of runs done and the share of the expected cost that is behind us."""
+"""Called with the number of runs done and their share of the expected cost."""
 
 
 class Work(Interface):
-    """What one task does. It travels to the task, and so must be small and picklable."""
+    """The work of one task. It travels to the task, so it must be small and picklable."""
 
     @property
     def file_name(self) -> str: ...
@@ -47,17 +47,17 @@ class Work(Interface):
     def cost_s(self) -> float: ...
 
     def do(self, folder: Path) -> None:
-        """Do the runs and write their file; whatever goes wrong in a run is part of its row."""
+        """Do the runs and write their file; an exception in a run becomes part of its row."""
 
-    def apart(self) -> "Sequence[Work]":
+    def split(self) -> "Sequence[Work]":
         """The same runs, one by one."""
 
-    def bury(self, folder: Path) -> None:
-        """Write the file of a single run that has taken its process down."""
+    def record_death(self, folder: Path) -> None:
+        """Write the file of a single run that killed its process."""
 
 
 def prepare(folder: Path) -> None:
-    """See to it that results can be written there."""
+    """Create the folder and check that results can be written to it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".writable"
@@ -71,14 +71,14 @@ def prepare(folder: Path) -> None:
 
 
 def write_whole(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
-    """Write a result file so that it is there whole or not at all."""
+    """Write a result file that appears complete or not at all."""
     temporary = path.with_suffix(".partial")
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), temporary)
     temporary.rename(path)
 
 
 def run_all(spark: "SparkSession", works: Sequence[Work], folder: Path) -> None:
-    """Do everything whose file is not there yet, whatever dies of it."""
+    """Do all work whose file is not there yet, even if workers die."""
     left = [work for work in works if not (folder / work.file_name).exists()]
     if not left:
         return
@@ -91,24 +91,24 @@ def run_all(spark: "SparkSession", works: Sequence[Work], folder: Path) -> None:
 
 
 def _run_divided(spark: "SparkSession", works: list[Work], folder: Path) -> None:
-    """After a worker died: do what is left in parts, down to the run that kills it."""
+    """After a worker died: do the rest in halves, down to the run that kills it."""
     left = [work for work in works if not (folder / work.file_name).exists()]
     if len(left) > 1:
         run_all(spark, left[: len(left) // 2], folder)
         run_all(spark, left[len(left) // 2 :], folder)
     elif left and left[0].runs > 1:
-        run_all(spark, left[0].apart(), folder)
+        run_all(spark, left[0].split(), folder)
     elif left:
-        left[0].bury(folder)
+        left[0].record_death(folder)
 
 
 def _is_death(error: Exception) -> bool:
-    """Whether a worker process died, as opposed to everything else that can go wrong."""
+    """Whether this error is the death of a worker process."""
     return type(error).__module__.split(".")[0] in ("py4j", "pyspark") and DEATH in str(error)
 
 
 def _run_on_spark(spark: "SparkSession", works: list[Work], folder: Path) -> None:
-    """One job, with a task for each, in order; nothing comes back from them but their files."""
+    """One job with a task per work, in order; tasks return nothing but their files."""
     target = folder.resolve()
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -126,12 +126,12 @@ def _run_on_spark(spark: "SparkSession", works: list[Work], folder: Path) -> Non
             raise
         raise OutputError(
             f"The results cannot be written to {folder}: {unwritten[1]}.",
-            hint="What was written is kept; make room, and the same command goes on from there.",
+            hint="Finished runs are kept; make room, and the same command continues from there.",
         ) from error
 
 
 def _do(work: Work, folder: Path) -> None:
-    """A file that cannot be written ends the whole job, which is told by what Spark says of it."""
+    """A file that cannot be written ends the whole job; Spark's message carries the reason."""
     try:
         work.do(folder)
     except OSError as error:
@@ -139,7 +139,7 @@ def _do(work: Work, folder: Path) -> None:
 
 
 class Watch:
-    """Tells a progress bar what the result files show, while Spark keeps the caller waiting."""
+    """Updates a progress bar from the result files while Spark blocks the caller."""
 
     def __init__(self, folder: Path, works: Sequence[Work], resumed: int, progress: Progress) -> None:
         self._folder = folder
@@ -151,19 +151,19 @@ class Watch:
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def __enter__(self) -> None:
-        self._tell()
+        self._update()
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-        self._tell()
+        self._update()
 
     def _look(self) -> None:
         while not self._over.wait(POLL_S):
-            self._tell()
+            self._update()
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         there = {path.name for path in self._folder.glob("runs-*.parquet")}
         done = [work for name, work in self._works.items() if name in there]
         runs = self._resumed + sum(work.runs for work in done)

@@ -1,9 +1,9 @@
 """Growth laws: which of a few simple laws a measured curve follows best, and how well.
 
-A law is tried in two forms. *Proportional*: y = c law(n), judged by the logarithms' residuals, so that every
-point counts alike whatever its size. *With an offset*: y = a + b law(n), for curves that have a fixed part,
-as the steps of an epidemic do; the residuals are then relative to the curve's mean. A power law's exponent
-says without any candidate how steep a curve is.
+A law is tried in two forms. *Proportional*: y = c law(n), judged by the residuals of the logarithms, so that
+every point has equal weight. *With an offset*: y = a + b law(n), for curves with a fixed part, such as the
+steps of an epidemic; the residuals are then relative to the curve's mean. A power law's exponent gives the
+steepness of a curve without any candidate law.
 """
 
 import math
@@ -69,7 +69,7 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def _straight(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """Offset and slope of the least squares' straight line; without a spread of x, a level one."""
+    """Offset and slope of the least-squares line; slope 0 if all x are equal."""
     mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
     spread = sum((place - mean_x) ** 2 for place in x)
     if spread == 0:

@@ -1,13 +1,13 @@
-"""Past the papers: Guo's protocols in groups of up to 100,000 members.
+"""Beyond the papers: Guo's protocols in groups of up to 100,000 members.
 
-Dense groups, 50 senders, hosts and routers as in the text, but faster links. With 300 Mbit/s a link is never
-what limits: a router takes 1 ms for a message, and the root's passes on most of what goes from one part of
-the tree to another. With 1 Mbit/s a message of 232 bytes takes twice as long on a link as in a router, so
-that queues form before links, as in the text.
+Dense groups, 50 senders, hosts and routers as in the paper, but faster links. With 300 Mbit/s a link is
+never the bottleneck: a router takes 1 ms per message, and the root's router passes on most messages between
+parts of the tree. With 1 Mbit/s a message of 232 bytes takes twice as long on a link as in a router, so that
+queues form before links, as in the paper.
 
 Gossip's step grows with the group, so that the root can pass on what all members send in a step: 1 ms for
 each member, or half of a message's time on a link if that is longer. S_Gossip keeps its 1.5 s. Gossip is run
-as far as its rounds take less than ten minutes. Train and FullDist are left out: Train's round takes hours
+up to the size where its rounds take ten minutes. Train and FullDist are left out: Train's round takes hours
 with 100,000 members, and FullDist's messages grow as the square of the group.
 """
 
@@ -15,10 +15,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+from antiphon.studies.formatting import number
 from antiphon.studies.growth import LAWS, best_fit_with_offset, exponent, misfit
 from antiphon.studies.guo.settings import HUES, NAMES, gossip_bytes
-from antiphon.studies.model import Curve, Effort, Figure, Grid, Panel, Results, Section, Study, Table, Where
-from antiphon.studies.words import number
+from antiphon.studies.model import Curve, Figure, Panel, Section, Table
+from antiphon.studies.results import Results, Where
+from antiphon.studies.study import Effort, Grid, Study
 
 SIZES: Final = (1000, 3162, 10_000, 31_623, 100_000)
 QUICK_SIZES: Final = SIZES[:3]
@@ -37,7 +39,7 @@ METRICS: Final = {
     "queue_max": "longest queue",
 }
 CANDIDATES: Final = {**LAWS, "n log² n": lambda n: n * math.log(n) ** 2}
-"""A gossip's way through the tree grows with log n too, as the steps of a round do."""
+"""Both a gossip's way through the tree and the steps of a round grow with log n."""
 WORTH_A_LAW: Final = 10
 """Queues that never reach this length are left out of the table."""
 GOOD_FIT: Final = 0.1
@@ -48,7 +50,7 @@ THRICE: Final[dict[Effort, int]] = {"quick": 1, "full": 3}
 
 
 def gossip_step(point: Where) -> float:
-    """Long enough for the root to pass on one gossip of everyone."""
+    """Long enough for the root to pass on one gossip of each member."""
     message_s: float = gossip_bytes(point["members"], SENDERS) * 8 / point["bandwidth"]
     share_s = max(ROUTER_S, BUSIEST_SHARE * message_s)
     return round(float(share_s * point["members"]), 3)
@@ -116,7 +118,7 @@ QUEUES: Final = Figure(
 
 
 def law_of(values: dict[int, float]) -> tuple[str, str]:
-    """The law in words, and how far it is off: in proportion, or with an offset where that is much closer."""
+    """The law and its misfit: proportional, or with an offset where that fits much better."""
     sizes, means = list(values), list(values.values())
     if len(sizes) < 3 or min(means) <= 0:
         return "–", "–"
@@ -129,7 +131,7 @@ def law_of(values: dict[int, float]) -> tuple[str, str]:
 
 
 def law_rows(results: Results) -> list[list[str]]:
-    """A law for each metric, and for queues where they are long enough to have one."""
+    """A law for each metric, except for queues too short to have one."""
     rows = []
     for bandwidth, link in LINKS.items():
         for protocol in PROTOCOLS:
@@ -155,9 +157,9 @@ STUDY: Final = Study(
     sections=(
         Section(
             title="Up to 100,000 members",
-            text="How a round's time, messages and queues grow where the text does not go, with links of "
-            "1 and of 300 Mbit/s instead of 30 kbit/s; hosts and routers are as slow as in the text. "
-            "With the faster ones the routers are what limits: each takes 1 ms for a message.\n\n"
+            text="How a round's time, messages and queues grow where the text does not go, with links of 1 "
+            "and of 300 Mbit/s instead of 30 kbit/s; hosts and routers are as slow as in the text. With the "
+            "faster ones the routers are what limits: each takes 1 ms for a message.\n\n"
             "The structured protocols' rounds grow as the tree's height does, with log n; CoordP's as n, "
             "since every ACK passes the root; Gossip's faster than n, since its step must grow with the "
             "group and its messages do too.",
@@ -165,10 +167,10 @@ STUDY: Final = Study(
             tables=(
                 Table(
                     title="Growth laws",
-                    caption="The law that fits best, how far it is off on the average, the power of n "
-                    "that fits best, and the means by group size.",
+                    caption="The law that fits best, how far it is off on the average, the power of n that "
+                    "fits best, and the means by group size.",
                     columns=("links", "protocol", "metric", "law", "off by", "power", *map(str, SIZES)),
-                    rows=law_rows,
+                    compute=law_rows,
                 ),
             ),
         ),

@@ -1,124 +1,110 @@
-"""A study as data: the grid of runs, the figures and tables made of them and the claims judged by them.
+"""The model of what a study declares and a report shows: claims, figures, tables and sections.
 
-A paper's package declares a `Study` of sections, as the paper has them. Nothing in it is tuned to a claim:
-the model comes from the paper, the verdict from the runs. What is code in it looks at the runs' summaries,
-or computes what the paper computes without runs: a claim's `judge`, a panel's `compute`, a table's `rows`. A
-result that they need and that is not there, because its runs failed, is a `UsageError`.
+A study declares each of them with the function that computes it from the results of its runs: a claim's
+`judge`, a panel's or a table's `compute`. `judged`, `drawn` and `filled` return the same element with its
+values. A report shows values; it needs no functions. Texts are plain text: the report's pages escape them.
 """
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 from antiphon.core.errors import UsageError
-from antiphon.spark.statistics import Point, Summary
-from antiphon.spark.sweep import Job, job
+from antiphon.spark.statistics import Summary
+from antiphon.studies.results import Results, Where
 
-Effort = Literal["quick", "full"]
 ClaimVerdict = Literal["reproduced", "not reproduced", "not measured"]
+CLAIM_VERDICTS: Final[tuple[ClaimVerdict, ...]] = ("reproduced", "not reproduced", "not measured")
 Spread = Literal["none", "interval", "deviation"]
-Where = Mapping[str, Any]
-"""Which points are meant: values of parameters. A value may be a function of the point's other parameters."""
 
 
-# The runs
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """Every combination of the axes' values, each with its seeds."""
-
-    scenario: str
-    axes: Mapping[str, Sequence[Any]]
-    seeds: Mapping[Effort, int]
-    """How many seeds, counted from 0, each point gets."""
-    quick: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """The axes that are shorter when the study is run quickly."""
-    derived: Mapping[str, Callable[[Where], Any]] = field(default_factory=dict)
-    """Parameters that follow from those of the axes."""
-
-    def jobs(self, effort: Effort) -> list[Job]:
-        axes = {**self.axes, **(self.quick if effort == "quick" else {})}
-        points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-        for point in points:
-            point |= {name: follows(point) for name, follows in self.derived.items()}
-        return [job(self.scenario, point, seed) for point in points for seed in range(self.seeds[effort])]
+# Claims
 
 
 @dataclass(frozen=True)
-class Results:
-    """The summaries of a study's runs, to be asked by parameters."""
+class Finding:
+    """What the runs say about a claim."""
 
-    points: Sequence[Point]
-    defaults: Mapping[str, Where] = field(default_factory=dict)
-    """Per scenario, the values of parameters that a grid leaves alone."""
+    ours: str
+    holds: bool | None
+    """None where the runs cannot decide it."""
+    interval: str = ""
+    reason: str = ""
 
-    @cached_property
-    def _known(self) -> dict[str, list[tuple[dict[str, Any], Point]]]:
-        """The points by scenario, each with all of its parameters' values."""
-        known: dict[str, list[tuple[dict[str, Any], Point]]] = {}
-        for point in self.points:
-            values = {
-                "scenario": point.scenario,
-                **self.defaults.get(point.scenario, {}),
-                **point.parameters,
-            }
-            known.setdefault(point.scenario, []).append((values, point))
-        return known
-
-    def _matching(self, where: Where) -> list[tuple[dict[str, Any], Point]]:
-        named = where.get("scenario")
-        chosen = [self._known.get(named, [])] if named is not None else self._known.values()
-        return [pair for pairs in chosen for pair in pairs if _fits(pair[0], where)]
-
-    def matching(self, where: Where) -> list[Point]:
-        """The points that have all these values."""
-        return [point for _, point in self._matching(where)]
-
-    def curve(self, where: Where, x: str, metric: str) -> list[tuple[Any, Summary]]:
-        """A metric over a parameter, in order of the parameter."""
-        found = [(values[x], point) for values, point in self._matching(where) if metric in point.metrics]
-        if not found:
-            raise UsageError(f"No run of the study has {metric} for {_words(where)}.")
-        places = [place for place, _ in found]
-        if len(set(places)) != len(places):
-            raise UsageError(f"Several points of the study have the same {x} for {_words(where)}.")
-        return sorted(((place, point.metrics[metric]) for place, point in found), key=lambda pair: pair[0])
-
-    def means(self, where: Where, x: str, metric: str) -> dict[Any, float]:
-        """The same curve's means by the parameter."""
-        return {place: summary.mean for place, summary in self.curve(where, x, metric)}
-
-    def one(self, where: Where, metric: str) -> Summary:
-        """A metric at the one point that has these values."""
-        found = self.matching(where)
-        if len(found) != 1:
-            raise UsageError(f"{len(found)} points of the study match {_words(where)}, not one.")
-        if metric not in found[0].metrics:
-            raise UsageError(f"No run of the study has {metric} for {_words(where)}.")
-        return found[0].metrics[metric]
-
-
-def _fits(values: Where, where: Where) -> bool:
-    return all(
-        values.get(name) == (wanted(values) if callable(wanted) else wanted) for name, wanted in where.items()
-    )
-
-
-def _words(where: Where) -> str:
-    return " ".join(
-        f"{name}={wanted.__name__ if callable(wanted) else wanted}" for name, wanted in where.items()
-    )
-
-
-# Figures and tables
+    @property
+    def verdict(self) -> ClaimVerdict:
+        if self.holds is None:
+            return "not measured"
+        return "reproduced" if self.holds else "not reproduced"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """One curve as it is drawn. `dots` are single runs, drawn beside it."""
+class Claim:
+    """A fact that a paper states, beside what we measured. Texts that do not apply are empty."""
+
+    id: str
+    where: str
+    statement: str
+    theirs: str = ""
+    judge: Callable[[Results], Finding] | None = None
+    paper: str = ""
+    ours: str = ""
+    interval: str = ""
+    verdict: ClaimVerdict = "not measured"
+    reason: str = ""
+    command: str = ""
+
+    def judged(self, results: Results, paper: str = "", command: str = "") -> "Claim":
+        """The claim with its verdict; `command` repeats the runs."""
+        finding = self._finding(results)
+        return replace(
+            self,
+            paper=paper,
+            ours=finding.ours,
+            interval=finding.interval,
+            verdict=finding.verdict,
+            reason=finding.reason,
+            command=command,
+        )
+
+    def _finding(self, results: Results) -> Finding:
+        """What the runs say; where runs that the claim needs have failed, that."""
+        if self.judge is None:
+            return Finding(ours="", holds=None)
+        try:
+            return self.judge(results)
+        except UsageError as error:
+            reason = f"The runs that it needs are not there. {error.sentence}"
+        except (LookupError, ArithmeticError, ValueError) as error:
+            # A group size is missing, or a divisor is 0: the sweep goes on without this claim.
+            reason = f"The runs that there are cannot be judged: {error!r}."
+        return Finding(ours="", holds=None, reason=reason)
+
+    def to_json(self) -> dict[str, str]:
+        """The claim as a row of the scoreboard."""
+        return {
+            "id": self.id,
+            "paper": self.paper,
+            "where": self.where,
+            "statement": self.statement,
+            "theirs": self.theirs,
+            "ours": self.ours,
+            "interval": self.interval,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "command": self.command,
+        }
+
+
+# Figures
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve. `low` and `high`, if given, are the ends of each point's interval; `dots` are single runs.
+
+    A value that was not measured is NaN: the curve has a gap there, and the table a dash.
+    """
 
     name: str
     x: Sequence[float]
@@ -127,24 +113,28 @@ class Line:
     high: Sequence[float] | None = None
     dots: Sequence[tuple[float, float]] = ()
     hue: int | None = None
+    """The number of a colour, the same in all figures; None for a colour by the curve's position."""
     is_calculated: bool = False
+    """Whether it was calculated, not measured: then it is drawn as a dashed line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """One curve of a panel: the points of the grid that have these values."""
+    """The points of the grid that make one curve of a panel."""
 
     name: str
     where: Where
     y: str = ""
-    """A metric of its own; empty for the panel's."""
+    """The metric; empty for the panel's."""
     hue: int | None = None
-    """A colour of its own, the same in all figures; None for one by its place."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """A metric over a parameter, a curve for each choice of the others; or lines that are computed."""
+    """A metric over a parameter, with a curve for each choice of the others; or series that are computed.
+
+    Labels include the units.
+    """
 
     title: str = ""
     x: str = ""
@@ -152,25 +142,27 @@ class Panel:
     y: str = ""
     y_label: str
     curves: Sequence[Curve] = ()
-    compute: Callable[[Results], Sequence[Line]] | None = None
+    compute: Callable[[Results], Sequence[Series]] | None = None
     spread: Spread = "none"
     dots: bool = False
     log_x: bool = False
     log_y: bool = False
+    series: Sequence[Series] = ()
 
-    def lines(self, results: Results) -> list[Line]:
-        """What is drawn; a curve whose runs have all failed is left out: the sweep has told of them."""
+    def drawn(self, results: Results) -> "Panel":
+        """The panel with its series. A curve without runs is left out: the sweep has reported that."""
         computed = list(self.compute(results)) if self.compute is not None else []
-        return computed + [self._line(curve, results) for curve in self.curves if self._has(curve, results)]
+        curves = [self._series(curve, results) for curve in self.curves if self._has(curve, results)]
+        return replace(self, series=[*computed, *curves])
 
     def _has(self, curve: Curve, results: Results) -> bool:
         return any((curve.y or self.y) in point.metrics for point in results.matching(curve.where))
 
-    def _line(self, curve: Curve, results: Results) -> Line:
+    def _series(self, curve: Curve, results: Results) -> Series:
         points = results.curve(curve.where, self.x, curve.y or self.y)
         ends = [_ends(summary, self.spread) for _, summary in points] if self.spread != "none" else None
         dots = [(float(x), value) for x, summary in points for value in summary.values] if self.dots else ()
-        return Line(
+        return Series(
             name=curve.name,
             x=[float(x) for x, _ in points],
             y=[summary.mean for _, summary in points],
@@ -189,52 +181,37 @@ def _ends(summary: Summary, spread: Spread) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure of the paper, of one panel or of several side by side."""
+    """A figure of one panel, or of several side by side."""
 
     id: str
     title: str
     caption: str
     panels: Sequence[Panel]
 
+    def drawn(self, results: Results) -> "Figure":
+        return replace(self, panels=[panel.drawn(results) for panel in self.panels])
+
+
+# Tables and sections
+
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table of the paper, or one of our own."""
+    """A table; a column of numbers is aligned to the right."""
 
-    title: str
-    caption: str
+    title: str = ""
+    caption: str = ""
     columns: Sequence[str]
-    rows: Callable[[Results], Sequence[Sequence[str]]]
+    compute: Callable[[Results], Sequence[Sequence[str]]] | None = None
+    rows: Sequence[Sequence[str]] = ()
 
-
-# Claims
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What our runs say of a claim."""
-
-    ours: str
-    holds: bool | None
-    """None where the runs there are cannot decide it."""
-    interval: str = ""
-    reason: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """A fact that the paper states."""
-
-    id: str
-    where: str
-    statement: str
-    theirs: str
-    judge: Callable[[Results], Finding]
+    def filled(self, results: Results) -> "Table":
+        return self if self.compute is None else replace(self, rows=self.compute(results))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A section of the paper: what it is about, what it shows and what it states."""
+    """A heading, paragraphs (separated by blank lines), figures, tables and claims."""
 
     title: str
     text: str = ""
@@ -242,25 +219,20 @@ class Section:
     tables: Sequence[Table] = ()
     claims: Sequence[Claim] = ()
 
+    def filled(self, results: Results, claims: Mapping[str, Claim]) -> "Section":
+        """The section with all values; `claims` are the judged ones by id."""
+        return replace(
+            self,
+            figures=[figure.drawn(results) for figure in self.figures],
+            tables=list(_filled(self.tables, results)),
+            claims=[claims[claim.id] for claim in self.claims if claim.id in claims],
+        )
 
-@dataclass(frozen=True, kw_only=True)
-class Study:
-    """A paper's evaluation, or a part of it."""
 
-    name: str
-    paper: str
-    title: str
-    grids: Sequence[Grid]
-    sections: Sequence[Section] = ()
-
-    @property
-    def figures(self) -> list[Figure]:
-        return [figure for section in self.sections for figure in section.figures]
-
-    @property
-    def claims(self) -> list[Claim]:
-        return [claim for section in self.sections for claim in section.claims]
-
-    def jobs(self, effort: Effort) -> list[Job]:
-        """Every run once, also where two grids share it."""
-        return list(dict.fromkeys(job for grid in self.grids for job in grid.jobs(effort)))
+def _filled(tables: Sequence[Table], results: Results) -> Iterator[Table]:
+    """The tables with their rows. A table without its runs is left out: the sweep has reported that."""
+    for table in tables:
+        try:
+            yield table.filled(results)
+        except UsageError:
+            continue

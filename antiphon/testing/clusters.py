@@ -20,7 +20,7 @@ from typing import Any, Final
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group as GroupName
 from antiphon.core.ids import Site
-from antiphon.live.boards import LeftError
+from antiphon.live.errors import LeftError
 from antiphon.live.group import Group
 from antiphon.live.joining import join
 from antiphon.live.limits import require_name
@@ -64,7 +64,7 @@ def cluster(
 
 
 class Cluster:
-    """The members, by name, and what can befall them; made by `cluster`."""
+    """The members, by name, and faults to inject; made by `cluster`."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Cluster:
         self.heal()
         for machine in self._machines.values():
             machine.resume()
-        # The first one last: where one member orders, the others need it until the end.
+        # The first member last: if it is the sequencer, the others need it until the end.
         for group in reversed(self._groups):
             await group.leave(linger=kind is None)
 
@@ -117,14 +117,14 @@ class Cluster:
     def join(self, group: GroupName, *, name: Site, **options: Any) -> Group:
         """`antiphon.join` on this cluster's network, for further members, further groups and other programs.
 
-        The groups that one name has joined share a machine, and what befalls it.
+        All groups that one name has joined share a machine and its faults.
         """
         require_name(name)
         if "network" in options:
             raise UsageError("A cluster has its own network.", hint="Leave network= out.")
         if options.get("service") == "lan":
             raise UsageError(
-                "The service 'lan' needs one channel that all hear alike, which a cluster does not have.",
+                "The service 'lan' needs one channel that all members share, which a cluster does not have.",
                 hint="Leave service= out.",
             )
         machine = self._machines.get(name)
@@ -144,10 +144,10 @@ class Cluster:
         group = self._first[name] = self.join(self.group, name=name, **self._options)
         return await group
 
-    # What can befall members
+    # Faults
 
     def kill(self, name: Site) -> None:
-        """A member's process dies without a word; what waits for its group there gets `LeftError`."""
+        """Kill a member's process without notice; waits on its group raise `LeftError`."""
         machine = self._machine(name)
         machine.kill()
         for group in self._groups:
@@ -156,26 +156,26 @@ class Cluster:
         self._groups = [group for group in self._groups if group.name != name]
 
     async def restart(self, name: Site) -> Group:
-        """Begin anew, with an empty memory, in the cluster's group; returns when the member takes part."""
+        """Restart with an empty memory, in the cluster's group; returns when the member has joined."""
         machine = self._machine(name)
         if not machine.is_dead:
             self.kill(name)
         return await self._begin(name)
 
     def pause(self, name: Site) -> None:
-        """A member's process stands still, as by SIGSTOP, while time goes on.
+        """Pause a member's process, as by SIGSTOP, while time passes.
 
-        What reaches it piles up. Its application runs in this process, and goes on: what it sends meanwhile
-        leaves when the member is resumed.
+        Datagrams for it queue up. Its application runs in the test's process and continues: what it sends
+        meanwhile leaves when the member is resumed.
         """
         self._machine(name).pause()
 
     def resume(self, name: Site) -> None:
-        """A paused member goes on as if nothing had happened."""
+        """Resume a paused member."""
         self._machine(name).resume()
 
     def partition(self, *cells: Iterable[Site]) -> None:
-        """Cut these sets of members off from one another; those named in none stay together."""
+        """Partition the network into these sets of members; members in none of them stay together."""
         named = [list(cell) for cell in cells]
         for name in (name for cell in named for name in cell):
             self._machine(name)
@@ -188,7 +188,7 @@ class Cluster:
         self._running().loss = rate
 
     def heal(self) -> None:
-        """The network is whole, and loses nothing."""
+        """End all partitions and losses."""
         self._running().split(())
         self._running().loss = 0.0
 

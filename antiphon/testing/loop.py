@@ -1,8 +1,8 @@
-"""An event loop on simulated time: whatever waits for a time gets it at once, in order.
+"""An event loop on simulated time: every wait for a time ends at once, in order.
 
 The clock stands while code runs and leaps to the next timer when nothing is left to do, so a test that waits
-for minutes takes milliseconds, and runs the same way every time. Threads would not: what is handed to an
-executor is done at once, in the loop's own thread.
+for minutes takes milliseconds, and runs the same way every time. Threads would not: work for an executor is
+done at once, in the loop's own thread.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from antiphon.core.time import SECOND_NS, Nanoseconds, to_seconds
 T = TypeVar("T")
 
 BEGIN_NS: Final = 1000 * SECOND_NS
-"""What the clock shows at first. Not 0, since a live clock never shows that either."""
+"""The first time of the clock. Not 0, since a live clock never shows that either."""
 
 LIMIT_S: Final = 600.0
-"""Simulated seconds that `run` takes by default. Raising it costs time until a test that hangs is ended."""
+"""Simulated seconds that `run` allows by default. Raising it costs time until a hanging test is ended."""
 
 
 class Readable(Interface):
@@ -31,7 +31,7 @@ class Readable(Interface):
 
 
 class SimulatedSelector(selectors.BaseSelector):
-    """Knows which simulated sockets have something to read; lets time pass where none has."""
+    """Selects the simulated sockets that can be read; advances the time if there are none."""
 
     def __init__(self) -> None:
         self.now_ns: Nanoseconds = BEGIN_NS
@@ -55,7 +55,7 @@ class SimulatedSelector(selectors.BaseSelector):
         if not ready and timeout is None:
             raise UsageError(
                 "Nothing can happen any more, and the test still waits.",
-                hint="It waits for something outside the simulation, or for a message that nobody sends.",
+                hint="It waits for something outside the simulation, or for a message that no member sends.",
             )
         if not ready and timeout:
             self.now_ns += ceil(timeout * SECOND_NS)
@@ -106,7 +106,7 @@ async def _within(work: Coroutine[Any, Any, T], limit_s: float) -> T:
 
 
 def simulated_loop() -> SimulatedLoop:
-    """The running loop, which has to be a simulated one."""
+    """The running loop, which must be a simulated one."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, SimulatedLoop):
         raise UsageError(

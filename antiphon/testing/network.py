@@ -33,7 +33,7 @@ class SimulatedNetwork:
 
     def __init__(self, loop: SimulatedLoop, seed: int, delay_s: float, jitter_s: float) -> None:
         self.loss = 0.0
-        """The share of datagrams that get lost."""
+        """The share of datagrams that are lost."""
         self.loop: Final = loop
         self.seeds: Final = Seeds(seed)
         self._random = self.seeds.stream("network")
@@ -49,7 +49,7 @@ class SimulatedNetwork:
         return self.loop.selector.now_ns
 
     def split(self, cells: Iterable[Iterable[Site]]) -> None:
-        """Cut the cells off from one another; those in none are a cell of their own."""
+        """Separate the cells from each other; machines in none of them form their own cell."""
         self._cells = {site: place for place, cell in enumerate(cells, 1) for site in cell}
 
     def host(self) -> str:
@@ -69,7 +69,7 @@ class SimulatedNetwork:
             self._latest = {ends: at for ends, at in self._latest.items() if bound.number not in ends}
 
     def send(self, source: "SimulatedSocket", data: bytes, address: Address) -> None:
-        """Let a datagram go to everyone who listens there, except to its sender's machine."""
+        """Send a datagram to every listener there, except on its sender's machine."""
         for target in self._bound.get(address, ()):
             if target.machine is source.machine:
                 continue
@@ -86,7 +86,7 @@ class SimulatedNetwork:
 
 
 class SimulatedMachine(Machine):
-    """What one member runs on. To the member it is its event loop, too, so that it can be stopped."""
+    """What one member runs on. It is also the member's event loop, so that it can be stopped."""
 
     def __init__(self, name: Site, network: SimulatedNetwork, life: int) -> None:
         self.name: Final = name
@@ -98,7 +98,7 @@ class SimulatedMachine(Machine):
         self._random = network.seeds.stream(f"machine/{name}/{life}")
         self._sockets: list[SimulatedSocket] = []
         self._calls: list[tuple[asyncio.Handle, Callable[..., Any], tuple[Any, ...]]] = []
-        """What would have happened while this machine was paused, and happens when it goes on."""
+        """What would have happened while this machine was paused, and happens when it is resumed."""
         self._unsent: list[tuple[SimulatedSocket, bytes, Address]] = []
 
     def now_ns(self) -> Nanoseconds:
@@ -125,13 +125,13 @@ class SimulatedMachine(Machine):
         receiving = (sending, cast(socket.socket, hearing))
         return Opened(sending, receiving, (hearing.address,), LARGEST_DATAGRAM_BYTES, 1)
 
-    # As a test says
+    # Controlled by the test
 
     def pause(self) -> None:
         self.is_paused = True
 
     def resume(self) -> None:
-        """Go on: first what has run out, then what has piled up in the sockets."""
+        """Resume: first the timers that are due, then the datagrams that have queued up."""
         self.is_paused = False
         unsent, self._unsent = self._unsent, []
         calls, self._calls = self._calls, []
@@ -142,7 +142,7 @@ class SimulatedMachine(Machine):
                 callback(*arguments)
 
     def kill(self) -> None:
-        """Nothing leaves it any more, and nothing happens there."""
+        """Nothing leaves the machine or happens there from now on."""
         self.is_dead = True
         self.is_paused = False
         self._calls.clear()
@@ -199,7 +199,7 @@ class SimulatedSocket:
         return bool(self._waiting) and not self.machine.is_paused
 
     def arrive(self, data: bytes, source: Address) -> None:
-        """A datagram is here; where the buffer is full it is lost."""
+        """A datagram arrives; it is lost if the buffer is full."""
         if self._bytes + len(data) <= BUFFER_BYTES:
             self._bytes += len(data)
             self._waiting.append((data, source))

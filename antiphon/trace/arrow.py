@@ -1,6 +1,6 @@
-"""The one door to pyarrow: the trace's two tables as Arrow schemas, and the way from rows to tables.
+"""The only module that imports pyarrow: the trace's two tables as Arrow schemas, and rows as tables.
 
-Whoever imports this where pyarrow is not installed is told which extra installs it.
+Importing it without pyarrow raises an error that names the extra to install.
 """
 
 from collections.abc import Iterable, Sequence

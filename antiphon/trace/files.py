@@ -1,9 +1,9 @@
 """Traces on disk: a folder that holds `events/` and `runs/`, with Parquet files and live segments.
 
-Writers of Parquet name a file only once it is whole, so whoever reads a folder sees whole files or none.
-Readers take anyone's files: any order of rows, any split into files, other integer widths, large or
-dictionary-encoded strings, further columns. What they cannot take they say in one sentence that names the
-file and the column. Segments are read as far as they are whole (`segment_tables`).
+Writers give a Parquet file its name only once it is complete, so a reader sees complete files or none.
+Readers accept files of other programs: any order of rows, any split into files, other integer widths, large
+or dictionary-encoded strings, further columns. An error names the file and the column. Segments are read up
+to their last whole frame (`segment_tables`).
 """
 
 import secrets
@@ -35,13 +35,13 @@ _LAYOUT_HINT: Final = (
 _TORN_HINT: Final = "The file is torn or is no Parquet file: copy or write it again."
 
 OPENING_TRIALS: Final = 5
-"""How often segments are looked at again because a live member has begun another one meanwhile."""
+"""Attempts to list the segments of a trace while live members keep starting new ones."""
 
 Rows: TypeAlias = "pa.Table | MemoryRecorder | Sequence[Event]"
 
 
 class TraceFiles(msgspec.Struct, frozen=True):
-    """The files of a trace: Parquet whose schemas have been found good, and segments of live members."""
+    """The files of a trace: Parquet files with checked schemas, and segments of live members."""
 
     folder: Path
     events: tuple[Path, ...]
@@ -57,8 +57,8 @@ def write_trace(
 ) -> TraceFiles:
     """Write one events file per table, recorder or list of events, and one file with the runs.
 
-    A folder that already holds a trace is refused unless `append` is given, which adds files to it. One
-    writer at a time.
+    A folder that already holds a trace is refused unless `append` is given, which adds files to it. Only
+    one writer at a time.
     """
     place = Path(folder)
     try:
@@ -74,7 +74,7 @@ def _unwritable(place: Path, error: OSError) -> OutputError:
 
 
 def note_run(folder: Path | str, run: Run) -> None:
-    """Write a run's row of `runs` unless somebody did so before; any number of processes may try at once."""
+    """Write a run's row of `runs` unless it is there already; any number of processes may try at once."""
     runs_folder = Path(folder) / "runs"
     final = runs_folder / f"{safe_name(run.run)}.parquet"
     pending: list[tuple[Path, Path]] = []
@@ -128,7 +128,7 @@ def _free_names(folder: Path) -> Iterator[Path]:
 
 
 def _write_hidden(table: pa.Table, final: Path, pending: list[tuple[Path, Path]]) -> None:
-    """Write under a name that readers skip, and note the name it is to get."""
+    """Write under a name that readers skip, and note the final name."""
     hidden = final.with_name(f".{final.name}.{secrets.token_hex(8)}.part")
     pending.append((hidden, final))
     strings = [field.name for field in table.schema if field.type == pa.string()]
@@ -187,7 +187,7 @@ def events_of(table: pa.Table) -> list[Event]:
 
 
 def event_parts(files: TraceFiles) -> Iterator[tuple[Path, pa.Table]]:
-    """The rows of a trace, some at a time, each time with the file; `conform` brings them into the schema."""
+    """The rows of a trace in parts, each with its file; `conform` casts them to the schema."""
     for file in files.events:
         yield from ((file, part) for part in read_parts(file, EVENTS))
     for segment in files.segments:
@@ -195,13 +195,13 @@ def event_parts(files: TraceFiles) -> Iterator[tuple[Path, pa.Table]]:
 
 
 def _files(folder: Path, suffix: str) -> list[Path]:
-    """Files of one kind below a folder, in order of name; hidden ones are somebody's unfinished work."""
+    """Files of one kind below a folder, in order of name, without hidden ones, which are unfinished."""
     found = (path for path in folder.rglob(f"*{suffix}") if path.is_file())
     return sorted(path for path in found if not path.name.startswith((".", "_")))
 
 
 def _open_segments(folder: Path) -> tuple[SegmentFile, ...]:
-    """All segments at one moment: if one appears meanwhile, the others have to be looked at again."""
+    """All segments at one moment: if a new one appears meanwhile, all are opened again."""
     found = _files(folder, SUFFIX)
     for _ in range(OPENING_TRIALS):
         segments = open_segments(found)
@@ -234,7 +234,7 @@ def _footer(file: Path) -> pa.Schema:
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column's type carries the same values; a column that is all null has no type of its own."""
+    """Whether a column's type holds the same values; a column of nulls fits any type."""
     if pa.types.is_null(found):
         return True
     if pa.types.is_dictionary(found):
@@ -267,7 +267,7 @@ def _read(file: Path, schema: pa.Schema) -> pa.Table:
 
 
 def read_parts(file: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    """A file's rows a row group at a time, so that a large one need not fit into memory."""
+    """A file's rows, a row group at a time, so that a large file need not fit into memory."""
     present = [name for name in schema.names if name in _footer(file).names]
     try:
         parquet = pq.ParquetFile(file)
@@ -297,7 +297,7 @@ def _column(file: Path, table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
 
 
 def read_runs(file: Path) -> list[tuple[Run, bool]]:
-    """The runs of a file, each with whether its promises were recorded."""
+    """The runs of a file, and for each whether its promises were recorded."""
     table = _read(file, RUNS)
     runs: list[tuple[Run, bool]] = []
     for row in table.to_pylist():

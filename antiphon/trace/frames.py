@@ -1,11 +1,11 @@
 """The format of live segments: frames with checksums that hold one site's rows in binary.
 
-A segment is eight bytes of magic and then frames. A frame is the length of its content and its kind, then the
+A segment is eight bytes of magic, then frames. A frame is the length of its content and its kind, then the
 content, then a checksum; all integers are little-endian. `docs/trace.md` has the format in full.
 
-A reader goes on while frames are whole. The first that is short or whose checksum is wrong ends the log: it
-is what a killed process or a full disk left behind, and so is everything after it. What is wrong under a
-right checksum was written so, and is an `InputError`.
+A reader stops at the first frame that is short or has a wrong checksum: a killed process or a full disk left
+it, and nothing after it counts. Wrong content under a correct checksum was written that way, and is an
+`InputError`.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ CHECKSUM: Final = struct.Struct("<I")
 FRAME_BYTES: Final = HEAD.size + CHECKSUM.size
 """What a frame adds to its content."""
 RESIDUE: Final = 0x2144DF1C
-"""What CRC-32 comes to over any data with its own CRC-32 behind it. Checksums are continued from this value,
-so that it comes back after each frame: many frames are checked in one call, and one by one if that fails."""
+"""The CRC-32 of any data followed by its own CRC-32. Each frame's checksum starts from this value, so that a
+run of intact frames has this CRC too: many frames are checked in one call, and one by one if that fails."""
 
 BEGIN, DEFINITIONS, ROWS, END = 1, 2, 3, 4
 """Kinds of frames."""
@@ -52,15 +52,15 @@ ROW_TYPE: Final = np.dtype(
         ("spare", "u1"),
     ]
 )
-"""A row. Number and size are -1 where there is none, sender and address 0; the step is its place."""
+"""A row. Number and size are -1 where absent, sender and address 0; the step follows from its place."""
 NONE: Final = -1
 
 MOST_SENDERS: Final = (1 << 16) - 1
-"""How many names fit the codes of one segment."""
+"""Names that the codes of one segment can hold."""
 MOST_CONTENT_BYTES: Final = 16 << 20
-"""No frame is larger; a length beyond it is as wrong as a wrong checksum."""
+"""The largest frame; a greater length counts as damage, as a wrong checksum does."""
 BLOCK_BYTES: Final = 16 << 20
-"""How much of a segment is read at a time."""
+"""Bytes of a segment read at a time. Raising it costs memory."""
 
 _DAMAGED_HINT: Final = "The file was damaged or is not a segment: copy it again, or move it out of events/."
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9]+")
@@ -72,9 +72,9 @@ Address = tuple[Group | None, list[Site] | None]
 
 
 class Begin(msgspec.Struct, frozen=True, gc=False):
-    """The first frame: whose rows follow, the step of the first, and the number of its next own message.
+    """The first frame: the run and site of the rows, their first step, and the site's next own number.
 
-    `after_absence` says that the log before broke off, and that the step before `first_step` stands for that.
+    With `after_absence` the log before broke off, and the step before `first_step` is that absence.
     """
 
     run: str
@@ -85,7 +85,7 @@ class Begin(msgspec.Struct, frozen=True, gc=False):
 
 
 class Definitions(msgspec.Struct, frozen=True, gc=False):
-    """Names that rows further on use; codes count from 1 through all such frames of the segment."""
+    """Names that later rows use; codes count from 1 through all such frames of the segment."""
 
     senders: list[Site] = []
     addresses: list[Address] = []
@@ -112,7 +112,7 @@ def encoded(kind: int, content: bytes) -> bytes:
 
 
 def safe_name(name: str, *scope: str) -> str:
-    """A name for a file that people recognise and that nothing else has: letters, digits and a digest.
+    """A recognisable and unique file name: letters, digits and a digest.
 
     >>> safe_name("alice", "orders")
     'alice-01b58db990'
@@ -123,7 +123,7 @@ def safe_name(name: str, *scope: str) -> str:
 
 
 def read_begin(path: Path, file: IO[bytes]) -> Begin | None:
-    """A segment's first frame, and the file stands behind it; None if it was never written whole."""
+    """Read a segment's first frame; None if it was never written whole."""
     magic = file.read(len(MAGIC))
     if magic != MAGIC[: len(magic)]:
         if magic[:-1] == MAGIC[:-1]:
@@ -143,7 +143,7 @@ def read_begin(path: Path, file: IO[bytes]) -> Begin | None:
 
 
 def read_blocks(path: Path, file: IO[bytes], size: int | None = None) -> Iterator[Block]:
-    """The frames after the first, of a file of `size` bytes, until they end or one is not whole."""
+    """The frames after the first, in a file of `size` bytes, up to the first that is not whole."""
     left = None if size is None else max(size - file.tell(), 0)
     pending = b""
     senders = addresses = 0
@@ -165,7 +165,7 @@ def read_blocks(path: Path, file: IO[bytes], size: int | None = None) -> Iterato
 
 
 def _block(path: Path, data: bytes) -> tuple[Block, int, bool]:
-    """The whole frames at the front of some bytes, how long they are, and whether none can follow."""
+    """The whole frames at the start of some bytes, their length, and whether the log ends with them."""
     edges, is_over = _edges(data)
     whole = _count_whole(memoryview(data), edges)
     is_over |= whole < len(edges) - 1
@@ -185,7 +185,7 @@ def _block(path: Path, data: bytes) -> tuple[Block, int, bool]:
 
 
 def _edges(data: bytes) -> tuple[list[int], bool]:
-    """Where frames begin and the last one ends, by their lengths alone; and whether a length is too great."""
+    """Where frames begin and the last one ends, by length alone; and whether a length is too great."""
     edges, at, last = [0], 0, len(data) - FRAME_BYTES
     unpack, most = LENGTH.unpack_from, MOST_CONTENT_BYTES
     while at <= last:
@@ -200,7 +200,7 @@ def _edges(data: bytes) -> tuple[list[int], bool]:
 
 
 def _count_whole(view: memoryview, edges: list[int]) -> int:
-    """How many of these frames come before the first one with a wrong checksum."""
+    """How many of these frames precede the first one with a wrong checksum."""
     if checksum(view[: edges[-1]]) == RESIDUE:
         return len(edges) - 1
     wrong = (

@@ -1,7 +1,7 @@
 """A recorder that keeps a run's rows in memory.
 
-Recording stands in the simulator's innermost loop, so a row is one tuple appended to one list; it becomes
-columns only when the run is over.
+Recording is part of the simulator's innermost loop, so a row is one tuple appended to one list. The rows
+become columns only when the run is over.
 """
 
 from collections.abc import Iterable, Sequence
@@ -66,7 +66,7 @@ class MemoryRecorder:
 
     def table(self) -> "pa.Table":
         """The rows so far as a table of the schema `EVENTS`."""
-        from antiphon.trace.arrow import EVENTS, as_table  # only who wants tables needs pyarrow
+        from antiphon.trace.arrow import EVENTS, as_table  # only tables need pyarrow
 
         columns: list[Sequence[object]] = list(zip(*self._rows, strict=True)) or [()] * (len(EVENTS) - 1)
         return as_table(EVENTS, [[self.run] * len(self._rows), *columns])

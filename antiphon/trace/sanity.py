@@ -1,8 +1,7 @@
-"""Whether the rows of a trace can be judged at all, row by row.
+"""Whether the rows of a trace can be judged at all.
 
-Rows that contradict the table's own rules end the audit of their run with a clear sentence. A log with holes
-is judged as it stands, and what is found wrong in it is told; but it cannot pass, since nobody knows what the
-missing rows would say.
+A run whose rows contradict the table's own rules is not judged, and the reason is given. A log with holes is
+judged as it is, and its violations are reported; but the run cannot pass, since the missing rows are unknown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +20,7 @@ _STEP_HINT: Final = "A site's steps count from 0, each once; give the rows of on
 
 
 def row_flaw(event: Event) -> str | None:
-    """What is wrong with one row by itself, as the end of a sentence; None if nothing is.
+    """The flaw of a row by itself, as the end of a sentence; None if it has none.
 
     >>> row_flaw(Event("r", "a", 0, "deliver", "b", -1))
     'its number is -1'
@@ -57,7 +56,7 @@ def unjudgeable_steps(run: str, site: Site, step: int, rows: int) -> InputError:
 
 
 def incomplete_log(run: str, site: Site, step: int) -> str:
-    """What is said of a run in which a site's log lacks a step."""
+    """The sentence about a run in which a site's log lacks a step."""
     return f"Run {run} cannot pass: step {step} is missing from the log of site {site}."
 
 
@@ -75,7 +74,7 @@ def require_sane(events: Iterable[Event]) -> None:
 
 
 def _require_order(run: str, site: Site, log: Mapping[int, int]) -> None:
-    """The steps of one site, with how often each occurs, must tell which row came first."""
+    """The steps of one site must not be negative, and each must occur once; `log` counts them."""
     if min(log) < 0:
         raise unjudgeable_row(run, site, min(log), "the step is negative")
     for step in sorted(log):

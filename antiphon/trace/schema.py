@@ -1,7 +1,7 @@
 """The trace's two tables, `events` and `runs`, as Python rows; `trace.arrow` has their Arrow schemas.
 
-A row of `events` is one thing that one site did; a site's rows are ordered by `step`, which counts from 0
-without gaps. Times are for latency and display, never for order.
+A row of `events` is one event at one site. A site's rows are ordered by `step`, which counts from 0 without
+gaps. Times are for latency and display, never for order.
 """
 
 import msgspec
@@ -38,7 +38,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """A whole trace in memory. `unpromised` names the runs whose promises nobody recorded."""
+    """A whole trace in memory. `unpromised` names the runs without recorded promises."""
 
     events: list[Event]
     runs: list[Run]

@@ -1,11 +1,11 @@
-"""Segments of live members read as tables of events, also while they are being written.
+"""Segments of live members read as tables of events, even while they are being written.
 
-A trace that is still being written is read as it stood at one moment, as far as files allow: all lengths are
-taken in a few microseconds and nothing behind them is read. Since members write that they send before anyone
-can receive it, no delivery of that moment lacks its send, unless a message crossed the network meanwhile.
+A trace that is still being written is read as it was at one moment, as nearly as files allow: all lengths are
+taken within a few microseconds, and nothing behind them is read. Members log a send before anyone can receive
+the message, so no delivery of that moment lacks its send, unless a message crossed the network meanwhile.
 
-A log that breaks off ends in an absence that nobody had time to note. The `absent` row is added here: behind
-the last segment of a log if it has no closing frame, or before a later one whose first frame says so.
+A log that breaks off ends in an absence that was not recorded. The `absent` row is added here: behind the
+last segment of a log if it has no closing frame, or before a later segment whose first frame says so.
 """
 
 import os
@@ -25,15 +25,15 @@ from antiphon.trace.frames import NONE, Address, Begin, Block, read_begin, read_
 from antiphon.trace.schema import Event
 
 LENGTH_READINGS: Final = 5
-"""How often the lengths are taken; the quickest reading counts."""
+"""Readings of all lengths; the quickest one counts."""
 
 _HINT: Final = "The segments of a trace must be readable; see docs/trace.md."
 _ALL_CODES: Final = [*KINDS, *map(str, range(len(KINDS), 256))]
-"""Codes that stand for no kind keep their number as a name, so that the row is refused by it."""
+"""A code of no kind gets its number as a name, so that the row is refused with that number."""
 
 
 class SegmentFile(msgspec.Struct, frozen=True):
-    """A segment of a trace: whose it is, how much of it is to be read, and whether it is its log's last."""
+    """A segment of a trace: its first frame, the bytes to read, and whether it is the last of its log."""
 
     path: Path
     begin: Begin
@@ -42,7 +42,7 @@ class SegmentFile(msgspec.Struct, frozen=True):
 
 
 def open_segments(paths: Sequence[Path]) -> tuple[SegmentFile, ...]:
-    """Read the first frame of each segment; those that have none yet are left out."""
+    """Read the first frame of each segment; segments without one are left out."""
     begins = {path: _begin(path) for path in paths}
     found = {path: begin for path, begin in begins.items() if begin is not None}
     sizes = _lengths(list(found))
@@ -63,7 +63,7 @@ def _unreadable(path: Path, error: OSError) -> InputError:
 
 
 def _lengths(paths: Sequence[Path]) -> dict[Path, int]:
-    """The lengths of all files, taken as nearly at once as can be."""
+    """The lengths of all files, taken as close together as possible."""
     readings: list[tuple[int, list[int]]] = []
     for _ in range(LENGTH_READINGS):
         began = time.perf_counter_ns()
@@ -81,9 +81,9 @@ def _last_of_each_log(begins: Mapping[Path, Begin]) -> set[Path]:
 
 
 def segment_tables(segment: SegmentFile) -> Iterator[pa.Table]:
-    """A segment's rows, some at a time, texts dictionary-encoded, with the absences that it implies.
+    """A segment's rows in parts, texts dictionary-encoded, with the absences that the segment implies.
 
-    Columns that would be wholly null are left out.
+    Columns that would be all null are left out.
     """
     step, is_end = segment.begin.first_step, False
     if segment.begin.after_absence:
@@ -108,7 +108,7 @@ def _absence(begin: Begin, step: int) -> pa.Table:
 
 
 class _Names:
-    """What the codes of a segment stand for, as far as it has been read."""
+    """The names behind a segment's codes, as far as it has been read."""
 
     def __init__(self) -> None:
         self.senders: list[Site] = []
@@ -122,10 +122,10 @@ class _Names:
 
 def _table(begin: Begin, rows: "np.ndarray[Any, Any]", first_step: int, names: _Names) -> pa.Table:
     count = len(rows)
-    nobody = np.zeros(count, np.int32)
+    same = np.zeros(count, np.int32)
     columns = {
-        "run": _texts(nobody, [begin.run]),
-        "site": _texts(nobody, [begin.site]),
+        "run": _texts(same, [begin.run]),
+        "site": _texts(same, [begin.site]),
         "step": pa.array(np.arange(first_step, first_step + count)),
         "kind": _texts(rows["kind"], _ALL_CODES),
         "sender": _texts(rows["sender"].astype(np.int32) - 1, names.senders, rows["sender"] == 0),

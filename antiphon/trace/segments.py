@@ -1,13 +1,12 @@
 """A recorder that writes one site's rows into append-only segments, which survive the end of its process.
 
-Rows are packed into a buffer as they come, and `flush` hands them to the kernel in one call. From then on
-they are safe from anything that befalls the process; a loss of power may take the last seconds. A segment
-that has grown to its limit is left as it is and a new one is begun.
+Rows are packed into a buffer, and `flush` hands them to the kernel in one call. From then on they survive
+the process; a loss of power may take the last seconds. A segment that reaches its limit is left as it is,
+and a new one is begun.
 
-A log that ends without a closing frame ends in an absence that nobody had time to note: readers add the row.
-A later recorder of the same site leaves a step free for it, begins a new file and says so in its first frame.
-What the old file holds, a torn tail included, never changes again, so that all readers agree with what the
-later recorder assumed.
+A log without a closing frame ends in an absence that was not recorded: readers add the row. A later recorder
+of the same site leaves a step free for it, begins a new file and says so in its first frame. The old file, a
+torn tail included, never changes again, so that all readers agree with the later recorder.
 
 The first segment of a log stays locked while a recorder writes to the log: a second recorder is refused.
 """
@@ -51,18 +50,18 @@ from antiphon.trace.frames import (
 
 SEGMENT_BYTES: Final = 256 << 20
 BUFFER_ROWS: Final = 8192
-"""So many rows are written even if nobody asks for it."""
+"""Rows buffered at most; a full buffer is flushed. Raising it costs memory."""
 MOST_ADDRESSES: Final = 1 << 14
-"""How many sets of destinations a segment defines; for more a new one begins. Raising it costs memory."""
+"""Sets of destinations that a segment defines; more begin a new segment. Raising it costs memory."""
 MOST_DEFINITION_BYTES: Final = 1 << 20
-"""When about so much waits to be defined, it is written even if nobody asks for it."""
+"""Bytes of new names that force a flush. Raising it costs memory."""
 
 _CODES: Final[dict[str, int]] = {kind: code for code, kind in enumerate(KINDS)}
 _SEND: Final = KINDS.index("send")
 _ABSENT: Final = KINDS.index("absent")
 _ROW_BYTES: Final = ROW.size
 _EMPTY: Final = HEAD.size
-"""Where the first row stands in the buffer: before it there is room for the frame's head."""
+"""Where the first row begins in the buffer, behind room for the frame's head."""
 _FULL: Final = _EMPTY + BUFFER_ROWS * ROW.size
 _NO_DESCRIPTOR: Final = -1
 
@@ -71,15 +70,15 @@ class SegmentRecorder:
     """Implements `antiphon.core.recording.Recorder` for one site of one run."""
 
     def __init__(self, folder: Path, run: str, site: Site, *, segment_bytes: int = SEGMENT_BYTES) -> None:
-        """Go on with this site's log of this run in a trace, or begin it.
+        """Begin this site's log of this run in a trace, or continue it.
 
-        Raises UsageError if somebody else is writing to that log, and OutputError if nothing can be written.
+        Raises UsageError if another recorder is writing to that log, and OutputError if writing fails.
         """
         _require_text(run, site)
         self.run: Final = run
         self.site: Final = site
         self.returning = False
-        """Whether a log of this site was there before; its end counts as an absence."""
+        """Whether the site had a log before; the end of that log counts as an absence."""
         self.next_number = 0
         """One more than the greatest number of the site's own send rows."""
         self._segment_bytes = segment_bytes
@@ -122,7 +121,7 @@ class SegmentRecorder:
         destinations: Iterable[Site] | None = None,
         size: int | None = None,
     ) -> None:
-        """Append one row as the site's next step. It is safe once flushed."""
+        """Append one row as the site's next step. It survives the process once flushed."""
         if self._end >= self._full:
             self._make_room()
         if site != self.site:
@@ -146,8 +145,8 @@ class SegmentRecorder:
     def flush(self) -> None:
         """Hand everything recorded so far to the kernel.
 
-        Raises OutputError if that fails. Then the log ends with what was flushed before, no further row is
-        taken, and the next flush has nothing to do.
+        Raises OutputError if that fails. Then the log ends with the last flush that succeeded, further rows
+        are refused, and the next flush does nothing.
         """
         end = self._end
         if end == _EMPTY:
@@ -162,7 +161,7 @@ class SegmentRecorder:
             self._roll_over()
 
     def close(self) -> None:
-        """Flush, and note that the log ends here; a log that has failed is left without that note."""
+        """Flush, and write the closing frame; a log that has failed gets none."""
         try:
             self.flush()
             if self._refusal is None:
@@ -174,7 +173,7 @@ class SegmentRecorder:
     # Names
 
     def _forget_names(self) -> None:
-        """A segment defines all that it uses, so that it can be read by itself."""
+        """Start without names: a segment defines all that it uses, so that it can be read by itself."""
         self._senders: dict[Site | None, int] = {None: 0}
         self._addresses: dict[object, int] = {None: 0}
         """Codes by group, or by group and destinations where there are any."""
@@ -182,7 +181,7 @@ class SegmentRecorder:
         self._undefined_bytes = 0
         self._end = _EMPTY
         self._full = _FULL
-        """The next row makes room first if the buffer is this full; 0 is a way of asking for that."""
+        """Buffer length at which the next row flushes first; 0 forces that."""
 
     def _define_sender(self, sender: Site | None) -> int:
         assert sender is not None
@@ -191,7 +190,7 @@ class SegmentRecorder:
         return code
 
     def _address(self, group: Group | None, destinations: Iterable[Site] | None) -> int:
-        """The code of whom a row addresses."""
+        """The code of a row's group and destinations."""
         named = None if destinations is None else tuple(destinations)
         key = group if named is None else (group, named)
         code = self._addresses.get(key)
@@ -238,12 +237,12 @@ class SegmentRecorder:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(
-                f"Somebody else is writing the log of {self.site} in run {self.run} to {self._folder}.",
-                hint="Give each member a name of its own, and each group that runs at a time its own run.",
+                f"Another process is writing the log of {self.site} in run {self.run} to {self._folder}.",
+                hint="Give each member its own name, and groups that run at the same time different runs.",
             ) from None
 
     def _resume(self) -> int:
-        """Find where an earlier log ended, and say which segment is to be begun."""
+        """Find where an earlier log ended, and return the index of the segment to begin."""
         form = re.compile(re.escape(self._stem) + r"-(\d{6,})" + re.escape(SUFFIX))
         matches = (form.fullmatch(path.name) for path in self._folder.iterdir())
         indices = sorted(int(match[1]) for match in matches if match)
@@ -254,16 +253,16 @@ class SegmentRecorder:
                     self._require_own(index, begin)
                     self._go_on(begin, read_blocks(self._path(index), file))
                     return indices[-1] + 1
-        # A first segment that nobody can read is empty, or was torn in its first frame; it is begun anew.
+        # An unreadable first segment is empty, or torn in its first frame: it is begun anew.
         return indices[-1] + 1 if indices[-1] else 0
 
     def _require_own(self, index: int, begin: Begin) -> None:
         if (begin.run, begin.site) != (self.run, self.site):
             sentence = f"{self._path(index)} holds the log of {begin.site} in run {begin.run}."
-            raise UsageError(sentence, "Somebody has renamed it: give it back its name, or move it away.")
+            raise UsageError(sentence, "The file was renamed: restore its name, or move it away.")
 
     def _go_on(self, begin: Begin, blocks: Iterable[Block]) -> None:
-        """Step and number after an earlier segment, the last of its log."""
+        """Set the next step and number from the last segment of an earlier log."""
         senders: list[Site | None] = [None]
         rows, last_kind, is_end = 0, NONE, False
         self.next_number, self.returning = begin.next_number, True
@@ -280,7 +279,7 @@ class SegmentRecorder:
         self._first_step = begin.first_step + rows + self._after_absence
 
     def _begin(self, index: int) -> None:
-        """Open a segment and write its first frame. The one before is closed only when that is possible."""
+        """Open a segment and write its first frame. The previous one is closed only if that succeeds."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_EXCL if index else os.O_TRUNC)
         descriptor = os.open(self._path(index), flags, 0o666)
         if self._descriptor != _NO_DESCRIPTOR:
@@ -298,7 +297,7 @@ class SegmentRecorder:
             self._fail(error)
 
     def _write(self, data: memoryview) -> None:
-        """Append whole frames; on failure what has been written of them is cut off again."""
+        """Append whole frames; on failure, cut off what was written of them."""
         try:
             written = os.write(self._descriptor, data)
             while written < len(data):
@@ -322,7 +321,7 @@ class SegmentRecorder:
         )
 
     def _refuse(self, reason: AntiphonError) -> None:
-        """Take no more rows and forget those that wait."""
+        """Refuse further rows and drop those in the buffer."""
         self._refusal, self._end, self._full = reason, _EMPTY, 0
 
     def _release(self) -> None:

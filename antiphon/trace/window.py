@@ -1,4 +1,4 @@
-"""The few rows of a trace that a diagram needs, found without holding the whole trace in memory."""
+"""The few rows of a trace that a diagram needs, read without the whole trace in memory."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from antiphon.trace.sanity import LARGEST_NUMBER
 from antiphon.trace.schema import Event
 
 CONTEXT_STEPS: Final = 8
-"""How many rows before and after each place are read; a diagram shows fewer."""
+"""Rows read before and after each place; a diagram shows fewer."""
 
 
 def read_window(

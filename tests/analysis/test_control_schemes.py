@@ -38,6 +38,7 @@ def test_rounds() -> None:
     assert ratios("D0", traffic) == pytest.approx((2.0, 2 / 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sending", ["even", "random"])
 @pytest.mark.parametrize("scheme", ["C1", "D1"])
 @pytest.mark.parametrize(("deferral", "destinations"), [(1.0, 5), (4.0, 5), (4.0, 2), (8.0, 3), (2.0, 8)])

@@ -82,6 +82,7 @@ def exactly_short_of_the_end(members: int, subset: int, arrival: Fraction, count
     return 1 - probability[members]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 30, 120, 360])
 def test_what_is_short_of_the_end_is_exact_to_many_digits_however_small(count: int) -> None:
     exact = 6 * exactly_short_of_the_end(6, 1, Fraction(1), count)
@@ -90,6 +91,7 @@ def test_what_is_short_of_the_end_is_exact_to_many_digits_however_small(count: i
         assert exact < 1e-17, "1 - P would show nothing of it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("members", "subset", "expected"),
     [
@@ -104,6 +106,7 @@ def test_steps_of_section_4_2_5(members: int, subset: int, expected: tuple[float
     assert ours == pytest.approx(expected, abs=0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("members", "expected"), [(8, 22), (16, 25), (32, 27), (64, 30), (128, 32), (256, 34)]
 )

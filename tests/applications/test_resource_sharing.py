@@ -46,7 +46,7 @@ def deliver(sharer: Sharer, sender: Site, *messages: Message, now: int = 0) -> l
 
 
 class Room:
-    """Members, and the messages on their way: to everyone in one order, unless a test says otherwise."""
+    """Members, and the messages on their way: to all in one order, unless a test says otherwise."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Room:
 # What a message does
 
 
-def test_a_request_gets_idle_units_from_whoever_has_them() -> None:
+def test_a_request_gets_idle_units_from_the_members_that_have_them() -> None:
     room = Room(members=3, units=3)
     room.give("s0", Want(2))
     room.settle()
@@ -189,7 +189,7 @@ def test_a_member_out_of_time_gives_back_what_it_collected_and_requests_anew() -
     outcomes = sharer.handle(1000, TimerFired(TIME_OUT))
     assert said(outcomes) == [Release(0), Allocation("b", 0, ((0, 2),)), Request(1, 2)]
     assert [outcome for outcome in outcomes if isinstance(outcome, TimedOut)] == [TimedOut(1)]
-    # Allocations to the request that was given up make nobody operate.
+    # Allocations to the request that was given up start no operation.
     assert not grants(deliver(sharer, "b", Allocation("a", 0, ((1, 1),)), now=1001))
 
 
@@ -238,7 +238,7 @@ def test_units_of_a_vanished_member_are_taken_by_the_first_in_line(
     assert "s2" not in room.sharers["s0"].replica.queue
 
 
-def test_an_idle_unit_that_nobody_gives_is_taken_too() -> None:
+def test_an_idle_unit_that_no_member_gives_is_taken_too() -> None:
     room = Room(members=3, units=1)
     without(room, "s0")
     room.give("s2", Want(1), now=10_000)

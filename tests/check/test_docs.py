@@ -17,7 +17,7 @@ SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", (DOCS / "audit.md").r
 
 @pytest.mark.parametrize("name", PROMISABLE)
 def test_the_example_of_each_property_has_as_many_violations_as_it_says(name: Property) -> None:
-    blocks = re.findall(r"^```\n(.*?)^```", SECTIONS[name], re.M | re.S)
+    blocks = re.findall(r"^```text\n(.*?)^```", SECTIONS[name], re.M | re.S)
     assert blocks
     for block in blocks:
         (said,) = re.findall(r"# (\d+) violation", block)
@@ -27,7 +27,7 @@ def test_the_example_of_each_property_has_as_many_violations_as_it_says(name: Pr
 
 def test_the_quoted_explanation_is_what_is_printed() -> None:
     (quoted,) = re.findall(r"^> (.*)$", (DOCS / "audit.md").read_text(), re.M)
-    (block,) = re.findall(r"^```\n(.*?)^```", SECTIONS["causal"], re.M | re.S)
+    (block,) = re.findall(r"^```text\n(.*?)^```", SECTIONS["causal"], re.M | re.S)
     events, run, _ = history(block)
     assert [violation.explanation for violation in check_trace(events, run, ["causal"])] == [quoted]
 

@@ -213,6 +213,7 @@ def blamed(events: list[Event], run: Run, name: Property) -> Found:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_checkers_equal_the_definitions(flavour: Flavour) -> None:
     for seed in range(TRACES):

@@ -17,7 +17,9 @@ from antiphon.cli.main import run
 from antiphon.cli.top import MEETING_S
 from tests.cli.test_live_verbs import a_group, nodes
 
-DEADLINE_S = 30.0
+pytestmark = pytest.mark.slow
+
+DEADLINE_S = 120.0
 
 
 @contextlib.contextmanager
@@ -85,10 +87,10 @@ def test_a_pipe_gets_a_table_or_a_json_object_for_each_look(capsys: pytest.Captu
 def test_a_group_without_members_is_told_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     begin_s = time.monotonic()
     assert run(["top", a_group()]) == 2
-    assert time.monotonic() - begin_s < MEETING_S + 10
+    assert time.monotonic() - begin_s < MEETING_S + DEADLINE_S
     said = capsys.readouterr()
     assert said.out == ""
-    assert "Nobody of" in said.err
+    assert "No member of" in said.err
     assert "hint:" in said.err
 
 

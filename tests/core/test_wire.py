@@ -92,7 +92,7 @@ def test_one_buffer_serves_for_many(pdus: list[Note], sender: str) -> None:
     offset = len(buffer)
     for pdu in pdus:
         CODEC.encode_into(pdu, buffer, offset)
-        assert CODEC.decode_body(pdu.code, memoryview(buffer)[HEADER.size :]) == (sender, pdu)
+        assert CODEC.decode_body(pdu.code, memoryview(buffer)[HEADER.size :]) == (sender, pdu, False)
 
 
 @given(st.binary(max_size=200))

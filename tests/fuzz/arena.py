@@ -20,7 +20,7 @@ from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import Codec, Packet, Pdu
 from antiphon.live.group import LARGEST_LEAP
-from antiphon.live.orders import ORDERS, Settings
+from antiphon.live.orders import Settings
 from antiphon.sim.history import Archivist, MemoryLog
 from antiphon.sim.medium import Medium
 from antiphon.sim.mesh import Mesh
@@ -105,7 +105,7 @@ class Arena(World):
         self._only = only
         self._wrap = wrap
         self._seeds = Seeds(plan.seed)
-        self._order = ORDERS[plan.order]
+        self._order = plan.made
         self._codec = Codec(self._order.pdus)
         self._names = {kind.code: kind.__name__ for kind in self._order.pdus}
         self._random = Random(f"liar/{plan.order}/{plan.seed}")
@@ -145,10 +145,8 @@ class Arena(World):
         again = f"/{self._made[site]}" if self._made[site] > 1 else ""
         live = self._order.build(
             Settings(
-                site=site, sequencer=plan.sites[0], repair=plan.repair,
-                receive_buffer_bytes=RECEIVE_BUFFER_BYTES, random=self._seeds.stream(f"member/{site}{again}"),
-                stability=plan.stability, across=plan.across, history=plan.history, service=plan.service,
-                secret=b"fuzz",
+                site=site, receive_buffer_bytes=RECEIVE_BUFFER_BYTES,
+                random=self._seeds.stream(f"member/{site}{again}"), history=plan.history, secret=b"fuzz",
             )
         )  # fmt: skip
         self.protocols[site] = live

@@ -22,7 +22,7 @@ from antiphon.live.group import Group
 from antiphon.live.handshake import Terms
 from antiphon.live.keys import KeyRing
 from antiphon.live.networks import Loopback
-from antiphon.live.orders import ORDERS, USUAL_ACROSS, StabilityOptions, agreed_options
+from antiphon.live.orders import ORDERS, make_order
 from antiphon.live.status import Status
 from antiphon.live.transport import Transport
 from tests.fuzz.pdus import Forge, Repertoire, fits
@@ -170,9 +170,7 @@ def main() -> None:
 
     async def work() -> int:
         if kind == STRANGER:
-            agreed = agreed_options(
-                order, sequencer, "hybrid", chosen or "sequencer", StabilityOptions(), USUAL_ACROSS
-            )
+            agreed = make_order(order, {"sequencer": sequencer, "service": chosen}).fingerprint()
             transport = Transport(
                 site=LIAR, group=name, codec=Codec(ORDERS[order].pdus), network=Loopback(), keys=keys,
                 counters=Counters(), host=Stranger(), terms=Terms(agreed),

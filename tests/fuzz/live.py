@@ -207,8 +207,8 @@ async def _demand_recovery(
 
     while missing():
         for each in readings:
-            if each.group._standing.is_out:
-                raise Failed(f"{each.group.name} has ended: {each.group._standing.error!r}")
+            if each.group._lifecycle.is_out:
+                raise Failed(f"{each.group.name} has ended: {each.group._lifecycle.error!r}")
         if time.monotonic() - silent_s > granted_s():
             raise Failed(f"{granted_s():.1f} s after the silence, nothing delivered by: {missing()}")
         await asyncio.sleep(OFFER_S)
@@ -219,8 +219,8 @@ async def _demand_recovery(
 def _demand_health(group: Group, outcome: LiveOutcome) -> None:
     for poison in group.poison:
         raise Failed(f"{group.name} could not handle {poison.kind} of {poison.sender}: {poison.error}")
-    if group._standing.is_out:
-        raise Failed(f"{group.name} has ended: {group._standing.error!r}")
+    if group._lifecycle.is_out:
+        raise Failed(f"{group.name} has ended: {group._lifecycle.error!r}")
     held = Holdings(group)
     outcome.largest = max(outcome.largest, *held.largest.values())
     for path, size in held.above(LARGEST_CONTAINER, LARGER_CONTAINERS).items():

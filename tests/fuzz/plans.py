@@ -1,27 +1,19 @@
 """What one run of the fuzzer does, drawn from its seed: how a group is made, and who lies how."""
 
 import contextlib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Any, Final
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
-from antiphon.live.orders import (
-    DEFAULT_SERVICE,
-    NO_HISTORY,
-    ORDERS,
-    REPAIRS,
-    USUAL_ACROSS,
-    AcrossOptions,
-    StabilityOptions,
-)
+from antiphon.live.orders import DEFAULT_SERVICE, NO_HISTORY, ORDERS, REPAIRS, Order, make_order
 from antiphon.protocols import detection, stability
 from antiphon.protocols.dpg.services import SERVICES
 from antiphon.protocols.fifo import HistoryRole
 from antiphon.protocols.fifo.pdus import TRIGGERS
 
-USUAL_STABILITY: Final = StabilityOptions()
 ORDER_NAMES: Final = tuple(ORDERS)
 SERVICE_NAMES: Final = tuple(SERVICES)
 
@@ -66,15 +58,20 @@ class Plan:
     """Whether an honest member, not the one that orders, crashes and restarts while the liar lies."""
     returns: bool = False
     """Whether in the end a process with the liar's name joins that is honest."""
-    repair: str = "hybrid"
-    stability: StabilityOptions = USUAL_STABILITY
-    across: AcrossOptions = USUAL_ACROSS
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the order, beside the service."""
     history: HistoryRole = NO_HISTORY
 
     @property
     def sites(self) -> tuple[Site, ...]:
         """The honest members; the first orders, where one member does."""
         return tuple(f"m{index}" for index in range(self.honest))
+
+    @property
+    def made(self) -> Order:
+        """The order as live groups have it."""
+        needed = {"total": {"service": self.service}, "sequencer": {"sequencer": self.sites[0]}}
+        return make_order(self.order, {**self.options, **needed.get(self.order, {})})
 
     @property
     def takes_part(self) -> bool:
@@ -84,8 +81,7 @@ class Plan:
     def told(self) -> dict[str, Any]:
         """What was drawn, for a reader."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        nested = {"stability": self.stability.given(), "across": self.across.given()}
-        return {**plain, **nested, "history": self.history._asdict()}
+        return {**plain, "history": self.history._asdict()}
 
     def command(self) -> str:
         """It replays the run."""
@@ -115,11 +111,11 @@ def draw_plan(order: str, seed: int, service: str | None = None, *, most_pdus: i
     if order == "fifo":
         plan |= _draw_fifo(random)
     if order == "total-across":
-        plan["across"] = AcrossOptions(
-            causal=random.random() < 0.3,
-            bodies=random.choice((None, "tree", "direct")),
-            bypass=random.random() < 0.2,
-        )
+        plan["options"] = {
+            "causal": random.random() < 0.3,
+            "bodies": random.choice((None, "tree", "direct")),
+            "bypass": random.random() < 0.2,
+        }
     return Plan(**plan)
 
 
@@ -129,13 +125,14 @@ def _draw_fifo(random: Random) -> dict[str, Any]:
     repair = random.choice(REPAIRS) if random.random() < 0.6 else "hybrid"
     names = (None, *stability.PROTOCOLS)
     while True:
-        options = StabilityOptions(
-            stability=random.choice(names) if random.random() < 0.6 else None,
-            errors=random.choice(names) if random.random() < 0.2 else None,
-            trigger=random.choice(TRIGGERS) if random.random() < 0.3 else None,
-            piggyback=random.random() < 0.15,
-            detector=random.choice((None, *detection.DETECTORS)),
-        )
+        options = {
+            "repair": repair,
+            "stability": random.choice(names) if random.random() < 0.6 else None,
+            "errors": random.choice(names) if random.random() < 0.2 else None,
+            "trigger": random.choice(TRIGGERS) if random.random() < 0.3 else None,
+            "piggyback": random.random() < 0.15,
+            "detector": random.choice((None, *detection.DETECTORS)),
+        }
         with contextlib.suppress(UsageError):
-            options.configure(repair=repair)
-            return {"repair": repair, "stability": options, "history": history}
+            make_order("fifo", options)
+            return {"options": options, "history": history}

@@ -423,7 +423,7 @@ class Performance:
                 name: tuple(sorted(site for site, group in self._joined if group == name and site != LIAR))
                 for name in GROUPS
             }
-        promises = ORDERS[plan.order].promises(plan.repair, plan.across)
+        promises = plan.made.promises()
         judged = Run(RUN, plan.order, promises, groups)
         events = list(self._arena.trace.events())
         after = After(self._sites, self._silent_ns, self._recovered_ns, self._forged)

@@ -1,4 +1,4 @@
-"""A gate by itself, and processes that speak to it: what its tests share."""
+"""A gate by itself, and processes that send to it: what its tests share."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,9 +19,10 @@ from antiphon.core.wire import (
     name_bytes,
 )
 from antiphon.live.counters import Counters
-from antiphon.live.gate import PRESS_NS, Gate
+from antiphon.live.gate import Gate
 from antiphon.live.handshake import Answer, Challenge, Hello, Here, Refused, Terms
 from antiphon.live.keys import KeyRing
+from antiphon.live.members import PRESS_NS
 from antiphon.live.networks import Address
 from antiphon.live.sealing import GENERATION_BITS, TAG_BYTES, Seals
 from tests.live.pairs import News, Note
@@ -68,7 +69,7 @@ def answer_to(
 
 
 class Guarded:
-    """The gate of a process 'me', what it replied, and what it told its host."""
+    """The gate of a process 'me', its replies, and what it reported to its host."""
 
     def __init__(self, ring: KeyRing | None, options: Mapping[str, str] | None = None) -> None:
         self.replies: list[tuple[Pdu, Address, int, int | None]] = []

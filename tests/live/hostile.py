@@ -89,7 +89,7 @@ class Hostile:
         return self._random.choice(self._recorded) if self._recorded else self._dressed_garbage()
 
     def _boot(self) -> int:
-        """Somebody's, if anybody has been heard."""
+        """The name of a member that has been heard, if there is one."""
         if self._recorded and self._random.random() < 0.7:
             return int(PREFIX.unpack_from(self._sample())[5])
         return self._random.getrandbits(64)

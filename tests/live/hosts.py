@@ -46,7 +46,7 @@ FRAMES_AT_ONCE: Final = 64
 MOST_HELD: Final = 100_000
 """Frames that the switch delays at most; more are dropped, as a real one's queue would overflow."""
 QUEUE_FRAMES: Final = 10_000
-COMMAND_S: Final = 30.0
+COMMAND_S: Final = 120.0
 
 
 class Frame(Pdu, frozen=True, gc=False):
@@ -99,7 +99,7 @@ class Switch(threading.Thread):
         self.join()
 
     def _pause_ms(self) -> float:
-        """How long nothing needs to be written; never so long that the end would come late."""
+        """How long nothing needs to be written; never long enough to delay the end."""
         if not self._held:
             return 20.0
         return min(20.0, max(0.0, (self._held[0][0] - time.monotonic_ns()) / MILLISECOND_NS))
@@ -210,7 +210,7 @@ class Hosts:
         """A TAP that the host has as eth0; answers the descriptor at our end of it."""
         port = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._stack.callback(os.close, port)
-        # The kernel puts a free number for %d: nobody else's device can have the name.
+        # The kernel puts a free number for %d: no other device can have the name.
         request = struct.pack("16sH22x", b"antiphon%d", IFF_TAP | IFF_NO_PI)
         name = fcntl.ioctl(port, TUNSETIFF, request)[:16].rstrip(b"\0").decode()
         move = ["ip", "link", "set", name, "netns", str(self._holders[index].pid), "name", "eth0"]

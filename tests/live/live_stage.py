@@ -15,19 +15,18 @@ from pathlib import Path
 from typing import IO, Any, Final, Self
 
 from antiphon.core.ids import Site
-from antiphon.live.orders import StabilityOptions
 from tests.live.hosts import Hosts, hold
 from tests.live.stage import Stage
 
 GROUP: Final = "stage"
 LOOK_S: Final = 0.01
-JOIN_S: Final = 30.0
-LEAVE_S: Final = 30.0
+JOIN_S: Final = 120.0
+LEAVE_S: Final = 120.0
 ANTIPHON: Final = Path(sys.executable).with_name("antiphon")
 
 
 class Node:
-    """One `antiphon node`, with a thread that reads what it says and one that tells it what to send."""
+    """One `antiphon node`, with a thread that reads its output and one that writes its input."""
 
     def __init__(self, process: subprocess.Popen[bytes], hear: Callable[[dict[str, Any]], None]) -> None:
         self.process: Final = process
@@ -88,8 +87,7 @@ class LiveStage(Stage):
         folder: Path,
         *,
         key: Path,
-        repair: str = "hybrid",
-        told: StabilityOptions = StabilityOptions(),  # noqa: B008
+        options: Mapping[str, Any] | None = None,
         queue_mb: int = 64,
         disk_bytes: Mapping[Site, int] | None = None,
     ) -> None:
@@ -97,8 +95,7 @@ class LiveStage(Stage):
         super().__init__(members, order, self._hosts.weather)
         self._folder = folder
         self._key = key
-        self._repair = repair
-        self._told = told
+        self._options = dict(options or {})
         self._queue_mb = queue_mb
         self._disk_bytes = dict(disk_bytes or {})
         self._disks: dict[Site, int] = {}
@@ -167,7 +164,7 @@ class LiveStage(Stage):
         return {site: resident_bytes(self._nodes[site].process.pid) for site in self.present()}
 
     def finish(self) -> Path:
-        """The sequencer leaves last: while it is away nobody else could settle its affairs."""
+        """The sequencer leaves last: while it is away no other member can take its place."""
         for site in reversed(self.present()):
             self.leave(site)
         for site, holder in self._disks.items():
@@ -199,9 +196,9 @@ class LiveStage(Stage):
         command = [
             str(ANTIPHON), "node", GROUP, "--name", site, "--order", self.order, "--json",
             "--network", "multicast:eth0", "--key", str(self._key), "--trace", str(self._folder),
-            "--queue", str(self._queue_mb), "--repair", self._repair,
+            "--queue", str(self._queue_mb),
         ]  # fmt: skip
-        for option, value in self._told.given().items():
+        for option, value in self._options.items():
             command += [f"--{option}"] if value is True else [f"--{option}", value]
         if self.order == "sequencer":
             command += ["--sequencer", self.sites[0]]
@@ -219,7 +216,7 @@ class LiveStage(Stage):
         return Node(process, lambda told: self._hear(site, told))
 
     def _arguments(self, site: Site) -> list[str]:
-        """What else a site's nodes are told."""
+        """Further options of a site's nodes."""
         return []
 
     def _hear(self, site: Site, told: dict[str, Any]) -> None:
@@ -235,13 +232,13 @@ class LiveStage(Stage):
         return self._folder.with_name(f"{self._folder.name}-{site}.txt")
 
     def _until_together(self) -> None:
-        """Everyone has met everyone before the first message, so that nobody misses one by joining."""
+        """Every member has met every other before the first message, so that none misses one by joining."""
         others = {site: set(self.sites) - {site} for site in self.sites}
         self.until(lambda: self._met == others, "everyone to join", JOIN_S)
         self.close()
 
     def _until_joined(self, site: Site) -> None:
-        """A node says its first line when it meets somebody; a message of its own would do as well."""
+        """A node prints its first line when it meets another; a message of its own would do as well."""
         node = self._nodes[site]
         self.gone.discard(site)
         self.until(node.joined.is_set, f"{site} to join", JOIN_S)

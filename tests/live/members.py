@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from antiphon.live.group import Group
 from antiphon.live.joining import join
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 
 T = TypeVar("T")
 _groups = count()

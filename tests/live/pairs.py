@@ -24,7 +24,7 @@ from antiphon.live.transport import Transport
 from tests.live.hosts import Hosts
 
 Result = TypeVar("Result")
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
 NEW_NET = 0x40000000
 
 
@@ -52,14 +52,14 @@ def group_name() -> str:
 
 
 def free_port() -> int:
-    """A port on which nobody listens at the moment."""
+    """A port on which no process listens at the moment."""
     with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
 
 
 class News:
-    """A host that a gate asks and tells: what it was told."""
+    """The host of a gate, which records what the gate reports."""
 
     def __init__(self) -> None:
         self.refusals: list[tuple[Site, str]] = []
@@ -162,7 +162,7 @@ def ears(*made: Ear) -> Iterator[tuple[Ear, ...]]:
 
 
 def drive(listeners: Sequence[Ear], until: Callable[[], bool]) -> None:
-    """Let members receive and tick until something is so; a generous deadline tells that it never will be."""
+    """Let members receive and tick until a condition holds; fail after a generous deadline."""
     deadline = time.monotonic() + DEADLINE_S
     handles = [handle for ear in listeners for handle in ear.transport.filenos()]
     while not until():

@@ -1,8 +1,8 @@
 """The simulated stage: the protocol objects of live members in the simulator's world."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from antiphon.core import effects as fx
 from antiphon.core.ids import Site
@@ -10,7 +10,7 @@ from antiphon.core.inputs import Received, Start, TimerFired
 from antiphon.core.protocol import Protocol
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, from_seconds
-from antiphon.live.orders import Settings, StabilityOptions, find_order
+from antiphon.live.orders import Settings, make_order
 from antiphon.sim.mesh import Mesh
 from antiphon.sim.network import Arrival
 from antiphon.sim.ordering import Watch, wire_size
@@ -61,17 +61,16 @@ class SimulatedStage(Stage):
         folder: Path,
         seed: int,
         *,
-        repair: str = "hybrid",
-        told: StabilityOptions = StabilityOptions(),  # noqa: B008
+        options: Mapping[str, Any] | None = None,
         sabotage: str = NONE,
     ) -> None:
         super().__init__(members, order, Weather(members, seed))
-        self._repair = repair
-        self._told = told
+        self._options = dict(options or {})
         self._sabotage = sabotage
         self._folder = folder
         self._seeds = Seeds(seed)
-        self._order = find_order(order)
+        needed = {"sequencer": self.sites[0]} if order == "sequencer" else {}
+        self._order = make_order(order, {**self._options, **needed})
         self._recorder = MemoryRecorder(RUN)
         self._watch = Watch(self.sites, self._recorder)
         self._idle = Idle()
@@ -153,7 +152,7 @@ class SimulatedStage(Stage):
     def finish(self) -> Path:
         for site in self.present():
             self._world.depart(site)
-        promises = self._order.promises(self._settings(self.sites[0]).repair)
+        promises = self._order.promises()
         write_trace(self._folder, [self._recorder], [Run(RUN, self.order, promises)])
         return self._folder
 
@@ -162,11 +161,8 @@ class SimulatedStage(Stage):
     def _settings(self, site: Site) -> Settings:
         return Settings(
             site=site,
-            sequencer=self.sites[0],
-            repair=self._repair,
             receive_buffer_bytes=RECEIVE_BUFFER_BYTES,
             random=self._seeds.stream(f"member/{site}"),
-            stability=self._told,
         )
 
     def _build(self, site: Site) -> Protocol:

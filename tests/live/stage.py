@@ -19,7 +19,7 @@ from antiphon.trace.schema import Event
 from tests.live.weather import Weather
 from tests.promises import broken_promises
 
-DEADLINE_S: Final = 30.0
+DEADLINE_S: Final = 120.0
 """How long a stage may take to do what is awaited; far more than it ever should."""
 ROUND_S: Final = 3.0
 """How long a round of closing messages may take before another is sent."""
@@ -37,10 +37,12 @@ class Stage(ABC):
         self.weather: Final = weather
         self.delivered: Final[dict[Site, list[str]]] = {site: [] for site in self.sites}
         self.missed: Final[set[Site]] = set()
-        """Who has said, or shown by dying, that it may have missed something."""
+        """The members that reported, or showed by dying, that they may have missed something."""
         self.gone: Final[set[Site]] = set()
-        """Who is not meant to take part now."""
+        """The members that should not take part now."""
         self._sent = dict.fromkeys(self.sites, 0)
+        self.closing = 1
+        """Closing messages of each member."""
 
     # What a test does
 
@@ -58,7 +60,7 @@ class Stage(ABC):
         return [label for site in senders for label in self.send(site, count)]
 
     def present(self) -> list[Site]:
-        """Who is meant to take part now."""
+        """The members that should take part now."""
         return [site for site in self.sites if site not in self.gone]
 
     def trouble(self, **kinds: float) -> None:
@@ -66,7 +68,7 @@ class Stage(ABC):
         self.weather.trouble(**kinds)
 
     def partition(self, *cells: Iterable[Site]) -> None:
-        """Cut the cells off from one another."""
+        """Cut the cells off from each other."""
         self.weather.split([[self.sites.index(site) for site in cell] for cell in cells])
 
     def heal(self) -> None:
@@ -93,19 +95,19 @@ class Stage(ABC):
             raise AssertionError(f"Waited {deadline_s:g} s in vain for {what}.\n{self.describe()}")
 
     def close(self) -> None:
-        """All is healed: everyone who takes part must deliver a closing message of each of them.
+        """All is healed: every member that takes part must deliver the closing messages of all of them.
 
-        A member that was left out may come back in the middle of a round; then another round follows.
+        A member that was excluded may come back in the middle of a round; then another round follows.
         """
         for _ in range(int(DEADLINE_S / ROUND_S)):
-            labels = self.send_all(1)
+            labels = self.send_all(self.closing)
             present = self.present()
             if self.wait(lambda: all(self.has(site, labels) for site in present), ROUND_S):  # noqa: B023
                 return
         raise AssertionError(f"The group does not come together again.\n{self.describe()}")
 
     def describe(self) -> str:
-        """Where everyone stands, for whoever has to find out why a test failed."""
+        """The state of every member, for the report of a failed test."""
         lines = []
         for site in self.sites:
             counts = {
@@ -144,7 +146,7 @@ class Stage(ABC):
 
     @abstractmethod
     def stop_reading(self, site: Site) -> None:
-        """Nobody takes what the member delivers any more."""
+        """From now on the member's deliveries are not read."""
 
     @abstractmethod
     def read_again(self, site: Site) -> None:
@@ -156,7 +158,7 @@ class Stage(ABC):
 
     @abstractmethod
     def finish(self) -> Path:
-        """Everyone who is there leaves; answers the folder of the whole trace."""
+        """Every member present leaves; returns the folder of the whole trace."""
 
     @abstractmethod
     def _hand_in(self, site: Site, bodies: Sequence[bytes]) -> None: ...

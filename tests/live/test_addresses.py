@@ -20,14 +20,13 @@ from antiphon.live.gate import (
     ANSWERS_PER_TICK,
     LEAST_BYTES,
     MOVE_NS,
-    MOVE_PAUSE_NS,
     NAME_SILENCE_NS,
-    PRESS_NS,
     SILENCE_NS,
     UNANSWERED,
 )
 from antiphon.live.handshake import GREETING_BYTES, Answer, Challenge, Hello, Here, Refused
 from antiphon.live.keys import KeyRing
+from antiphon.live.members import MOVE_PAUSE_NS, PRESS_NS
 from antiphon.live.networks import Address, Endpoint, Peers
 from antiphon.live.sealing import TAG_BYTES
 from antiphon.live.transport import GREETING_PAUSE_NS, GREETINGS, LONGEST_GREETING_PAUSE_NS
@@ -37,7 +36,7 @@ from tests.live.test_networks import peers_on
 
 KEYS = pytest.mark.parametrize("keys", [None, RING], ids=["open", "sealed"])
 VICTIMS: tuple[Address, ...] = (("192.0.2.1", 9), ("192.0.2.2", 9))
-"""Addresses that somebody else's datagrams seem to come from."""
+"""Source addresses that another process's datagrams seem to come from."""
 
 
 # Amplification
@@ -248,7 +247,7 @@ def test_greetings_for_strangers_come_ever_more_seldom(keys: KeyRing | None) -> 
 
 
 def elsewhere(here: Guarded, pdu: Pdu = HELLO) -> None:
-    """The member of boot 7 speaks from another address, or seems to."""
+    """The member of boot 7 sends from another address, or seems to."""
     here.hear(pdu, 7, address=THERE)
 
 
@@ -323,7 +322,7 @@ def test_a_member_does_not_move_while_we_stand_still(keys: KeyRing | None) -> No
 
 @KEYS
 def test_a_member_that_still_answers_at_its_address_has_not_moved(keys: KeyRing | None) -> None:
-    """Whatever answers elsewhere: someone who forwards, or in an open group someone who lies."""
+    """What answers elsewhere: a forwarder, or in an open group a liar."""
     here = Guarded(keys)
     here.acquaint(7)
     now = 0
@@ -506,11 +505,11 @@ def test_a_key_holder_that_tells_two_names_under_a_boot_is_known_by_the_latest_o
     assert here.gate.sizes()[0] == 1
 
 
-# Counters that somebody else has used up
+# Counters that another process has used up
 
 
 def spoiled(top: int, address: Address = HERE) -> Guarded:
-    """A key holder has spoken as the member of boot 7."""
+    """A key holder has sent as the member of boot 7."""
     here = Guarded(RING)
     here.acquaint(7)
     here.tick(SECOND_NS)
@@ -629,7 +628,7 @@ def test_answers_to_members_do_not_wait_for_those_to_strangers() -> None:
 
 
 class Forwarder:
-    """Someone without a key who hears what a member sends, and sends it on from an address of its own."""
+    """A process without a key that receives what a member sends, and repeats it from its own address."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

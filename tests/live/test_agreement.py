@@ -1,11 +1,11 @@
-"""Members that were told different things: each learns which option differs, none lets the other in."""
+"""Members with different options: each learns which option differs, none lets the other in."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from antiphon.live.boards import LeftError
+from antiphon.live.errors import LeftError
 from antiphon.live.group import Group
 from antiphon.live.joining import join
 from antiphon.live.limits import Limits
@@ -51,12 +51,8 @@ def test_both_sides_are_told_which_option_differs(
             join(group, name="b", key=key, **second) as b,
         ):
             told_a, told_b = await asyncio.gather(refusal(a), refusal(b))
-            assert told_a.reason.startswith(
-                f"'b' was told {option}='{theirs}' and this member {option}='{ours}'"
-            )
-            assert told_b.reason.startswith(
-                f"'a' was told {option}='{ours}' and this member {option}='{theirs}'"
-            )
+            assert told_a.reason.startswith(f"'b' has {option}='{theirs}' and this member {option}='{ours}'")
+            assert told_b.reason.startswith(f"'a' has {option}='{ours}' and this member {option}='{theirs}'")
             assert told_a.reason in a.counters["refusals"]
             assert [set(each.members) for each in (a, b)] == [{"a"}, {"b"}]
             await a.send(b"alone")
@@ -90,7 +86,7 @@ def test_members_that_name_different_sequencers_say_so() -> None:
 
     async def body() -> None:
         async with join(group, name="a", order="sequencer", sequencer="a") as a:
-            hasty = Limits(join_s=0.7)
+            hasty = Limits(join_s=2.0)
             with pytest.raises(LeftError, match="sequencer='a' and this member sequencer='c'"):
                 async with join(group, name="b", order="sequencer", sequencer="c", limits=hasty):
                     pass

@@ -15,6 +15,7 @@ from antiphon.live.congestion import (
     PATIENCE_NS,
     QUEUE_NS,
     SILENCE_NS,
+    STANDING_NS,
     START,
     TOLERATED,
     Controller,
@@ -80,6 +81,7 @@ def share(
     return [(flow.arrived - before) / (seconds - 1) for flow, before in zip(flows, begun, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("senders", [1, 2, 6])
 @pytest.mark.parametrize(
     ("capacity", "queue_bytes"), [(2.5e6, 12_500), (12.5e6, 256_000), (125e6, 512_000)], ids=str
@@ -205,6 +207,23 @@ def test_the_rate_does_not_rise_while_a_queue_stands_on_the_way() -> None:
         rates.append(controller.rate)
     assert rates[4] > FIRST_BYTES_S
     assert rates[-1] == rates[-10]
+
+
+def risen(queue_ns: int) -> float:
+    """How far the rate rises in half a second after a loss, with this queue on the way."""
+    controller: Controller[str] = Controller()
+    controller._is_starting = False
+    controller._reached, controller.rate = 1_000_000.0, DECREASE * 1_000_000.0
+    for step in range(1, 51):
+        sent_ns = step * 10 * MS
+        controller.close_round(sent_ns, 1 << 40)
+        controller.hear(sent_ns + MS + (queue_ns if step > 2 else 0), "r", sent_ns, step * 1000, step * 1000)
+    return controller.rate
+
+
+def test_the_rate_rises_slowly_while_a_short_queue_stands_on_the_way() -> None:
+    assert risen(STANDING_NS // 2) == risen(0)
+    assert DECREASE * 1_000_000 < risen(2 * STANDING_NS) < 0.7 * risen(0)
 
 
 def test_where_nobody_answers_any_more_the_rate_falls() -> None:

@@ -12,6 +12,7 @@ from antiphon.protocols.detection import DETECTORS
 from tests.live.members import a_group_name, joined, within
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("detector", DETECTORS)
 def test_a_killed_member_is_missed_and_blocks_nothing(detector: str) -> None:
     group = a_group_name()

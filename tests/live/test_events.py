@@ -20,10 +20,10 @@ from antiphon.live.group import Group
 from antiphon.live.inbox import MOST_EVENTS, Inbox
 from antiphon.live.joining import join
 from antiphon.live.journal import Journal
+from antiphon.live.lifecycle import Lifecycle
 from antiphon.live.limits import Limits
 from antiphon.live.messages import Batch, Message, UniqueId
 from antiphon.live.places import MOST_SENDERS, Gaps, Restarts
-from antiphon.live.standing import Standing
 from tests.live.members import a_group_name, joined, read, within
 
 ORDERS = ("fifo", "causal", "sequencer", "total")
@@ -36,8 +36,8 @@ def an_inbox(*, counts_all: bool = True) -> Inbox:
     box: list[Inbox] = []
     box.append(
         Inbox(
-            "me", standing=Standing("me", "g"), limits=Limits(), figures=Figures(), watch=Watch(),
-            tell=lambda event: box[0].happened(event), journal=Journal("g", "me"),
+            "me", lifecycle=Lifecycle("me", "g"), limits=Limits(), figures=Figures(), watch=Watch(),
+            notify=lambda event: box[0].happened(event), journal=Journal("g", "me"),
             counts_all=counts_all,
         )
     )  # fmt: skip
@@ -90,7 +90,7 @@ def test_a_sender_that_begins_anew_is_told_before_its_next_message() -> None:
         deliver(inbox, "a", 0, incarnation=1)
         deliver(inbox, "a", 0, incarnation=2)
         deliver(inbox, "me", 0, incarnation=1)
-        deliver(inbox, "me", 1, incarnation=2)  # one's own beginning anew is told otherwise
+        deliver(inbox, "me", 1, incarnation=2)  # our own restart is reported in another way
         assert await waiting(inbox) == [("a", 0), Restarted("a"), ("a", 0), ("me", 0), ("me", 1)]
 
     within(body())
@@ -230,7 +230,7 @@ def test_who_comes_and_goes_is_told_between_messages(order: str) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_a_slow_reader_misses_stands_at_its_gap(order: str) -> None:
-    """However much waits to be read, the gap is told between the messages before and behind it."""
+    """However much waits to be read, the gap stands between the messages before and after it."""
 
     async def body() -> None:
         small = Limits(queue_bytes=300_000, patience_s=0.1)
@@ -293,6 +293,7 @@ async def a_process(*arguments: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(sys.executable, "-c", SENDER, *arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_member_that_is_killed_and_restarted_at_once_is_told_before_its_next_message(order: str) -> None:
     async def body() -> None:
@@ -334,6 +335,7 @@ def test_a_member_that_is_killed_and_restarted_at_once_is_told_before_its_next_m
     within(body())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", ["a", "z"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_member_that_stood_still_is_told_what_it_missed(order: str, reader: str) -> None:
@@ -348,7 +350,7 @@ def test_a_member_that_stood_still_is_told_what_it_missed(order: str, reader: st
             async with join(name, name=reader, order=order, sequencer=sequencer or None) as member:
                 log = Log(member)
                 await log.until(lambda: len(log.messages()) > 5)
-                # Standing still as a stopped process does: the whole event loop waits.
+                # Lifecycle still as a stopped process does: the whole event loop waits.
                 time.sleep(1.5)
                 stood = len(log.messages())
                 await log.until(lambda: log.of(Missed))

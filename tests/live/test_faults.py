@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from antiphon.core.ids import Site
-from antiphon.live.orders import REPAIRS, StabilityOptions
+from antiphon.live.orders import REPAIRS
 from antiphon.protocols.stability import PROTOCOLS
 from tests.live.hosts import skip_unless_allowed
 from tests.live.live_stage import ANTIPHON, LiveStage
 from tests.live.simulated_stage import SimulatedStage
 from tests.live.stage import Stage, conclude
+
+pytestmark = pytest.mark.slow
 
 MEMBERS = 3
 ORDERS = ("fifo", "sequencer", "total")
@@ -52,7 +54,7 @@ def open_stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[OpenS
 
         def open_one(kind: str, order: str, seed: int, **options: Any) -> Stage:
             if kind == "simulated":
-                known = {name: options[name] for name in ("repair", "told") if name in options}
+                known = {name: options[name] for name in ("options",) if name in options}
                 return SimulatedStage(MEMBERS, order, tmp_path / "trace", seed, **known)
             skip_unless_allowed()
             key = request.getfixturevalue("key")
@@ -97,7 +99,7 @@ def test_a_bad_network(open_stage: OpenStage, kind: str, order: str, seed: int) 
 @pytest.mark.parametrize("kind", ["simulated", pytest.param("live", marks=pytest.mark.live)])
 @pytest.mark.parametrize("repair", [way for way in REPAIRS if way != "hybrid"])
 def test_every_way_of_repair_makes_up_for_losses(open_stage: OpenStage, kind: str, repair: str) -> None:
-    stage = open_stage(kind, "fifo", 1, repair=repair)
+    stage = open_stage(kind, "fifo", 1, options={"repair": repair})
     before = stage.memory()
     stage.trouble(loss=0.1)
     for _ in range(3):
@@ -108,18 +110,18 @@ def test_every_way_of_repair_makes_up_for_losses(open_stage: OpenStage, kind: st
     conclude(stage, before)
 
 
-WAYS = {name: StabilityOptions(stability=name) for name in PROTOCOLS if name != "coordp"} | {
-    "piggyback": StabilityOptions(piggyback=True),
-    "adaptive": StabilityOptions(trigger="adaptive"),
-    "errors": StabilityOptions(errors="coordp"),
+WAYS: dict[str, dict[str, Any]] = {name: {"stability": name} for name in PROTOCOLS if name != "coordp"} | {
+    "piggyback": {"piggyback": True},
+    "adaptive": {"trigger": "adaptive"},
+    "errors": {"errors": "coordp"},
 }
 """Other ways to find out what all hold."""
 
 
 @pytest.mark.parametrize("kind", ["simulated", pytest.param("live", marks=pytest.mark.live)])
-@pytest.mark.parametrize("told", WAYS.values(), ids=list(WAYS))
-def test_every_way_to_find_what_all_hold(open_stage: OpenStage, kind: str, told: StabilityOptions) -> None:
-    stage = open_stage(kind, "fifo", 1, told=told)
+@pytest.mark.parametrize("options", WAYS.values(), ids=list(WAYS))
+def test_every_way_to_find_what_all_hold(open_stage: OpenStage, kind: str, options: dict[str, Any]) -> None:
+    stage = open_stage(kind, "fifo", 1, options=options)
     before = stage.memory()
     stage.trouble(loss=0.05, reordering=0.1, duplication=0.1)
     stage.until_delivered(stage.send_all(10))
@@ -133,7 +135,7 @@ def test_every_way_to_find_what_all_hold(open_stage: OpenStage, kind: str, told:
     conclude(stage, before)
 
 
-# Nobody waits for anybody in a total order: either side goes on, and two sides have two orders.
+# In a total order no member waits for another: both sides continue, and have two orders.
 @pytest.mark.parametrize(("kind", "order", "seed"), arms(("fifo", "sequencer")))
 def test_a_partition_that_heals(open_stage: OpenStage, kind: str, order: str, seed: int) -> None:
     stage = open_stage(kind, order, seed)

@@ -23,6 +23,7 @@ from antiphon.live.fragments import (
     MOST_REQUESTS,
     OVERHEAD_BYTES,
     PLACE_BYTES,
+    SHARED,
     UNSURE_PAUSE_NS,
     Kept,
     Piece,
@@ -56,7 +57,8 @@ def pieces(
 
 
 def a_piece(counter: int, place: int, total: int, size: int) -> Piece:
-    return Piece(BOOT, counter, place, total, bytes(TOKEN_BYTES), b"x" * size)
+    shared = PREFIX.pack(MAGIC, VERSION, FRAGMENT, total, GROUP, BOOT, counter)[SHARED]
+    return Piece(BOOT, counter, place, total, bytes(TOKEN_BYTES), b"x" * size, shared)
 
 
 class Bench(Reassembly[str]):
@@ -166,7 +168,8 @@ def test_impossible_places_are_refused() -> None:
         (0, MOST_FRAGMENTS),
         (MOST_FRAGMENTS - 1, MOST_FRAGMENTS),
     ):
-        assert parsed(head(index, count)) == Piece(BOOT, 1, index, count, bytes(TOKEN_BYTES), b"body")
+        shared = head(index, count)[SHARED]
+        assert parsed(head(index, count)) == Piece(BOOT, 1, index, count, bytes(TOKEN_BYTES), b"body", shared)
     for index, count in ((0, 0), (0, 1), (2, 2), (3, 2), (0, MOST_FRAGMENTS + 1), (65535, 65535)):
         assert parsed(head(index, count)) == fragments.NONSENSE
     assert parsed(head(0, 2, group=GROUP + 1)) == fragments.NONSENSE
@@ -174,6 +177,67 @@ def test_impossible_places_are_refused() -> None:
     assert parsed(b"xx" + head(0, 2)[2:]) == Reason.MAGIC.value
     assert parsed(head(0, 2, b"")) == Reason.SHORT.value
     assert isinstance(parsed(head(0, 2, b"b")), Piece)
+
+
+@KEYED
+@given(PDUS, st.integers(64, 699), st.data())
+def test_what_follows_is_recognised_without_parsing_exactly_if_parsing_finds_it_new(
+    tokens: Tokens, pdu: bytes, datagram_bytes: int, data: st.DataObject
+) -> None:
+    bench = Bench(tokens)
+    datagrams = [head + bytes(body) for head, body in cut(pdu, datagram_bytes, GROUP, BOOT, 1, tokens)]
+    came = data.draw(st.sets(st.integers(0, len(datagrams) - 1), min_size=1, max_size=len(datagrams) - 1))
+    for place in sorted(came):
+        piece = parse_fragment(memoryview(datagrams[place]), GROUP)
+        assert isinstance(piece, Piece)
+        bench.hear(piece)
+    datagram = bytearray(data.draw(st.sampled_from(datagrams)))
+    if data.draw(st.booleans()):
+        datagram[data.draw(st.integers(0, OVERHEAD_BYTES - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    view = memoryview(bytes(datagram[: data.draw(st.sampled_from([OVERHEAD_BYTES, len(datagram)]))]))
+    partial = bench.under_way(view)
+    found = None if partial is None else partial.lacks_next(view)
+    piece = parse_fragment(view, GROUP) if view[3] == FRAGMENT else ""
+    known = bench.find(SENDER, piece.counter) if isinstance(piece, Piece) and piece.boot == BOOT else None
+    if isinstance(piece, Piece) and known is not None and known.lacks(piece):
+        assert partial is known
+        assert found == piece.place
+    else:
+        assert found is None
+
+
+def test_a_place_beyond_the_last_is_no_place() -> None:
+    bench = Bench()
+    bench.hear(pieces(bytes(1000))[0])
+    head, body = cut(bytes(1000), 600, GROUP, BOOT, 1)[1]
+    for place in (2, 3, 65535):
+        view = memoryview(head[:4] + place.to_bytes(2, "big") + head[6:] + bytes(body))
+        partial = bench.under_way(view)
+        assert partial is not None
+        assert partial.lacks_next(view) is None
+
+
+def test_a_pdu_that_came_at_once_leaves_the_others_alone() -> None:
+    bench = Bench()
+    first, second = pieces(bytes(1000), counter=1)
+    bench.hear(first)
+    bench.finish(SENDER, 2)
+    assert bench.hear(second) == bytes(1000)
+
+
+def test_two_senders_of_one_boot_are_told_apart_and_nothing_stays_when_they_are_done() -> None:
+    bench = Bench()
+    mine, yours = pieces(bytes(1000)), pieces(bytes(1000))
+    bench.hear(mine[0], sender="a")
+    bench.hear(yours[0], sender="b")
+    view = memoryview(b"".join(cut(bytes(1000), 600, GROUP, BOOT, 1)[1]))
+    partial = bench.under_way(view)
+    assert partial is not None
+    assert partial.sender == "a"
+    assert bench.hear(yours[1], sender="b") == bytes(1000)
+    assert bench.under_way(view) is partial
+    assert bench.hear(mine[1], sender="a") == bytes(1000)
+    assert bench.under_way(view) is None
 
 
 def test_fragments_that_would_make_too_large_a_pdu_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""The gate by itself: whom it lets in under which name, and how much strangers can make it do."""
+"""The gate by itself: which processes it lets in under which name, and how much strangers can cause."""
 
 from collections.abc import Iterator
 
@@ -15,17 +15,15 @@ from antiphon.live.gate import (
     KEY_TOLD_NS,
     LEAST_BYTES,
     MOST_CLAIMS,
-    MOST_MEMBERS,
     MOST_REFUSED,
-    MOST_RETIRED,
     MOST_UNMET,
     NAME_SILENCE_NS,
-    PRESS_NS,
     SILENCE_NS,
     UNANSWERED,
 )
 from antiphon.live.handshake import SLOT_NS, Answer, Challenge, Cookies, Hello, Here, Refused, Terms, shown
 from antiphon.live.keys import KeyRing
+from antiphon.live.members import MOST_MEMBERS, MOST_RETIRED, PRESS_NS
 from antiphon.live.networks import Address
 from antiphon.live.sealing import GENERATION_BITS
 from tests.live.guarded import (
@@ -310,7 +308,7 @@ def test_terms_agree_where_both_sides_know_an_option_and_a_version() -> None:
     assert "wire versions 5 to 9, this member 2 to 4" in difference(5, 9)
     assert "wire versions 0 to 1, this member 2 to 4" in difference(0, 1)
     told = difference(2, 4, order="total", repair="any")
-    assert told == "'x' was told order='total' and this member order='fifo': give all members the same."
+    assert told == "'x' has order='total' and this member order='fifo': give all members the same."
 
 
 @KEYS
@@ -321,7 +319,7 @@ def test_a_process_that_was_told_something_else_is_refused_for_good_and_can_lear
     here.prove(7, options={"order": "total"})
     assert not here.gate.sites
     assert here.news.refusals == [
-        ("x", "'x' was told order='total' and this member order='fifo': give all members the same.")
+        ("x", "'x' has order='total' and this member order='fifo': give all members the same.")
     ]
     assert [type(pdu) for pdu, *_ in here.replies] == [Challenge, Here]
     here.hear(HELLO, 7)
@@ -895,7 +893,7 @@ def test_a_full_table_lets_nobody_in_while_its_members_speak(keys: KeyRing | Non
     assert here.drops[gate.FULL] == 1
     (told,) = here.news.refusals
     assert told[0] == "x"
-    assert told[1].startswith("There is no room for 'x' at 10.0.0.1:1: this member knows 1024 others")
+    assert told[1].startswith("There is no room for 'x' at 10.0.0.1:1: this member knows 1024 other active")
     assert here.gate.sizes() == (MOST_MEMBERS, 0, 0, 0)
     here.tick(SILENCE_NS)
     here.hear(note(1), 1000, "site0", place(0))

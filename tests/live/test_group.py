@@ -22,16 +22,8 @@ from antiphon.check.checkers import check_trace
 from antiphon.core import errors
 from antiphon.core.errors import OutputError, UsageError
 from antiphon.core.packing import LENGTH_BYTES
-from antiphon.live import boards
-from antiphon.live.boards import (
-    PLACES_KEPT,
-    SENDERS_KEPT,
-    DeliveryBoard,
-    LeftError,
-    MissedError,
-    PresenceBoard,
-    StabilityBoard,
-)
+from antiphon.live import errors as live_errors
+from antiphon.live.errors import LeftError, MissedError
 from antiphon.live.group import Group
 from antiphon.live.joining import join
 from antiphon.live.keys import KeyRing
@@ -39,10 +31,12 @@ from antiphon.live.limits import Limits
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch, Presence
 from antiphon.live.metrics import serve_metrics
-from antiphon.live.orders import Settings, find_order, total_configuration
+from antiphon.live.orders import Fifo, Settings, Total, make_order
 from antiphon.live.pieces import BATCH_BYTES, LARGEST_MESSAGE_BYTES, SMALL_BATCH_BYTES, Outgoing
+from antiphon.live.presence import PresenceNews
 from antiphon.live.transport import Transport
-from antiphon.protocols.dpg.company import LEASH
+from antiphon.live.waits import PLACES_KEPT, SENDERS_KEPT, DeliveryWaits, StabilityWaits
+from antiphon.protocols.dpg.peers import LEASH
 from antiphon.trace.files import read_trace
 from antiphon.trace.segments import SegmentRecorder
 from tests.live.members import a_group_name, joined, read, within
@@ -242,32 +236,31 @@ def test_a_batch_of_several_datagrams_arrives_as_it_was(order: str, key: KeyRing
 BUFFERS = (100_000, 425_984, 2 << 20, 5 << 20, 16 << 20, 1 << 30)
 
 
-def settings(receive_buffer_bytes: int, service: str = "sequencer") -> Settings:
-    return Settings(
-        site="a", sequencer=None, repair="hybrid", receive_buffer_bytes=receive_buffer_bytes,
-        random=Random(1), service=service,
-    )  # fmt: skip
+def settings(receive_buffer_bytes: int) -> Settings:
+    return Settings(site="a", receive_buffer_bytes=receive_buffer_bytes, random=Random(1))
 
 
 def test_batches_are_smaller_where_buffers_are_and_where_a_channel_brings_the_order() -> None:
     for size in BUFFERS:
         found = settings(size)
-        assert SMALL_BATCH_BYTES <= found.batch_bytes <= BATCH_BYTES
-        assert found.batch_bytes == SMALL_BATCH_BYTES or found.window_batches >= 4
+        for order in (Fifo(), Total()):
+            batch_bytes = order.batch_bytes(found)
+            assert SMALL_BATCH_BYTES <= batch_bytes <= BATCH_BYTES
+            assert batch_bytes == SMALL_BATCH_BYTES or order.window_batches(found) >= 4
         for service in ("lan", "bounded-delay"):
-            assert settings(size, service).batch_bytes == SMALL_BATCH_BYTES
-    assert settings(425_984).batch_bytes == SMALL_BATCH_BYTES
-    assert settings(16 << 20).batch_bytes == BATCH_BYTES
+            assert Total(service=service).batch_bytes(found) == SMALL_BATCH_BYTES
+    assert Fifo().batch_bytes(settings(425_984)) == SMALL_BATCH_BYTES
+    assert Fifo().batch_bytes(settings(16 << 20)) == BATCH_BYTES
 
 
 @pytest.mark.parametrize("service", ["sequencer", "lan", "bounded-delay"])
 @pytest.mark.parametrize("size", BUFFERS)
 def test_as_much_is_kept_as_a_silent_member_is_left_behind(size: int, service: str) -> None:
-    found = settings(size, service)
-    configuration = total_configuration(found)
+    order = Total(service=service)
+    configuration = order.configuration(settings(size))
     left_behind = (1 + LEASH) * configuration.lag
     assert left_behind <= configuration.kept_bodies
-    assert left_behind * found.batch_bytes <= configuration.kept_bytes
+    assert left_behind * order.batch_bytes(settings(size)) <= configuration.kept_bytes
 
 
 def test_records_travel_between_other_messages_in_order() -> None:
@@ -343,7 +336,7 @@ def test_news_are_kept_for_a_reader_from_the_moment_that_it_asks() -> None:
 
 def test_a_reader_of_news_that_is_given_up_is_forgotten() -> None:
     async def body() -> None:
-        board = PresenceBoard()
+        board = PresenceNews()
         kept, given_up = board.read(), board.read()
         forgotten = weakref.ref(given_up)
         del given_up
@@ -450,7 +443,7 @@ def test_a_late_comer_and_a_member_that_returns_leave_a_trace_that_holds(order: 
     within(body(name))
     trace = read_trace(tmp_path)
     (run,) = trace.runs
-    assert run.promises == find_order(order).promises("hybrid")
+    assert run.promises == make_order(order, {"sequencer": "a"} if order == "sequencer" else {}).promises()
     assert check_trace(trace.events, run, run.promises) == []
     sends = [
         (event.number, event.count) for event in trace.events if (event.site, event.kind) == ("c", "send")
@@ -500,6 +493,7 @@ def test_a_slow_reader_steps_aside_and_returns_and_knows() -> None:
     within(body())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["fifo", "causal", "total"])
 def test_empty_messages_hold_up_who_sends_them_and_fill_the_queue_of_a_slow_reader(order: str) -> None:
     async def body() -> None:
@@ -511,7 +505,7 @@ def test_empty_messages_hold_up_who_sends_them_and_fill_the_queue_of_a_slow_read
                     await a.send(b"")
 
             reading, sending = asyncio.create_task(read(a, -1)), asyncio.create_task(flood())
-            while not b.pressed:
+            while not b.counters["slow_reader_spells"]:
                 await asyncio.sleep(0.01)
             assert not sending.done()
             sending.cancel()
@@ -545,7 +539,7 @@ def test_members_meet_by_unicast_where_there_is_no_multicast(host: str) -> None:
 
 
 def free_ports(family: int, host: str, count: int) -> list[int]:
-    """Ports that nobody uses at this moment."""
+    """Ports that no process uses at this moment."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket(family, socket.SOCK_DGRAM)) for _ in range(count)]
         for each in sockets:
@@ -555,7 +549,7 @@ def free_ports(family: int, host: str, count: int) -> list[int]:
 
 def test_waiting_for_stability_ends_with_the_membership() -> None:
     async def body() -> None:
-        board = StabilityBoard()
+        board = StabilityWaits()
         waits = [asyncio.create_task(board.wait("a", number, number)) for number in (5, 1, 3)]
         await asyncio.sleep(0)
         board.advance("a", 0, 4)
@@ -572,7 +566,7 @@ def test_waiting_for_stability_ends_with_the_membership() -> None:
 
 def test_a_board_forgets_senders_beyond_a_bound_but_never_its_own() -> None:
     async def body() -> None:
-        board = StabilityBoard()
+        board = StabilityWaits()
         board.begin("me", 7)
         waiting = asyncio.create_task(board.wait("s0", 9, 9))
         await asyncio.sleep(0)
@@ -590,7 +584,7 @@ def test_a_board_forgets_senders_beyond_a_bound_but_never_its_own() -> None:
 
 def test_own_messages_to_different_members_are_stable_in_any_order() -> None:
     async def body() -> None:
-        board = StabilityBoard()
+        board = StabilityWaits()
         board.begin("a", 10)
         waits = {number: asyncio.create_task(board.wait("a", number, number)) for number in (10, 12, 13)}
         other = asyncio.create_task(board.wait("b", 12, 12))
@@ -612,7 +606,7 @@ def test_own_messages_to_different_members_are_stable_in_any_order() -> None:
 
 def test_what_was_left_out_is_not_stable_though_later_messages_are() -> None:
     async def body() -> None:
-        board = StabilityBoard()
+        board = StabilityWaits()
         board.advance("a", 0, 3)
         between, behind = (asyncio.create_task(board.wait("a", number, number)) for number in (4, 8))
         await asyncio.sleep(0)
@@ -638,7 +632,7 @@ def test_what_was_left_out_is_not_stable_though_later_messages_are() -> None:
 
 def test_a_sender_that_counts_from_anew_is_not_taken_for_what_it_was() -> None:
     async def body() -> None:
-        board = StabilityBoard()
+        board = StabilityWaits()
         board.delivered("a", 0, 8)
         board.advance("a", 0, 6)
         old = asyncio.create_task(board.wait("a", 7, 7))
@@ -657,7 +651,7 @@ def test_a_sender_that_counts_from_anew_is_not_taken_for_what_it_was() -> None:
 
 def test_a_position_is_known_once_the_message_is_delivered() -> None:
     async def body() -> None:
-        board = DeliveryBoard()
+        board = DeliveryWaits()
         waits = [asyncio.create_task(board.wait(number)) for number in (9, 3, 5)]
         await asyncio.sleep(0)
         board.note(3, 5, 100)
@@ -682,7 +676,7 @@ def test_a_position_is_known_once_the_message_is_delivered() -> None:
 
 def test_without_one_order_it_is_known_that_a_message_is_delivered_however_long_ago() -> None:
     async def body() -> None:
-        board = DeliveryBoard()
+        board = DeliveryWaits()
         for number in range(2 * PLACES_KEPT):
             board.note(number, number + 1, None)
         assert await board.wait(0) is None
@@ -707,7 +701,7 @@ def test_mistakes_are_told_before_anything_is_opened(tmp_path: Path) -> None:
         join("")
     with pytest.raises(UsageError):
         Limits(queue_bytes=0)
-    with pytest.raises(UsageError, match="who orders"):
+    with pytest.raises(UsageError, match="member that orders"):
         within(join("g", order="sequencer").__aenter__())
 
 
@@ -840,7 +834,9 @@ def test_the_package_offers_the_api_by_name() -> None:
 
 
 def test_all_errors_that_an_application_may_meet_are_the_packages() -> None:
-    told = [each for module in (errors, boards) for each in vars(module).values() if isinstance(each, type)]
+    told = [
+        each for module in (errors, live_errors) for each in vars(module).values() if isinstance(each, type)
+    ]
     for each in told:
         if issubclass(each, errors.AntiphonError):
             assert getattr(antiphon, each.__name__) is each

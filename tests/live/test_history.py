@@ -96,7 +96,7 @@ def test_a_log_outlives_its_member_and_takes_nothing_twice(tmp_path: Path) -> No
 
 
 def test_positions_in_an_old_log_can_be_told(tmp_path: Path) -> None:
-    """The smallest log had used up its positions after 17 GB, and newcomers got nothing from it any more."""
+    """The smallest log once used up its positions after 17 GB, and newcomers got nothing from it."""
     log = HistoryLog(tmp_path, "g", "b", LEAST_BYTES)
     write(log, range(10))
     log.close()
@@ -315,7 +315,7 @@ def test_a_log_can_be_read_while_its_oldest_part_goes(tmp_path: Path) -> None:
 
 def test_two_members_cannot_keep_one_log(tmp_path: Path) -> None:
     log = HistoryLog(tmp_path, "group", "a")
-    with pytest.raises(UsageError, match="Somebody else"):
+    with pytest.raises(UsageError, match="Another process"):
         HistoryLog(tmp_path, "group", "a")
     other = HistoryLog(tmp_path, "group", "b")
     other.close()
@@ -479,7 +479,7 @@ def test_without_a_handler_the_latecomer_goes_on_and_says_so() -> None:
             assert not await late.wait_for_history()
             event = await anext(news)
             assert (event.kind, event.site) == ("history", "j")
-            assert "Nobody" in event.reason
+            assert "No member" in event.reason
             await a.send(b"live")
             assert (await read(late, 1))[0][2] == b"live"
 
@@ -566,12 +566,13 @@ def handlers(tmp_path: Path) -> Iterator[tuple[str, dict[str, subprocess.Popen[b
 
 
 def source_of(group: Group) -> str:
-    """Whose log a newcomer is reading, which is nobody's business but this test's."""
+    """Whose log a newcomer is reading: an internal that only this test reads."""
     member: Any = group._member
-    source: str = member._protocol._catch_up._source
+    source: str = member._protocol._history._source
     return source
 
 
+@pytest.mark.slow
 def test_a_handler_killed_while_it_serves_is_left_for_the_other(
     tmp_path: Path, handlers: tuple[str, dict[str, subprocess.Popen[bytes]]]
 ) -> None:
@@ -598,6 +599,7 @@ def test_a_handler_killed_while_it_serves_is_left_for_the_other(
     judge(tmp_path / "trace")
 
 
+@pytest.mark.slow
 def test_a_node_catches_up_and_says_so(
     handlers: tuple[str, dict[str, subprocess.Popen[bytes]]],
 ) -> None:

@@ -123,7 +123,7 @@ def test_an_incarnation_of_another_century_is_not_believed() -> None:
             await asyncio.sleep(0)
             assert (a._reported, incarnation(a)) == (0, before)
             (told,) = a.counters["refusals"]
-            assert "under an incarnation that no clock has given" in told
+            assert "under an incarnation that no clock can give" in told
             assert told.endswith("give it another name.")
             a.reported(now + live_group.LARGEST_LEAP)
             assert a._reported == now + live_group.LARGEST_LEAP

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.live import events as ev
 from antiphon.live import journal
-from antiphon.live.boards import NameTakenError
+from antiphon.live.errors import NameTakenError
 from antiphon.live.gate import UNKNOWN_KEY
 from antiphon.live.joining import join
 from antiphon.live.journal import HAPPENINGS, JOINED, LONGEST_LINE, Journal, Kind, printable

@@ -104,7 +104,7 @@ def test_files_that_are_not_there_or_no_text_are_told(tmp_path: Path) -> None:
         read_keys(tmp_path)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\xff")
     (tmp_path / "binary").chmod(0o600)
-    with pytest.raises(InputError, match="it is no text"):
+    with pytest.raises(InputError, match="it is not text"):
         read_keys(tmp_path / "binary")
 
 
@@ -196,13 +196,13 @@ def test_a_key_file_that_has_gone_bad_is_told_once_and_the_ring_stays(tmp_path: 
 
 
 def test_a_pipe_in_the_place_of_a_key_file_makes_no_member_wait(tmp_path: Path) -> None:
-    """Opening it would, until somebody writes to it."""
+    """Opening it would block until something is written to it."""
     path, first = tmp_path / "key", KeyRing((b"1" * 32,))
     write_keys(path, first)
     file = KeyFile(path)
     path.unlink()
     os.mkfifo(path, 0o600)
-    with pytest.raises(InputError, match="is no regular file any more"):
+    with pytest.raises(InputError, match="is no longer a regular file"):
         file.look()
     assert (file.look(), file.ring) == (None, first)
     with pytest.raises(InputError, match="There is no key in"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from links import SLOW, Hosts, reason_why_not
 
-from antiphon.live.crew import Crew, Plan, summarise
+from antiphon.load.processes import MemberProcesses, Plan, summarise
 
 pytestmark = pytest.mark.live
 MEMBERS = 3
@@ -24,8 +24,8 @@ def hosts() -> Iterator[Hosts]:
 
 
 def lost(hosts: Hosts, folder: Path, plan: Plan) -> int:
-    """What did not reach everyone of a crew's messages."""
-    reports = asyncio.run(Crew(plan, folder, inside=hosts.inside).run())
+    """What did not reach everyone of a processes's messages."""
+    reports = asyncio.run(MemberProcesses(plan, folder, inside=hosts.inside).run())
     assert any(report["sent"] for report in reports.values())
     return int(summarise(plan, reports)["lost"])
 

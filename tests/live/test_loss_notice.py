@@ -1,4 +1,4 @@
-"""Loss notices on real sockets: a PDU tells that something was lost before it, and only the right one."""
+"""Loss notices on real sockets: a PDU shows that something was lost before it, and only the right PDU."""
 
 import asyncio
 import socket
@@ -180,7 +180,7 @@ def test_the_count_goes_round() -> None:
         real = places.receiving
 
         class Told:
-            """A socket that tells what we say it tells."""
+            """A socket that reports what the test says."""
 
             def recvmsg(
                 self, size: int, room: int
@@ -287,11 +287,11 @@ def test_a_members_pdu_whose_fragments_are_given_up_is_a_loss_and_a_strangers_is
         assert (b.after_loss, b.counters.pdus_lost) == ([2], 1)
 
 
-# What the protocol is told
+# What the protocol gets
 
 
 class Deaf:
-    """A protocol that only writes down what it is told."""
+    """A protocol that only records its inputs."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, bool]] = []

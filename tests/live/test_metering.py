@@ -1,7 +1,7 @@
 """What was sent to each member, and what of it has come."""
 
 from antiphon.live.congestion import Controller
-from antiphon.live.gate import Known
+from antiphon.live.members import Known
 from antiphon.live.metering import MOST_ASKED, MOST_PULSES, PULSE_NS, Heard, Meter, Pulse
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.live.boards import NameTakenError
+from antiphon.live.errors import NameTakenError
 from antiphon.live.group import Group
 from antiphon.live.joining import join
 from tests.live.members import a_group_name, joined, read, within
@@ -16,7 +16,7 @@ ORDERS = ("fifo", "causal", "sequencer", "total")
 
 
 def port(group: Group) -> int:
-    """Where a member speaks from."""
+    """The address from which a member sends."""
     assert group._transport is not None
     return int(group._transport._sockets._sending.getsockname()[1])
 
@@ -82,7 +82,7 @@ def test_a_member_that_died_is_restarted_at_once_under_its_name(order: str, key:
         async with joined("a", "b", "c", group=group, order=order, key=key) as (a, b, c):
             assert c._member is not None
             assert c._transport is not None
-            c._member.stop()  # as if killed: nothing is said any more
+            c._member.stop()  # as if killed: nothing is sent from now on
             c._transport._sockets.close()
             async with join(group, name="c", **options(order, key)) as again:
                 await asyncio.gather(*(each.wait_for_members(3) for each in (a, b, again)))
@@ -90,7 +90,7 @@ def test_a_member_that_died_is_restarted_at_once_under_its_name(order: str, key:
                 for each in (a, b, again):
                     assert (await read(each, 1))[0][2] == b"back"
                 await sent.stable()
-            c._standing.is_out = True
+            c._lifecycle.is_out = True
 
     within(body())
 

@@ -314,7 +314,7 @@ def test_a_kernel_that_refuses_offload_costs_calls_and_no_data(monkeypatch: pyte
 
 
 class Names:
-    """A name server that says what it is told to."""
+    """A name server whose answers the test sets."""
 
     def __init__(self, *addresses: Address) -> None:
         self.addresses = list(addresses)

@@ -1,4 +1,4 @@
-"""Looking at a group from outside: members tell how they are, to whom has proved itself, and bounded."""
+"""Observing a group from outside: members report their status to proven processes, at a bounded rate."""
 
 import asyncio
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS
 from antiphon.live.congestion import Controller
-from antiphon.live.gate import Known
+from antiphon.live.members import Known
 from antiphon.live.pacing import (
     AGAIN_NS,
     LEAST_BURST_BYTES,

@@ -53,6 +53,7 @@ def drain(*groups: Group) -> list[asyncio.Task[None]]:
     return [asyncio.create_task(group.for_each_batch(lambda _: None)) for group in groups]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_member_whose_application_blocks_is_named_by_the_others(order: str) -> None:
     async def body() -> None:
@@ -76,7 +77,7 @@ def test_a_member_whose_application_blocks_is_named_by_the_others(order: str) ->
             await until(lambda: a.peers["slow"].holding_us_up and (a.peers["slow"].lag or 0) > 0)
             silence_s = a.peers["slow"].silence_s
             assert silence_s is not None
-            assert 0 <= silence_s < 10
+            assert 0 <= silence_s < 120
             for task in (loading, *reading):
                 task.cancel()
 

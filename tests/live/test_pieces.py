@@ -46,7 +46,7 @@ ADDRESSED = st.tuples(
 def test_messages_travel_together_and_each_reaches_whom_it_is_for(
     messages: list[tuple[int, frozenset[str] | None]], selective: bool, batch_bytes: int
 ) -> None:
-    """A batch goes to everyone whom any of its messages is for; it says itself for whom each one is."""
+    """A batch goes to every destination of any of its messages, and names the destinations of each."""
     outgoing, numbers = Outgoing(batch_bytes, selective=selective), 0
     everyone = frozenset(SITES)
     if selective:
@@ -123,7 +123,7 @@ def test_short_bodies_share_batches() -> None:
 
 
 def test_empty_bodies_count_too() -> None:
-    """Otherwise whoever sends them never waits."""
+    """Otherwise their sender never waits."""
     outgoing = Outgoing()
     for _ in range(100):
         outgoing.add([b""] * 1000)

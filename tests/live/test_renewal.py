@@ -82,6 +82,6 @@ def test_a_key_file_that_has_gone_bad_is_told_and_the_keys_stay(tmp_path: Path) 
         ((site, told),) = a.news.refusals
         assert site == "a"
         assert "no key on line 1" in told
-        assert "keys of before stay in use" in told
+        assert "previous keys stay in use" in told
         assert a.counters.key_changes == 0
         converse(a, b, range(3))

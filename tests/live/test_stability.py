@@ -13,16 +13,17 @@ import pytest
 from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
 from antiphon.core.packing import pack
-from antiphon.live.boards import DeliveryBoard, LeftError, MissedError, StabilityBoard
+from antiphon.live.errors import LeftError, MissedError
 from antiphon.live.figures import Figures, Watch
 from antiphon.live.group import Group
 from antiphon.live.inbox import POSITION_BITS, Inbox
 from antiphon.live.journal import Journal
+from antiphon.live.lifecycle import Lifecycle
 from antiphon.live.limits import Limits
 from antiphon.live.messages import Batch, Message
 from antiphon.live.node import node
-from antiphon.live.orders import ORDERS
-from antiphon.live.standing import Standing
+from antiphon.live.orders import ORDERS, make_order
+from antiphon.live.waits import DeliveryWaits, StabilityWaits
 from tests.live.members import a_group_name, joined, within
 
 LARGE = 8 << 20
@@ -244,8 +245,8 @@ def test_positions_never_go_back_whatever_order_is_taken_up() -> None:
 
     async def body() -> None:
         inbox = Inbox(
-            "a", standing=Standing("a", "g"), limits=Limits(), figures=Figures(), watch=Watch(),
-            tell=lambda _: None, journal=Journal("g", "a"), counts_all=True,
+            "a", lifecycle=Lifecycle("a", "g"), limits=Limits(), figures=Figures(), watch=Watch(),
+            notify=lambda _: None, journal=Journal("g", "a"), counts_all=True,
         )  # fmt: skip
         for number, place in enumerate((5, 6, 2, 3, 7)):
             bodies = pack([b"x", b"y"])
@@ -261,7 +262,7 @@ def test_positions_never_go_back_whatever_order_is_taken_up() -> None:
 
 def test_who_leaves_waits_for_no_delivery() -> None:
     async def body() -> None:
-        board, stability = DeliveryBoard(), StabilityBoard()
+        board, stability = DeliveryWaits(), StabilityWaits()
         waits = [asyncio.create_task(board.wait(3)), asyncio.create_task(stability.wait("a", 3, 3))]
         await asyncio.sleep(0)
         for each in (board, stability):
@@ -318,4 +319,7 @@ def test_what_was_passed_over_is_raised() -> None:
 
 
 def test_every_order_promises_stability() -> None:
-    assert all("stability" in order.promises("hybrid") for order in ORDERS.values())
+    assert all(
+        "stability" in make_order(order, {"sequencer": "a"} if order == "sequencer" else {}).promises()
+        for order in ORDERS
+    )

@@ -12,10 +12,10 @@ import pytest
 import antiphon
 from antiphon import sync
 from antiphon.core.errors import OutputError, UsageError
-from antiphon.live.boards import LeftError
+from antiphon.live.errors import LeftError
 from tests.live.members import a_group_name
 
-WITHIN_S = 30.0
+WITHIN_S = 120.0
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_several_threads_send_and_read_and_each_message_is_read_once(
 def test_a_wait_that_is_over_loses_nothing(pair: tuple[sync.Group, sync.Group]) -> None:
     alice, bob = pair
     for call in (bob.receive, partial(bob.wait_for_members, 3)):
-        with pytest.raises(TimeoutError, match="asked of 'bob' took longer"):
+        with pytest.raises(TimeoutError, match="A call to 'bob' took longer"):
             call(timeout=0.01)
     alice.send(b"x")
     assert bob.receive(timeout=WITHIN_S).body == b"x"
@@ -182,7 +182,7 @@ def test_a_callers_mistake_is_raised_where_it_is_made(pair: tuple[sync.Group, sy
     alice, _ = pair
     with pytest.raises(UsageError, match="bytes, not int"):
         alice.send(5)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="'carol' is no member"):
+    with pytest.raises(UsageError, match="'carol' is not a member"):
         alice.send(b"x", to={"carol"})
 
 

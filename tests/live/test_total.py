@@ -1,4 +1,4 @@
-"""The live total order: its services, and what an application is told when an order went apart."""
+"""The live total order: its services, and what an application gets when an order has diverged."""
 
 import asyncio
 
@@ -76,5 +76,5 @@ def test_the_application_is_told_when_an_order_went_apart() -> None:
 def test_services_that_do_not_exist_or_do_not_fit_are_refused() -> None:
     with pytest.raises(UsageError, match="no service 'wan'"):
         join("g", name="a", order="total", service="wan")
-    with pytest.raises(UsageError, match="has no services"):
+    with pytest.raises(UsageError, match="has no option service="):
         join("g", name="a", order="fifo", service="lan")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from antiphon.core.errors import UsageError
 from antiphon.core.wire import DIRECT, HEADER, PREFIX, SEALED, VERSION, Codec, Pdu, Reason
-from antiphon.live import gate, sockets
+from antiphon.live import gate, members, sockets
 from antiphon.live.counters import Counters
 from antiphon.live.fragments import FRAGMENT
 from antiphon.live.keys import KeyRing
@@ -69,7 +69,7 @@ def test_a_unicast_reaches_the_one_it_is_for(keys: KeyRing | None) -> None:
 
 
 def test_a_multicast_may_be_limited_to_fewer_links_than_the_network_allows() -> None:
-    """The kernel tells the time to live with which each datagram came."""
+    """The kernel reports the time to live with which each datagram arrived."""
     where = Endpoint("239.255.77.1", free_port())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as witness:
         witness.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -203,7 +203,7 @@ def test_a_key_that_is_not_the_first_still_opens() -> None:
 
 
 class Tap:
-    """Someone on the same machine who records a group's datagrams and repeats them."""
+    """A process on the same machine that records a group's datagrams and repeats them."""
 
     def __init__(self, group: str) -> None:
         self.place = derived_endpoint(group)
@@ -548,14 +548,14 @@ def test_forged_headers_and_fragments_are_refused(
 
 def test_an_open_group_never_raises_and_hears_only_who_has_proved_itself() -> None:
     target = Target(None)
-    for number in range(3 * gate.MOST_MEMBERS):
+    for number in range(3 * members.MOST_MEMBERS):
         pdu = CODEC.encode(note(number), target.ear.transport._group, number, 1, f"site{number}")
         target.tap.say(pdu, target.ear.port())
         if number % 50 == 0:
             target.ear.look()
     for number in range(200):
         target.tap.say(CODEC.encode(note(1), target.ear.transport._group, 5000 + number, 1, "b"))
-    drive([target.ear], lambda: target.ear.drops.get(gate.UNPROVEN, 0) > 3 * gate.MOST_MEMBERS)
+    drive([target.ear], lambda: target.ear.drops.get(gate.UNPROVEN, 0) > 3 * members.MOST_MEMBERS)
     target.bounded()
     assert target.ear.heard == []
 

@@ -45,7 +45,7 @@ class Unheard(Pdu, frozen=True):
 
 
 def make_later(group: Group) -> None:
-    """Let a member speak as one of a later release would."""
+    """Let a member send as a member of a later release would."""
     assert group._transport is not None
     kinds = group._transport._codec.kinds
     group._transport._codec = LaterCodec((*kinds, Unheard))
@@ -112,10 +112,13 @@ def test_processes_that_share_no_version_say_so_and_stay_apart(key: Any) -> None
         drive(both, lambda: all(ear.news.refusals for ear in both))
         ours, theirs = f"{VERSION} to {VERSION}", f"{VERSION + 1} to {VERSION + 2}"
         assert now.news.refusals == [
-            ("b", f"'b' speaks the wire versions {theirs}, this member {ours}: run releases that share one.")
+            (
+                "b",
+                f"'b' supports the wire versions {theirs}, this member {ours}: run releases that share one.",
+            )
         ]
         assert later.news.refusals[0][1].startswith(
-            f"'a' speaks the wire versions {ours}, this member {theirs}"
+            f"'a' supports the wire versions {ours}, this member {theirs}"
         )
         assert not now.transport.addresses
         assert not later.transport.addresses

@@ -48,7 +48,7 @@ class Weather:
         self._layers = tuple(layers)
 
     def split(self, cells: Iterable[Iterable[int]]) -> None:
-        """From now on only sites of one cell reach one another."""
+        """From now on only sites of one cell reach each other."""
         self._partition.split(cells)
 
     def heal(self) -> None:

@@ -81,7 +81,7 @@ def test_what_is_not_held_in_time_is_repeated_and_asked_for() -> None:
 
 
 def test_held_but_not_finished_is_asked_for_and_not_repeated() -> None:
-    """Else a lost word of the end would never come again."""
+    """Otherwise a lost report of the end would never be repeated."""
     end = End()
     end.links.send("b", word("one"))
     end.take(Held(1, 0, b"", False, ()))
@@ -101,7 +101,7 @@ def test_what_was_just_sent_is_not_overdue_because_something_else_is() -> None:
     assert end.tick_at(KNOBS.repeat_ns + 1) == []
 
 
-def test_finished_is_told_in_order_and_once() -> None:
+def test_finished_is_reported_in_order_and_once() -> None:
     end = End()
     told: list[str] = []
     for text in ("one", "two", "three"):
@@ -113,7 +113,7 @@ def test_finished_is_told_in_order_and_once() -> None:
     assert end.links.unfinished() == 0
 
 
-def test_what_is_finished_out_of_order_is_told_at_once() -> None:
+def test_what_is_finished_out_of_order_is_reported_at_once() -> None:
     """Else what waits for it, and has to come back over this link, could wait in a circle."""
     end = End()
     end.take(word("one", 1), word("two", 2))

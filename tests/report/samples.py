@@ -11,19 +11,11 @@ from antiphon.check.checkers import check_trace
 from antiphon.check.verdict import Verdict, count_by_property
 from antiphon.core.recording import PROPERTIES
 from antiphon.report.diagram import layout
-from antiphon.report.model import (
-    AuditReport,
-    Claim,
-    FigureData,
-    Section,
-    Series,
-    Site,
-    Table,
-    ViolationReport,
-)
+from antiphon.report.model import AuditReport, Site, ViolationReport
 from antiphon.report.site import write_site
 from antiphon.report.svg import to_svg
 from antiphon.report.text import to_text
+from antiphon.studies.model import Claim, Figure, Panel, Section, Series, Table
 from tests.histories import history
 
 MEMBERS = (50.0, 100.0, 200.0, 300.0, 400.0, 500.0)
@@ -100,73 +92,80 @@ def _clean() -> AuditReport:
 def _claims() -> list[Claim]:
     return [
         Claim(
-            "G13",
-            "Guo",
-            "figs 5.12-5.15, table 5.2",
-            "Messages on all hops grow as n log n under CoordP (dense).",
-            "n log n",
-            "exponent 1.02 of n log n",
-            "0.99 to 1.05 (95%)",
-            "reproduced",
-            "",
-            "antiphon sweep coordp --only G13 --seeds 20",
+            id="G13",
+            paper="Guo",
+            where="figs 5.12-5.15, table 5.2",
+            statement="Messages on all hops grow as n log n under CoordP (dense).",
+            theirs="n log n",
+            ours="exponent 1.02 of n log n",
+            interval="0.99 to 1.05 (95%)",
+            verdict="reproduced",
+            command="antiphon sweep coordp --only G13 --seeds 20",
         ),
         Claim(
-            "G14",
-            "Guo",
-            "fig. 5.16",
-            "The mean queue of CoordP grows with n.",
-            "grows",
-            "grows, then levels off at n = 400",
-            "",
-            "not reproduced",
-            "The coordinator's link is saturated from n = 400 on, so that queues shift to the hosts.",
-            "antiphon sweep coordp --only G14",
+            id="G14",
+            paper="Guo",
+            where="fig. 5.16",
+            statement="The mean queue of CoordP grows with n.",
+            theirs="grows",
+            ours="grows, then levels off at n = 400",
+            verdict="not reproduced",
+            reason="The coordinator's link is saturated from n = 400 on, so that queues shift to the hosts.",
+            command="antiphon sweep coordp --only G14",
         ),
-        Claim("G17", "Guo", "figs 5.19-5.21", "S_CoordP is 25 times better than CoordP at n = 500.", "25"),
         Claim(
-            "K1",
-            "Konorski",
-            "obs. 1-3",
-            "Linearisation keeps the graph consistent with the true order.",
-            "always",
-            "0 violations in 12 000 runs",
-            "",
-            "reproduced",
-            "",
-            "antiphon sweep dpg --only K1",
+            id="G17",
+            paper="Guo",
+            where="figs 5.19-5.21",
+            statement="S_CoordP is 25 times better than CoordP at n = 500.",
+            theirs="25",
         ),
-        Claim("J2", "Jia & So", "figs 2-4", "The worked example's meta-groups are found."),
+        Claim(
+            id="K1",
+            paper="Konorski",
+            where="obs. 1-3",
+            statement="Linearisation keeps the graph consistent with the true order.",
+            theirs="always",
+            ours="0 violations in 12 000 runs",
+            verdict="reproduced",
+            command="antiphon sweep dpg --only K1",
+        ),
+        Claim(
+            id="J2",
+            paper="Jia & So",
+            where="figs 2-4",
+            statement="The worked example's meta-groups are found.",
+        ),
     ]
 
 
-def _round_times() -> FigureData:
+def _round_times() -> Figure:
     def grown(factor: float) -> list[float]:
         return [factor * n for n in MEMBERS]
 
-    return FigureData(
-        "tpr",
-        "Time per round, dense groups",
-        "Fifty senders, twenty seeds; whiskers are 95% intervals.",
-        "members",
-        "time per round (s)",
-        (
+    panel = Panel(
+        x_label="members",
+        y_label="time per round (s)",
+        series=(
             Series("CoordP", MEMBERS, grown(0.06), grown(0.05), grown(0.072)),
             Series("FullDist", MEMBERS, grown(0.064), grown(0.05), grown(0.08)),
             Series("Train", MEMBERS, grown(0.2), grown(0.19), grown(0.21)),
             Series("Gossip", MEMBERS, (5, 9, 18, math.nan, 40, 47)),
         ),
     )
+    return Figure(
+        id="tpr",
+        title="Time per round, dense groups",
+        caption="Fifty senders, twenty seeds; whiskers are 95% intervals.",
+        panels=(panel,),
+    )
 
 
-def _hop_messages() -> FigureData:
-    return FigureData(
-        "hops",
-        "Messages on all hops",
-        "Both axes are logarithmic.",
-        "members",
-        "messages",
-        (
+def _hop_messages() -> Figure:
+    panel = Panel(
+        x_label="members",
+        y_label="messages",
+        series=(
             Series("CoordP", MEMBERS, [n * math.log2(n) for n in MEMBERS]),
             Series("FullDist", MEMBERS, [n * n for n in MEMBERS]),
             Series("Train", MEMBERS, [3 * n for n in MEMBERS]),
@@ -174,15 +173,20 @@ def _hop_messages() -> FigureData:
         log_x=True,
         log_y=True,
     )
+    return Figure(
+        id="hops", title="Messages on all hops", caption="Both axes are logarithmic.", panels=(panel,)
+    )
 
 
 def _section() -> Section:
     table = Table(
-        ("protocol", "hop events a second", "ratio"),
-        (("Antiphon's kernel", "12 400 000", "62.0"), ("SimPy", "200 000", "1.0")),
+        columns=("protocol", "hop events a second", "ratio"),
+        rows=(("Antiphon's kernel", "12 400 000", "62.0"), ("SimPy", "200 000", "1.0")),
         caption="CoordP round, n = 500, dense.",
     )
-    return Section("Benchmarks", "Measured on two cores.\n\nCaveats are in bench/.", (table,))
+    return Section(
+        title="Benchmarks", text="Measured on two cores.\n\nCaveats are in bench/.", tables=(table,)
+    )
 
 
 if __name__ == "__main__":

@@ -9,21 +9,24 @@ from xml.etree import ElementTree
 import pytest
 
 from antiphon.core.errors import UsageError
-from antiphon.report.figures import INK, _spread, draw
-from antiphon.report.model import FigureData, Series
+from antiphon.report.figures import INK, _spread
+from antiphon.report.figures import draw as draw_panel
+from antiphon.studies.model import Panel, Series
 from tests.report.samples import sample_site
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def figure(*series: Series, log: bool = False, title: str = "T") -> FigureData:
-    return FigureData("id", title, "caption", "x", "y", series, log, log)
+def figure(*series: Series, log: bool = False) -> Panel:
+    return Panel(x_label="x", y_label="y", series=series, log_x=log, log_y=log)
 
 
-def sampled() -> FigureData:
-    sample = sample_site().figures[0]
-    assert isinstance(sample, FigureData)
-    return sample
+def sampled() -> Panel:
+    return sample_site().figures[0].panels[0]
+
+
+def draw(panel: Panel, prefix: str = "figure") -> str:
+    return draw_panel(panel, "title", "caption", prefix)
 
 
 def words(svg: str) -> str:
@@ -109,8 +112,8 @@ def test_odd_data_are_drawn_all_the_same(series: Sequence[Series], log: bool) ->
 
 @pytest.mark.parametrize("name", ["$x_{", "<b>&", "a\x00b", "$$", "\\frac", 'id="x" #010203', "-->"])
 def test_hostile_names_are_words_and_nothing_else(name: str) -> None:
-    data = FigureData("i", name, name, name, name, (Series(name, (1,), (1,)), Series("b", (1,), (2,))))
-    svg = draw(data)
+    series = (Series(name, (1,), (1,)), Series("b", (1,), (2,)))
+    svg = draw_panel(Panel(x_label=name, y_label=name, series=series), name, name)
     assert words(svg).count(name.replace("\x00", "\\u0000")) == 3
     assert ElementTree.fromstring(svg).findtext(f"{SVG}title") == name.replace("\x00", "\\u0000")
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from antiphon.report.forest import MOST_BOXES, MOST_CHILDREN, MOST_LEVELS, Box, fit, forest_to_svg
-from tests.browser import CHROMIUM, browser
+from tests.report.conftest import Visitor
 from tests.report.test_drawing import HOSTILE
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -97,8 +97,7 @@ def test_lists_are_cut_with_a_count() -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-def test_text_fits_its_box_in_a_browser(tmp_path: Path) -> None:
+def test_text_fits_its_box_in_a_browser(tmp_path: Path, visitor: Visitor) -> None:
     boxes = [
         Box(
             "<" + "W" * 40 + ">",
@@ -110,13 +109,12 @@ def test_text_fits_its_box_in_a_browser(tmp_path: Path) -> None:
     ]
     picture = tmp_path / "forest.svg"
     picture.write_text(forest_to_svg(boxes, "Long names", "A legend"), encoding="utf-8")
-    with browser() as page:
-        page.open(picture)
-        assert page.console == []
-        overflow = page.evaluate(
-            "[...document.querySelectorAll('g')].filter(g => g.querySelector('.box')).map(g => {"
-            " const box = g.querySelector('.box').getBBox();"
-            " return [...g.querySelectorAll('text')].some(t => { const b = t.getBBox();"
-            " return b.x < box.x || b.x + b.width > box.x + box.width + 0.5; }); })"
-        )
+    page = visitor.open(picture)
+    assert visitor.console == []
+    overflow = page.evaluate(
+        "[...document.querySelectorAll('g')].filter(g => g.querySelector('.box')).map(g => {"
+        " const box = g.querySelector('.box').getBBox();"
+        " return [...g.querySelectorAll('text')].some(t => { const b = t.getBBox();"
+        " return b.x < box.x || b.x + b.width > box.x + box.width + 0.5; }); })"
+    )
     assert overflow == [False, False]

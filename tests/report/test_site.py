@@ -11,19 +11,9 @@ import pytest
 from antiphon.check.verdict import Verdict, Violation
 from antiphon.core.errors import OutputError, UsageError
 from antiphon.core.recording import PROPERTIES
-from antiphon.report.model import (
-    AuditReport,
-    Claim,
-    FigureData,
-    Page,
-    Plate,
-    Section,
-    Series,
-    Site,
-    Table,
-    ViolationReport,
-)
+from antiphon.report.model import AuditReport, Page, Site, ViolationReport
 from antiphon.report.site import render, render_page, write_site
+from antiphon.studies.model import Claim, Figure, Panel, Section, Series, Table
 from tests.report.samples import sample_site
 
 EVIL = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'&amp;"
@@ -59,6 +49,24 @@ class Reader(HTMLParser):
         self.words += data
 
 
+EVIL_CLAIM = Claim(
+    id=EVIL,
+    paper=EVIL,
+    where=EVIL,
+    statement=EVIL,
+    theirs=EVIL,
+    ours=EVIL,
+    interval=EVIL,
+    verdict="not reproduced",
+    reason=EVIL,
+    command=EVIL,
+)
+EVIL_PANEL = Panel(
+    title=EVIL, x_label=EVIL, y_label=EVIL, series=[Series(EVIL, [1], [1]), Series(EVIL, [1], [2])]
+)
+EVIL_TABLE = Table(title=EVIL, caption=EVIL, columns=[EVIL], rows=[[EVIL]])
+
+
 def evil_site() -> Site:
     violation = Violation("total", EVIL, EVIL, EVIL, 0, EVIL)
     counts = dict.fromkeys(PROPERTIES, 1)
@@ -67,10 +75,10 @@ def evil_site() -> Site:
         EVIL,
         EVIL,
         EVIL,
-        [Claim(EVIL, EVIL, EVIL, EVIL, EVIL, EVIL, EVIL, "not reproduced", EVIL, EVIL)],
-        [FigureData(EVIL, EVIL, EVIL, EVIL, EVIL, [Series(EVIL, [1], [1]), Series(EVIL, [1], [2])])],
+        [EVIL_CLAIM],
+        [Figure(id=EVIL, title=EVIL, caption=EVIL, panels=[EVIL_PANEL])],
         [AuditReport(EVIL, Verdict.FAIL, 1, 1, 1, 1, counts, {"total"}, EVIL, shown, EVIL)],
-        [Section(EVIL, EVIL, [Table([EVIL], [[EVIL]], EVIL, EVIL)])],
+        [Section(title=EVIL, text=EVIL, tables=[EVIL_TABLE])],
     )
 
 
@@ -177,12 +185,17 @@ def test_an_interrupt_leaves_the_former_page(tmp_path: Path, monkeypatch: pytest
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
 
 
-PLATE = Plate(
-    "5.3",
-    "Queues",
-    "over the step",
-    [
-        FigureData("5.3", name, "", "step", unit, [Series("subset 1", [1, 2], [3, 4], dots=[(1, 2.5)])])
+TWO_PANELS = Figure(
+    id="5.3",
+    title="Queues",
+    caption="over the step",
+    panels=[
+        Panel(
+            title=name,
+            x_label="step",
+            y_label=unit,
+            series=[Series("subset 1", [1, 2], [3, 4], dots=[(1, 2.5)])],
+        )
         for name, unit in (("mean queue", "mean"), ("longest queue", "most"))
     ],
 )
@@ -191,8 +204,12 @@ PAGE = Page(
     "Stability",
     "as published",
     [
-        Section("5.3 Gossip", "A text.\n\nAnother.", claims=[Claim("G6", "Guo", "5.3", "Queues explode.")]),
-        Section("5.4 Dense", figures=[PLATE, PLATE]),
+        Section(
+            title="5.3 Gossip",
+            text="A text.\n\nAnother.",
+            claims=[Claim(id="G6", paper="Guo", where="5.3", statement="Queues explode.")],
+        ),
+        Section(title="5.4 Dense", figures=[TWO_PANELS, TWO_PANELS]),
     ],
 )
 
@@ -227,10 +244,10 @@ def test_pages_link_to_one_another_and_count(tmp_path: Path) -> None:
 
 def test_hostile_texts_on_a_page_are_words_and_nothing_else() -> None:
     evil = evil_site()
-    plate = Plate(
-        EVIL, EVIL, EVIL, [replace(figure) for figure in evil.figures if isinstance(figure, FigureData)]
+    several = Figure(id=EVIL, title=EVIL, caption=EVIL, panels=[EVIL_PANEL, EVIL_PANEL])
+    section = Section(
+        title=EVIL, text=EVIL, tables=[EVIL_TABLE], claims=evil.claims, figures=[several, *evil.figures]
     )
-    section = Section(EVIL, EVIL, [Table([EVIL], [[EVIL]], EVIL, EVIL)], evil.claims, [plate, *evil.figures])
     page = Page("evil", EVIL, EVIL, [section])
     reader = Reader(render_page(Site(title=EVIL, pages=[page]), page))
     assert reader.tags.count("script") == 1

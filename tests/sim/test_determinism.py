@@ -64,6 +64,7 @@ def test_another_seed_gives_another_trace(case: str) -> None:
     assert trace_hash(case, 11) != trace_hash(case, 12)
 
 
+@pytest.mark.slow
 def test_another_process_under_another_hash_seed_gives_the_same_traces() -> None:
     program = "from tests.sim.test_determinism import hashes; print(hashes(11))"
     here = str(hashes(11))

@@ -19,6 +19,7 @@ OVERLOADED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", OVERLOADED)
 def test_an_overloaded_channel_neither_halts_the_group_nor_breaks_its_order(seed: int) -> None:
     scenario = find_scenario("dpg")

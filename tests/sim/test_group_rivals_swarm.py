@@ -27,7 +27,7 @@ HOPS = {"global-sequencer": 2.0, "group-sequencers": 2.0, "token": 4.0, "two-pha
 
 
 def draw(name: str, seed: int) -> dict[str, Any]:
-    """Sites, groups and some faults; about every second knob stays calm."""
+    """Sites, groups and some faults; about half of the options keep their defaults."""
     random = Random(f"swarm/{name}/{seed}")
     members = random.randint(2, 9)
     groups = random.randint(1, 6)
@@ -94,7 +94,7 @@ def test_a_propagation_tree_breaks_a_senders_order_across_groups() -> None:
 
 @pytest.mark.parametrize("name", HOPS)
 def test_alone_a_multicast_takes_the_hops_that_the_paper_counts(name: str) -> None:
-    """One multicast at a time; whoever sends or orders as a member may be sooner, and two may meet."""
+    """One multicast at a time; members that send or order may be sooner, and two may meet."""
     parameters = {"members": 12, "groups": 3, "messages": 40, "rate": 2.0, "outsiders": 1.0}
     outcome, _ = simulate(name, parameters, 7)
     assert outcome.metrics["repeated"] == 0, outcome.command
@@ -123,7 +123,7 @@ def test_crashes_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "parameters"), [("token", {"resilience": 0}), ("token", {"resilience": 8})])
-def test_knobs_that_make_no_sense_are_refused(name: str, parameters: dict[str, Any]) -> None:
+def test_options_that_make_no_sense_are_refused(name: str, parameters: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         find_scenario(name).configure(parameters)
 

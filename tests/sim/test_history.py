@@ -28,6 +28,7 @@ def draw_history(seed: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
 def test_history_keeps_the_promises_and_the_runs_finish(first: int) -> None:
     for seed in range(first, min(SEEDS, first + SEEDS_PER_TEST)):

@@ -47,7 +47,7 @@ def test_all_promises_hold_and_everyone_finishes(kind: str) -> None:
         pytest.fail("\n\n".join(complaints), pytrace=False)
 
 
-def test_agreed_delivery_keeps_all_promises_as_long_as_nobody_goes() -> None:
+def test_agreed_delivery_keeps_all_promises_while_no_site_fails() -> None:
     for seed in range(max(2, SEEDS // 8)):
         parameters = draw("calm", seed) | {"delivery": "agreed"}
         metrics, complaint = run_and_judge(parameters, seed, promised(parameters))
@@ -59,7 +59,7 @@ BUSY = {"members": 12, "groups": 7, "overlap": 2.4, "messages": 100, "rate": 150
         "outsiders": 0.5, "shape": "printed"}  # fmt: skip
 
 
-def test_it_goes_past_nodes_and_loses_the_one_order_of_all_groups() -> None:
+def test_it_skips_nodes_and_loses_the_one_order_of_all_groups() -> None:
     """What is promised is not too little: in some run there is a circle."""
     runs = [run_and_judge(BUSY | {"bypass": True}, seed, ("total",)) for seed in range(4)]
     plain = [run_and_judge(BUSY, seed, ("total",)) for seed in range(4)]

@@ -1,7 +1,7 @@
 """The swarm of meta-groups: overlapping groups whose sites come, go, crash and are cut off, on bad networks.
 
 Each seed draws its parameters; the run's trace is audited with the pure checkers, and once the faults have
-healed everyone must take part and finish. When a seed fails, the command that replays it stands beside it.
+healed all sites must take part and finish. A seed that fails is printed with the command that replays it.
 `ANTIPHON_SWARM_SEEDS` sets how many seeds are tried. Any number of sites crash in one run.
 """
 
@@ -97,7 +97,7 @@ def test_all_promises_hold_and_everyone_finishes(kind: str) -> None:
         pytest.fail("\n\n".join(complaints), pytrace=False)
 
 
-def test_agreed_delivery_keeps_all_promises_as_long_as_nobody_goes() -> None:
+def test_agreed_delivery_keeps_all_promises_while_no_site_fails() -> None:
     for seed in range(max(1, SEEDS // 12)):
         parameters = draw("calm", seed) | {"delivery": "agreed"}
         metrics, complaint = run_and_judge(parameters, seed)
@@ -211,7 +211,7 @@ def test_what_was_found_once_stays_mended(name: str) -> None:
     assert complaint is None, complaint
 
 
-def test_joins_and_leaves_that_alter_no_tree_stop_nobody() -> None:
+def test_joins_and_leaves_that_alter_no_tree_stop_no_site() -> None:
     """Of large meta-groups most changes create and delete none: far fewer stops than changes."""
     parameters = {"members": 24, "groups": 2, "overlap": 1.3, "joins": 6, "leaves": 6, "messages": 200}
     metrics, complaint = run_and_judge(parameters, 1)

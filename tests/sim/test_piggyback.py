@@ -38,6 +38,7 @@ def test_members_that_do_not_send_tell_their_rows_by_themselves() -> None:
     assert one_sends["stability_messages"] < measure("plain", senders=1)["stability_messages"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["plain", "changed", "piggyback"])
 def test_a_shared_number_does_not_grow_with_the_group(form: str) -> None:
     """Control bytes aside, what a message carries: a row grows with the members, a number does not."""

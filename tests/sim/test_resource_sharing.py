@@ -38,6 +38,7 @@ def number(metrics: Metrics, name: str) -> float:
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", STACKS)
 def test_with_agreed_order_all_operate_and_no_unit_is_held_twice(over: str) -> None:
     metrics = measured(**SMALL, **NEAR, over=over)
@@ -46,6 +47,7 @@ def test_with_agreed_order_all_operate_and_no_unit_is_held_twice(over: str) -> N
     assert 0 < number(metrics, "use_share") <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", STACKS)
 def test_with_members_that_come_and_go_the_others_go_on(over: str) -> None:
     metrics = measured(**SMALL | NEAR | {"seconds": 15.0}, over=over, churn=2)
@@ -76,6 +78,7 @@ def test_without_vanished_members_disorder_costs_operations_and_never_control() 
     assert after < before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", STACKS)
 def test_the_trace_shows_the_disorder(over: str) -> None:
     for disorder, expected in ((0.0, False), (0.05, True)):

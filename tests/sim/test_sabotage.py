@@ -30,6 +30,7 @@ def violations(sabotage: str, seed: int) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("sabotage", BREAKS)
 def test_the_property_named_is_broken_and_no_other_without_reason(sabotage: str, seed: int) -> None:

@@ -4,7 +4,7 @@ Each seed draws its parameters, which are printed first; the run's trace is judg
 once the faults have healed everyone must take part and finish. When a seed fails, the last line is the
 command that replays it. `ANTIPHON_SWARM_SEEDS` sets how many seeds are tried.
 
-The rivals take their members to be reliable: they are drawn without crashes, and whoever is away is waited
+The rivals take their members to be reliable: they are drawn without crashes, and an absent member is waited
 for.
 """
 
@@ -54,7 +54,7 @@ def draw(random: Random) -> dict[str, Any]:
 
 
 def draw_calm(seed: int) -> dict[str, Any]:
-    """Nobody goes; the network may do anything else."""
+    """No member departs; the network may do anything else."""
     random = Random(f"swarm/sco/calm/{seed}")
     return draw(random) | {"churn": 0, "partitions": 0, "detector_ms": 0.0} | draw_knobs(random)
 
@@ -96,21 +96,21 @@ def test_the_rivals_keep_their_promises_and_finish(name: str) -> None:
 
 
 FOUND: dict[str, tuple[int, dict[str, Any]]] = {
-    "one who came back on one side of a split was taken to be known on the other": (
+    "a member that came back on one side of a split was taken to be known on the other": (
         90280,
         {"members": 5, "messages": 46, "size": 0, "batch": 3, "rate": 230.0, "jitter_ms": 0.5, "loss": 0.02,
          "duplication": 0.3, "reordering": 0.3, "churn": 1, "partitions": 1, "calm_ms": 100.0,
          "away_ms": 300.0, "destinations": 1, "varied": True, "mixed": True, "window": 1, "buffers": 16,
          "confirm_ms": 10.0, "control_ms": 25.0, "acknowledge": "causal"},
     ),
-    "one who was left out took the confirmations of those who had skipped its message": (
+    "a member that was left out took confirmations of members that had skipped its message": (
         12723,
         {"members": 3, "messages": 58, "size": 10, "rate": 116.0, "delay_ms": 5.0, "jitter_ms": 3.0,
          "loss": 0.3, "duplication": 0.3, "partitions": 1, "calm_ms": 30.0, "away_ms": 300.0,
          "destinations": 2, "own_share": 0.1, "mixed": True, "window": 4, "buffers": 16, "confirm_ms": 10.0,
          "acknowledge": "causal"},
     ),
-    "three members, each of whom had lost the other two at some time": (
+    "three members, each of which had lost the other two at some time": (
         147,
         {"members": 3, "messages": 28, "size": 0, "rate": 14.0, "network": "medium", "jitter_ms": 0.5,
          "reordering": 0.1, "churn": 1, "partitions": 3, "destinations": 2, "varied": True, "buffers": 64,
@@ -122,7 +122,7 @@ FOUND: dict[str, tuple[int, dict[str, Any]]] = {
          "partitions": 3, "detector_ms": 20.0, "varied": True, "own_share": 0.5, "window": 1, "buffers": 64,
          "acknowledge": "causal"},
     ),
-    "stable without one who was cut off": (
+    "stable without a member that was cut off": (
         1252,
         {"members": 8, "messages": 51, "batch": 3, "rate": 102.0, "delay_ms": 5.0, "jitter_ms": 0.5,
          "churn": 1, "crashes": 4, "partitions": 1, "detector_ms": 20.0, "destinations": 2, "varied": True,

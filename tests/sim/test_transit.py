@@ -215,9 +215,10 @@ def draw_run(seed: int, buffer_messages: int | None) -> tuple[Tree, list[int], T
     return tree, hosts, model, sends, draw.choice(moments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffer_messages", [None, 2, 64])
 @given(seed=st.integers(0, 1 << 32))
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(max_examples=60)
 def test_kernel_equals_simple_twin(buffer_messages: int | None, seed: int) -> None:
     tree, hosts, model, sends, at_ns = draw_run(seed, buffer_messages)
     assert run_kernel(tree, hosts, replace(model, longest_reach=1), sends, at_ns) == run_twin(
@@ -225,8 +226,9 @@ def test_kernel_equals_simple_twin(buffer_messages: int | None, seed: int) -> No
     )
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 1 << 32))
-@settings(deadline=None, max_examples=25, derandomize=True)
+@settings(max_examples=25)
 def test_a_send_takes_effect_when_all_else_of_its_moment_has_happened(seed: int) -> None:
     tree, hosts, model, sends, at_ns = draw_run(seed, None)
     arrivals, _ = run_twin(tree, hosts, model, sends, at_ns)
@@ -241,9 +243,10 @@ def test_a_send_takes_effect_when_all_else_of_its_moment_has_happened(seed: int)
         assert run_kernel(tree, hosts, replace(model, longest_reach=reach), sends, at_ns) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffer_messages", [None, 2])
 @given(seed=st.integers(0, 1 << 32))
-@settings(deadline=None, max_examples=200, derandomize=True)
+@settings(max_examples=200)
 def test_batching_changes_nothing(buffer_messages: int | None, seed: int) -> None:
     tree, hosts, model, sends, at_ns = draw_run(seed, buffer_messages)
     one_by_one = run_kernel(tree, hosts, replace(model, longest_reach=1), sends, at_ns)
@@ -308,9 +311,10 @@ def live(seed: int, **knobs: int) -> tuple[list[Life], Traffic]:
     return lives, network.traffic(world.now)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("longest_log", [1, 3, 20, 1 << 20])
 @given(seed=st.integers(0, 1 << 32))
-@settings(deadline=None, max_examples=30, derandomize=True)
+@settings(max_examples=30)
 def test_checkpoints_change_nothing(longest_log: int, seed: int) -> None:
     # Little room at first, so that memory also grows between a checkpoint and going back to it.
     with patch.object(transit, "FIRST_ROWS", 12), patch.object(transit, "FIRST_SETS", 8):

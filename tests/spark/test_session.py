@@ -176,8 +176,9 @@ def test_driver_memory_is_a_quarter_within_bounds(monkeypatch: pytest.MonkeyPatc
 def test_package_archive_holds_the_package(tmp_path: Path) -> None:
     archive = session.package_archive(tmp_path)
     listed = subprocess.run([sys.executable, "-m", "zipfile", "-l", archive], capture_output=True, text=True)
-    assert "antiphon/spark/kernels/order.py" in listed.stdout
+    assert "antiphon/audit/kernels/order.py" in listed.stdout
     assert "antiphon/spark/log4j2.properties" in listed.stdout
+    assert "antiphon/studies/guo/claims.md" in listed.stdout
 
 
 def run_job(environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":

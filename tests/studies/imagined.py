@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from antiphon.spark.statistics import Point, Summary
-from antiphon.studies.model import Effort, Results, Study
 from antiphon.studies.reproduce import defaults_of
+from antiphon.studies.results import Results
+from antiphon.studies.study import Effort, Study
 
 Rule = Callable[[Mapping[str, Any]], Mapping[str, float]]
 

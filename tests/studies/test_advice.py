@@ -323,6 +323,7 @@ def doubt(values: list[float]) -> float:
     return 2 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
 def test_held_out_settings_are_predicted_within_15_percent(plan: Plan) -> None:
     random = Random(f"held out/{plan.name}")
@@ -337,6 +338,7 @@ def test_held_out_settings_are_predicted_within_15_percent(plan: Plan) -> None:
         assert advised.queue_mean == pytest.approx(means["queue_mean"], rel=0.15, abs=1), (setting, advised)
 
 
+@pytest.mark.slow
 def test_held_out_settings_with_loss_are_predicted_nearly_as_well() -> None:
     """A lost message may make a round several times as long: the mean of some runs is itself uncertain."""
     errors = []

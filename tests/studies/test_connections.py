@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pyarrow.parquet as pq
 import pytest
 
+from antiphon.audit.judging import judge
+from antiphon.audit.log import build_log
+from antiphon.audit.recorder import PackingRecorder
 from antiphon.check.atomicity import check_atomicity
 from antiphon.check.checkers import CHECKERS, check_trace
 from antiphon.check.history import History
@@ -27,11 +30,8 @@ from antiphon.core.recording import PROPERTIES, Kind, Recorder
 from antiphon.sim.sabotage import BREAKS
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.scenarios import find_scenario
+from antiphon.simulation import run_row
 from antiphon.spark.connections import CONNECTIONS, connection_row, cut, run_campaign
-from antiphon.spark.judging import judge
-from antiphon.spark.log import build_log
-from antiphon.spark.recorder import SegmentRecorder
-from antiphon.spark.single import run_row
 from antiphon.spark.tasks import DIED, run_all
 from antiphon.studies.connections import DRAWINGS, drawing
 from antiphon.trace.recorder import MemoryRecorder
@@ -53,7 +53,7 @@ class Both:
 
     def __init__(self, run: str) -> None:
         self.pure = MemoryRecorder(run)
-        self.packed = SegmentRecorder()
+        self.packed = PackingRecorder()
 
     def record(
         self,
@@ -84,6 +84,7 @@ def pure_violations(events: list[Event], run: Run, in_order: bool) -> list[Viola
     return found + check_atomicity(history, in_order=in_order)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", DRAWINGS)
 def test_connections_are_judged_as_the_pure_checkers_judge_them(protocol: str) -> None:
     scenario, draw = find_scenario(protocol), drawing(protocol)
@@ -106,7 +107,7 @@ def test_rows_recorded_into_arrays_are_judged_as_the_rows_of_a_trace() -> None:
     broken: Counter[str] = Counter()
     for seed in range(300):
         events, run = random_trace(Random(seed), "run")
-        recorder = SegmentRecorder()
+        recorder = PackingRecorder()
         for event in sorted(events, key=lambda event: (event.step, event.site)):
             recorder.record(
                 event.site, event.kind, 0, event.sender, event.number, event.count or 1, event.group,
@@ -160,6 +161,7 @@ def test_a_protocol_that_nothing_can_be_drawn_for_is_told() -> None:
         drawing("coordp")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", DRAWINGS)
 def test_every_protocol_keeps_its_promises_and_finishes(protocol: str) -> None:
     draw = drawing(protocol)
@@ -318,10 +320,10 @@ class Unwritable:
     def do(self, folder: Path) -> None:
         raise OSError(28, "No space left on device", str(folder))
 
-    def apart(self) -> "list[Unwritable]":
+    def split(self) -> "list[Unwritable]":
         raise AssertionError
 
-    def bury(self, folder: Path) -> None:
+    def record_death(self, folder: Path) -> None:
         raise AssertionError(folder)
 
 
@@ -377,7 +379,7 @@ def test_what_went_wrong_is_exit_code_1_and_can_be_replayed(
 
 
 def test_a_call_that_makes_no_sense_is_exit_code_2(capsys: Capture) -> None:
-    assert "With --protocol: co, dpg, fifo, " in says(capsys)[2]
+    assert "with --protocol: co, dpg, fifo, " in says(capsys)[2]
     assert "no protocol 'nobody'" in says(capsys, "--protocol", "nobody")[2]
     assert command(["sweep", "guo", "--runs", "5"]) == 2
     assert "--protocol, --runs and --seed go with connections" in capsys.readouterr().err

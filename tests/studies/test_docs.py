@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from antiphon.studies.model import Study
 from antiphon.studies.reproduce import judge
+from antiphon.studies.study import Study
 from tests.studies.imagined import imagine
 
 PAGE = Path(__file__).parents[2] / "docs" / "studies.md"
@@ -21,5 +21,5 @@ def test_the_example_is_a_study() -> None:
     for time_s, verdict in ((0.5, "reproduced"), (2.0, "not reproduced")):
         results = imagine(study, "quick", otherwise=time_s)
         assert [one.verdict for one in judge(study, results, "quick")] == [verdict]
-        (line,) = study.figures[0].panels[0].lines(results)
+        (line,) = study.figures[0].panels[0].drawn(results).series
         assert line.x == [10.0, 20.0, 40.0]

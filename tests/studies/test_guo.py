@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from antiphon.sim.scenarios import find_scenario
+from antiphon.studies.formatting import number
 from antiphon.studies.guo import STUDY, complexity, fixed, grids, sparse, trigger
 from antiphon.studies.guo.judging import falls_off, grows_as
 from antiphon.studies.guo.search import SCENARIO as SEARCH
 from antiphon.studies.guo.search import SearchStudy
 from antiphon.studies.guo.settings import NAMES, local_step, text_step
-from antiphon.studies.model import Effort, Results, Study
 from antiphon.studies.reproduce import STUDIES, judge
-from antiphon.studies.words import number
+from antiphon.studies.results import Results
+from antiphon.studies.study import Effort, Study
 from tests.studies.imagined import Rule, imagine
 
 EFFORTS: tuple[Effort, ...] = ("quick", "full")
@@ -34,6 +35,7 @@ FIGURES = {
 """Every figure of chapters 4 to 6 with curves, and of the appendices; 5.8 and 5.9 are algorithms."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
 @pytest.mark.parametrize("effort", EFFORTS)
 def test_every_job_of_every_study_can_be_configured_and_stands_once(study: Study, effort: Effort) -> None:
@@ -83,13 +85,13 @@ def test_every_curve_and_every_table_has_its_runs(study: Study, effort: Effort) 
     results = imagine(study, effort)
     for figure in study.figures:
         for panel in figure.panels:
-            lines = panel.lines(results)
+            lines = panel.drawn(results).series
             assert len(lines) >= len(panel.curves), figure.id
             assert lines, figure.id
             assert all(len(line.x) == len(line.y) > 1 for line in lines), figure.id
     for section in study.sections:
         for table in section.tables:
-            rows = table.rows(results)
+            rows = table.filled(results).rows
             assert rows, table.title
             assert {len(row) for row in rows} == {len(table.columns)}, table.title
 
@@ -115,24 +117,22 @@ def falling_steps(values: Mapping[str, Any]) -> dict[str, float]:
 def test_every_claim_can_be_judged_by_the_runs_there_are(study: Study, effort: Effort) -> None:
     results = imagine(study, effort, falling_steps)
     for judged in judge(study, results, effort):
-        assert judged.verdict != "not measured", judged.finding.reason
-        assert judged.finding.ours
+        assert judged.verdict != "not measured", judged.reason
+        assert judged.ours
 
 
 def test_claims_whose_runs_failed_are_not_measured_and_say_so() -> None:
-    judged = {one.claim.id: one for one in judge(STUDY, Results([]), "quick")}
+    judged = {one.id: one for one in judge(STUDY, Results([]), "quick")}
     computed = {"G1a", "G1b", "G2a", "G2b", "G3", "G22a", "G22b", "G23b"}
     assert {id_ for id_, one in judged.items() if one.verdict != "not measured"} == computed
-    assert all(one.finding.reason for id_, one in judged.items() if id_ not in computed)
+    assert all(one.reason for id_, one in judged.items() if id_ not in computed)
 
 
 # Claims follow the runs: each of these worlds is imagined twice, once as the text has it and once otherwise
 
 
 def verdicts(rule: Rule, otherwise: float = 1.0) -> dict[str, str]:
-    return {
-        one.claim.id: one.verdict for one in judge(STUDY, imagine(STUDY, "quick", rule, otherwise), "quick")
-    }
+    return {one.id: one.verdict for one in judge(STUDY, imagine(STUDY, "quick", rule, otherwise), "quick")}
 
 
 def laws(values: Mapping[str, Any], laws_: Mapping[str, float]) -> dict[str, float]:

@@ -8,17 +8,17 @@ import pytest
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import MessageId, site_names
-from antiphon.protocols.metagroups import table as versions
+from antiphon.protocols.metagroups import view
 from antiphon.protocols.metagroups.tree import Forest, build_forest
-from antiphon.protocols.propagation_tree.tree import build_tree
+from antiphon.protocols.rivals.propagation_tree.tree import build_tree
 from antiphon.sim.scenarios import find_scenario
-from antiphon.spark.single import measure
+from antiphon.simulation import measure
 from antiphon.studies.jia import STUDY, bypassing, changing, costs, living, orders, relays, structure, trees
 from antiphon.studies.jia.judging import costs as is_cost
 from antiphon.studies.jia.loads import LOADS, RESILIENCE
 from antiphon.studies.jia.settings import KINDS, OVERLAPS, SIZES, draw, groups_for
-from antiphon.studies.model import Results
 from antiphon.studies.reproduce import STUDIES, judge
+from antiphon.studies.results import Results
 from tests.studies.imagined import Rule, imagine
 
 AS_STATED = {
@@ -71,7 +71,7 @@ def verdicts(rule: Rule = lambda _: {}) -> dict[str, str]:
     def whole(values: Mapping[str, Any]) -> Mapping[str, float]:
         return {**as_stated(values), **rule(values)}
 
-    return {one.claim.id: one.verdict for one in judge(STUDY, imagine(STUDY, "quick", whole), "quick")}
+    return {one.id: one.verdict for one in judge(STUDY, imagine(STUDY, "quick", whole), "quick")}
 
 
 def test_every_claim_is_there() -> None:
@@ -82,10 +82,10 @@ def test_every_claim_is_there() -> None:
 
 
 def test_without_runs_only_the_example_is_judged() -> None:
-    judged = {one.claim.id: one for one in judge(STUDY, Results([]), "quick")}
+    judged = {one.id: one for one in judge(STUDY, Results([]), "quick")}
     assert judged.pop("J2").verdict == "reproduced"
     assert {one.verdict for one in judged.values()} == {"not measured"}
-    assert all(one.finding.reason for one in judged.values())
+    assert all(one.reason for one in judged.values())
 
 
 def test_the_quick_study_is_a_part_of_the_full_one() -> None:
@@ -316,7 +316,7 @@ def test_a_change_is_seen_from_its_wish_to_its_end() -> None:
 
 
 def test_where_trees_have_to_end_sites_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "MOST_RETIRING", 0)
+    monkeypatch.setattr(view, "MOST_RETIRING", 0)
     knobs = living.SCENARIO.configuration(members=8, groups=3, messages=60, rate=300.0, joins=2, leaves=2)
     measured = measure(living.SCENARIO, knobs, 0)
     for name in ("still_share", "still_s"):
@@ -359,6 +359,7 @@ def test_one_thing_otherwise_is_one_claim_less(metric: str, value: float, lost: 
     assert {id_ for id_, verdict in told.items() if verdict != "reproduced"} == lost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scenario", "metric", "value", "lost"),
     [
@@ -409,8 +410,8 @@ def test_tables_and_figures_are_made_of_whatever_is_there() -> None:
     for results in (everything, Results([])):
         for section in STUDY.sections:
             for table in section.tables:
-                assert all(len(row) == len(table.columns) for row in table.rows(results)), table.title
+                assert all(len(row) == len(table.columns) for row in table.filled(results).rows), table.title
             for figure in section.figures:
                 for panel in figure.panels:
-                    assert bool(panel.lines(results)) is (results is everything)
+                    assert bool(panel.drawn(results).series) is (results is everything)
     assert costs.rows(everything)

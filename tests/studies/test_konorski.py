@@ -8,11 +8,12 @@ import pytest
 
 from antiphon.core.errors import UsageError
 from antiphon.studies.konorski import STUDY, lan, large, membership, observations, order, sharing
-from antiphon.studies.konorski.judging import best, found, is_about, per_ten_thousand
+from antiphon.studies.konorski.judging import best, is_about, per_ten_thousand
 from antiphon.studies.konorski.observations import Configuration, World, receive_next, united
 from antiphon.studies.konorski.settings import COMERS_AND_GOERS, LAN, offered
-from antiphon.studies.model import Effort, Results
 from antiphon.studies.reproduce import STUDIES, judge
+from antiphon.studies.results import Results
+from antiphon.studies.study import Effort
 from tests.studies.imagined import Rule, imagine
 
 EFFORTS: tuple[Effort, ...] = ("quick", "full")
@@ -24,7 +25,7 @@ def verdicts(rule: Rule) -> dict[str, str]:
     def calm(values: Mapping[str, Any]) -> Mapping[str, float]:
         return {**CALM, **rule(values)}
 
-    return {one.claim.id: one.verdict for one in judge(STUDY, imagine(STUDY, "quick", calm), "quick")}
+    return {one.id: one.verdict for one in judge(STUDY, imagine(STUDY, "quick", calm), "quick")}
 
 
 def test_every_claim_is_there() -> None:
@@ -38,7 +39,7 @@ def test_every_claim_is_there() -> None:
 def test_without_runs_nothing_is_measured_and_all_say_so() -> None:
     judged = judge(STUDY, Results([]), "quick")
     assert {one.verdict for one in judged} == {"not measured"}
-    assert all(one.finding.reason for one in judged)
+    assert all(one.reason for one in judged)
 
 
 def test_figure_3_is_for_the_papers_group() -> None:
@@ -238,8 +239,8 @@ def test_beyond_five_percent_the_target_says_nothing() -> None:
 
 def test_violations_are_counted_over_all_runs() -> None:
     results = imagine(STUDY, "quick", lambda _: {**CALM, "violated": 2.0})
-    assert per_ten_thousand(found(results, order.group())) == pytest.approx(2.0)
+    assert per_ten_thousand(results.found(order.group())) == pytest.approx(2.0)
     assert is_about(0.1, 0.2)
     assert not is_about(0.09, 0.2)
     with pytest.raises(UsageError):
-        found(results, {"scenario": "template"})
+        results.found({"scenario": "template"})

@@ -7,8 +7,11 @@ import pytest
 
 from antiphon.core.errors import UsageError
 from antiphon.spark.statistics import Point, Summary
-from antiphon.studies.model import Claim, Curve, Finding, Grid, Line, Panel, Results, Section, Study, Where
-from antiphon.studies.reproduce import find, find_study, run_study, verdict
+from antiphon.studies.claims import read_claims
+from antiphon.studies.model import Claim, Curve, Finding, Panel, Section, Series
+from antiphon.studies.reproduce import find_study, run_study
+from antiphon.studies.results import Results, Where
+from antiphon.studies.study import Grid, Study
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,26 +118,28 @@ def test_a_panel_draws_its_curves_with_the_spread_it_asks_for(spread: Any, low: 
         curves=[Curve(name="even", where=EVEN), Curve(name="failed", where={"scenario": "train"})],
         spread=spread,
     )
-    assert panel.lines(RESULTS) == [Line(name="even", x=[50.0, 100.0], y=[1.0, 2.0], low=low, high=high)]
+    assert panel.drawn(RESULTS).series == [
+        Series(name="even", x=[50.0, 100.0], y=[1.0, 2.0], low=low, high=high)
+    ]
 
 
 def test_a_panel_shows_single_runs_as_dots() -> None:
     curves = [Curve(name="even", where=EVEN)]
     panel = Panel(x="members", x_label="n", y="tpr_s", y_label="s", curves=curves, dots=True)
-    assert panel.lines(RESULTS)[0].dots == [(50.0, 1.0), (50.0, 1.0), (100.0, 2.0), (100.0, 2.0)]
+    assert panel.drawn(RESULTS).series[0].dots == [(50.0, 1.0), (50.0, 1.0), (100.0, 2.0), (100.0, 2.0)]
 
 
 def test_lines_may_be_computed() -> None:
-    line = Line(name="law", x=[1], y=[2])
+    line = Series(name="law", x=[1], y=[2])
     panel = Panel(x_label="n", y_label="s", compute=lambda _: [line])
-    assert panel.lines(Results([])) == [line]
+    assert panel.drawn(Results([])).series == [line]
 
 
 @pytest.mark.parametrize(
     ("holds", "expected"), [(True, "reproduced"), (False, "not reproduced"), (None, "not measured")]
 )
 def test_a_verdict_follows_the_finding(holds: bool | None, expected: str) -> None:
-    assert verdict(Finding(ours="", holds=holds)) == expected
+    assert Finding(ours="", holds=holds).verdict == expected
 
 
 def test_a_claim_whose_runs_failed_is_not_measured_and_says_so() -> None:
@@ -145,9 +150,9 @@ def test_a_claim_whose_runs_failed_is_not_measured_and_says_so() -> None:
         theirs="",
         judge=lambda results: Finding(str(results.one(EVEN, "tpr_s").mean), True),
     )
-    finding = find(claim, Results([]))
-    assert finding.holds is None
-    assert "The runs that it needs are not there." in finding.reason
+    judged = claim.judged(Results([]))
+    assert judged.verdict == "not measured"
+    assert "The runs that it needs are not there." in judged.reason
 
 
 def test_a_study_has_what_its_sections_have() -> None:
@@ -156,6 +161,13 @@ def test_a_study_has_what_its_sections_have() -> None:
     study = Study(name="s", paper="", title="", grids=(), sections=(section, section))
     assert study.claims == [claim, claim]
     assert study.figures == []
+
+
+@pytest.mark.parametrize("paper", ["guo", "jia", "konorski", "sco"])
+def test_every_claim_of_a_papers_table_is_judged_once_in_its_order(paper: str) -> None:
+    claims = find_study(paper).claims
+    assert [claim.id for claim in claims] == list(read_claims(paper))
+    assert all(claim.judge is not None and claim.statement for claim in claims)
 
 
 def test_an_unknown_study_is_told_with_the_known_ones() -> None:
@@ -170,9 +182,9 @@ def test_a_claim_that_cannot_be_judged_is_not_the_end(trouble: Exception) -> Non
     def judge(_: Results) -> Finding:
         raise trouble
 
-    finding = find(Claim(id="X", where="", statement="", theirs="", judge=judge), Results([]))
-    assert finding.holds is None
-    assert type(trouble).__name__ in finding.reason
+    judged = Claim(id="X", where="", statement="", theirs="", judge=judge).judged(Results([]))
+    assert judged.verdict == "not measured"
+    assert type(trouble).__name__ in judged.reason
 
 
 @pytest.mark.spark

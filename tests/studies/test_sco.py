@@ -11,13 +11,14 @@ from antiphon.analysis.control_schemes import SCHEMES, Scheme, Traffic
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import MessageId
 from antiphon.sim.scenarios import find_scenario
-from antiphon.spark.single import measure
-from antiphon.studies.model import Effort, Results
+from antiphon.simulation import measure
 from antiphon.studies.reproduce import STUDIES, judge
+from antiphon.studies.results import Results
 from antiphon.studies.sco import STUDY, beyond, evaluation, example, levels, schemes, theorem
 from antiphon.studies.sco.judging import delay, messages, where
 from antiphon.studies.sco.precedence import Precedence
 from antiphon.studies.sco.settings import SCENARIOS, UNIT_MS, parameters, traffic
+from antiphon.studies.study import Effort
 from tests.studies.imagined import Rule, imagine
 
 EFFORTS: tuple[Effort, ...] = ("quick", "full")
@@ -38,7 +39,7 @@ def test_every_claim_is_there() -> None:
 def test_without_runs_nothing_is_measured_and_all_say_so() -> None:
     judged = judge(STUDY, Results([]), "quick")
     assert {one.verdict for one in judged} == {"not measured"}
-    assert all(one.finding.reason for one in judged)
+    assert all(one.reason for one in judged)
 
 
 def test_what_is_run_quickly_is_a_part_of_the_whole() -> None:
@@ -155,6 +156,7 @@ def test_unmodified_schemes_cost_what_the_closed_form_says(scheme: Scheme, desti
 # S7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", levels.PROTOCOLS)
 @pytest.mark.parametrize("level", levels.LEVELS)
 def test_a_level_stands_with_its_mechanism_and_falls_without(level: levels.Level, protocol: str) -> None:
@@ -213,7 +215,7 @@ def by_closed_form(**changes: Any) -> Rule:
 
 
 def verdicts(rule: Rule, effort: Effort = "quick") -> dict[str, str]:
-    return {one.claim.id: one.verdict for one in judge(STUDY, imagine(STUDY, effort, rule), effort)}
+    return {one.id: one.verdict for one in judge(STUDY, imagine(STUDY, effort, rule), effort)}
 
 
 NOT_BY_CLOSED_FORM = {"S3c", "S4d", "S4e", "S5b", "S5d", "S5e", "S6b"}
@@ -322,10 +324,10 @@ def test_every_figure_and_table_can_be_drawn(effort: Effort) -> None:
     results = imagine(STUDY, effort, by_closed_form())
     for figure in STUDY.figures:
         for panel in figure.panels:
-            assert panel.lines(results)
+            assert panel.drawn(results).series
     for section in STUDY.sections:
         for table in section.tables:
-            rows = table.rows(results)
+            rows = table.filled(results).rows
             assert rows
             assert {len(row) for row in rows} == {len(table.columns)}
 
@@ -333,7 +335,7 @@ def test_every_figure_and_table_can_be_drawn(effort: Effort) -> None:
 def test_figures_are_ratios_to_c0() -> None:
     results = imagine(STUDY, "full", by_closed_form())
     (panel,) = schemes.FIGURES[1].panels
-    lines = {line.name: line for line in panel.lines(results)}
+    lines = {line.name: line for line in panel.drawn(results).series}
     assert list(lines["D0"].y) == pytest.approx([2 / 3] * len(schemes.DEFERRALS))
     assert list(lines["D1"].y) == pytest.approx(list(lines["D1, closed form"].y))
 

@@ -17,7 +17,7 @@ import antiphon
 from antiphon import testing
 from antiphon.check.checkers import check_all
 from antiphon.core.errors import UsageError
-from antiphon.live.boards import LeftError
+from antiphon.live.errors import LeftError
 from antiphon.live.group import Group
 from antiphon.live.keys import KeyRing
 from antiphon.trace.files import read_trace

@@ -300,13 +300,13 @@ def test_cut_off_anywhere_a_log_is_a_beginning_and_goes_on_from_there(tmp_path: 
 
 def test_a_second_recorder_of_a_site_is_refused(tmp_path: Path) -> None:
     first = SegmentRecorder(tmp_path, "run", "a", segment_bytes=1)
-    with pytest.raises(UsageError, match="Somebody else is writing the log of a in run run") as info:
+    with pytest.raises(UsageError, match="Another process is writing the log of a in run run") as info:
         SegmentRecorder(tmp_path, "run", "a")
     assert info.value.hint
     for begin in range(3):
         fill(first, 1, begin)
         first.flush()
-    with pytest.raises(UsageError, match="Somebody else"):
+    with pytest.raises(UsageError, match="Another process"):
         SegmentRecorder(tmp_path, "run", "a")
     other_site, other_run = SegmentRecorder(tmp_path, "run", "b"), SegmentRecorder(tmp_path, "other", "a")
     first.close()

@@ -1,4 +1,4 @@
-"""What members that share a resource say to one another: bodies of ordinary messages."""
+"""The messages of members that share a resource: bodies of ordinary messages."""
 
 from typing import Final, TypeAlias
 
@@ -7,31 +7,31 @@ import msgspec
 from antiphon.core.ids import Site
 
 LARGEST: Final = 1 << 62
-"""No number that a message tells may be as large: there is always room to count on."""
+"""Numbers in messages must be smaller, so that counters never run out."""
 LONGEST_NAME: Final = 255
-"""Characters of a member's name that is believed."""
+"""Characters of a member's name."""
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """The sender wants that many units at once. Its requests are numbered upwards; the latest one counts."""
+    """The sender wants several units at once. Its requests are numbered upwards; the latest one counts."""
 
     number: int
     need: int
 
 
 class Allocation(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
-    """Control of units goes to a member, for its request of that number."""
+    """Control of units goes to a member, for its request with this number."""
 
     site: Site
     number: int
     transfers: tuple[tuple[int, int], ...]
-    """Each unit, and how many times it has changed hands with this."""
+    """Each unit, and the number of its transfers, this one included."""
     claimed: bool = False
-    """Whether it is taken from members that have vanished, by the sender for itself."""
+    """Whether the sender takes the units from members that have vanished."""
 
 
 class Release(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
-    """The sender's request of that number, and all before it, are over; what it collected is idle."""
+    """The sender's requests up to this number are over; what they collected is idle."""
 
     number: int
     forgotten: bool = False
@@ -49,7 +49,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(body: bytes, units: int) -> Message | None:
-    """A message that makes sense where there are that many units; None for any other bytes."""
+    """The message in these bytes, for a resource of this many units; None if they make no sense."""
     try:
         message: Message = _decoder.decode(body)
     except msgspec.DecodeError:

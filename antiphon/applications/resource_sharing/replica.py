@@ -1,4 +1,4 @@
-"""A member's view of the resource: who controls which unit, and who waits. Changed by deliveries alone."""
+"""A member's replica of the resource: controllers and waiting requests. Only deliveries change it."""
 
 from collections.abc import Sequence
 from typing import Final, TypeAlias
@@ -8,9 +8,10 @@ from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 
 MOST_MEMBERS: Final = 1024
-"""Members whose requests are remembered; beyond that the one heard of longest ago is forgotten."""
+"""Members whose requests are remembered; beyond that, the one heard longest ago is forgotten. Raising it
+costs memory."""
 UNKNOWN: Final = -1
-"""The transfers of a unit of which a member that has returned has not heard yet."""
+"""The transfers of a unit that is unknown to a member since its return."""
 
 RequestId: TypeAlias = tuple[Site, int]
 
@@ -22,10 +23,10 @@ class Unit:
 
     def __init__(self, keeper: Site | None, transfer: int, since_ns: Nanoseconds) -> None:
         self.keeper = keeper
-        """Who controls it; None if nobody does, or if that is not known."""
+        """The member that controls it; None if none does, or if it is unknown."""
         self.transfer = transfer
         self.request: RequestId | None = None
-        """For which request it has been collected; None when it is idle."""
+        """The request that it has been collected for; None when it is idle."""
         self.since_ns = since_ns
         """When it last changed hands or became idle, or the request that it is for became full."""
 
@@ -39,24 +40,24 @@ class Waiting:
         self.id = request
         self.need = need
         self.is_full = False
-        """Whether it has got what it needs; from then on it takes no more."""
+        """Whether it has all the units that it needs; from then on it takes no more."""
         self.since_ns = since_ns
 
 
 class Replica:
-    """What the messages delivered so far amount to."""
+    """The state after the messages delivered so far."""
 
     def __init__(self, keepers: Sequence[Site]) -> None:
         self.units = [Unit(keeper, 0, 0) for keeper in keepers]
         self.queue: dict[Site, Waiting] = {}
-        """Requests in the order of their delivery, one a member at most."""
+        """Requests in the order of their delivery, at most one for each member."""
         self.hungry_since_ns: Nanoseconds | None = None
-        """Since when somebody waits for units."""
+        """Since when a request waits for units."""
         self._ended: dict[Site, int] = {}
         """The number of each member's last request that is over."""
 
     def forget(self, now: Nanoseconds) -> None:
-        """After an absence nothing is known, but what comes is believed."""
+        """After an absence nothing is known, and what comes is believed."""
         self.units = [Unit(None, UNKNOWN, now) for _ in self.units]
         self.queue.clear()
         self._ended.clear()
@@ -85,7 +86,7 @@ class Replica:
         return request[1] <= self._ended.get(request[0], -1)
 
     def image(self) -> tuple[tuple[tuple[Site | None, int, RequestId | None], ...], tuple[RequestId, ...]]:
-        """All of it but times: equal wherever the same was delivered in the same order."""
+        """Everything except times: equal wherever the same was delivered in the same order."""
         units = tuple((unit.keeper, unit.transfer, unit.request) for unit in self.units)
         return units, tuple(waiting.id for waiting in self.queue.values())
 

@@ -1,4 +1,4 @@
-"""One member that shares a resource: it wants units, collects them, operates, and gives them away."""
+"""One member that shares a resource: it requests units, collects them, operates, and gives them away."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,20 +26,21 @@ from antiphon.core.time import SECOND_NS, Nanoseconds
 TIME_OUT: Final = "time-out"
 LOOK: Final = "look"
 LOOKS_PER_SLACK: Final = 2
-"""How often in that time a member that waits looks for units of vanished members."""
+"""Checks for units of vanished members in that time. Raising it costs work and finds them sooner."""
 MOST_UNITS: Final = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharingConfiguration:
-    """What a user may turn; each knob says what raising it costs."""
+    """The options; each says what raising it costs."""
 
     timeout_ns: Nanoseconds = 3 * SECOND_NS
-    """How long a request may wait. Raising it lets units of members that collect in parallel lie longer."""
+    """Time that a request may wait. Raising it lets units lie idle longer when several members collect."""
     operation_ns: Nanoseconds = 10 * SECOND_NS
-    """How long an operation may take. Raising it makes units of vanished members come back later."""
+    """Time that an operation may take. Raising it makes units of vanished members come back later."""
     slack_ns: Nanoseconds = 2 * SECOND_NS
-    """How much later than another a member may deliver or answer a message. Raising it costs the same."""
+    """How much later than another a member may deliver or answer a message. Raising it costs the same as
+    `operation_ns`."""
 
     def __post_init__(self) -> None:
         if min(self.timeout_ns, self.operation_ns, self.slack_ns) <= 0:
@@ -47,7 +48,7 @@ class SharingConfiguration:
 
 
 class Want(msgspec.Struct, frozen=True, gc=False):
-    """The user of this member wants to operate on that many units."""
+    """The user of this member wants to operate on a number of units."""
 
     need: int
 
@@ -82,7 +83,7 @@ Outcome: TypeAlias = Admit | SetTimer | CancelTimer | Granted | TimedOut | Revok
 
 
 class Sharer:
-    """A pure state machine, driven like a protocol: what happened and when goes in, what to do comes out."""
+    """A pure state machine, driven like a protocol: inputs with their time go in, outputs come out."""
 
     def __init__(
         self,
@@ -92,9 +93,9 @@ class Sharer:
         *,
         first_number: int = 0,
     ) -> None:
-        """`keepers` says for each unit who controls it at the beginning; everyone must be told the same.
+        """`keepers` names the member that controls each unit at the beginning, equally for all members.
 
-        A member that restarts must not use a request's number again: it begins with a greater one.
+        A member that restarts must begin with a greater request number than it has used.
         """
         if not 0 < len(keepers) <= MOST_UNITS:
             raise UsageError(f"A resource has 1 to {MOST_UNITS} units.")
@@ -111,14 +112,14 @@ class Sharer:
         self._ended = first_number - 1
         """The last own request that is over, whether or not its release has been delivered."""
         self._need = 0
-        """What the user wants; 0 when nothing."""
+        """The units that the user wants; 0 when none."""
         self._since_ns: Nanoseconds = 0
         self._operating: tuple[int, ...] = ()
         self._promised: dict[int, tuple[int, RequestId]] = {}
-        """Units given away by allocations that are yet to be delivered: the transfer and the request."""
+        """Units given away by allocations that are not delivered yet: the transfer and the request."""
         self._present = True
         self._awaited: int | None = None
-        """The number of the release that a member which has returned waits for: there its new view begins."""
+        """The release that this member waits for after its return: its new replica begins there."""
         self._outcomes: list[Outcome] = []
 
     def held(self) -> frozenset[int]:
@@ -148,7 +149,7 @@ class Sharer:
             case Returned():
                 self._forget(now)
                 self._present = True
-                # A number of its own, also for a member that has not requested anything yet.
+                # A new number, also for a member that has not requested anything yet.
                 self._awaited = self._ended = self._number = self._number + 1
                 self._send([Release(self._awaited, forgotten=True)])
         outcomes, self._outcomes = self._outcomes, []
@@ -158,7 +159,7 @@ class Sharer:
 
     def _want(self, now: Nanoseconds, need: int) -> None:
         if not 1 <= need <= len(self.replica.units):
-            raise UsageError(f"There are {len(self.replica.units)} units, so nobody can have {need}.")
+            raise UsageError(f"There are {len(self.replica.units)} units, so no member can have {need}.")
         if self._need or not self._present:
             raise UsageError("A member wants one thing at a time, and nothing while it is absent.")
         self._need = need
@@ -174,7 +175,7 @@ class Sharer:
         self._send([Release(self._number), *self._allocations(now)])
 
     def _forget(self, now: Nanoseconds) -> None:
-        """What happened meanwhile is unknown: nothing is held, nothing wanted."""
+        """What happened during the absence is unknown: hold nothing, want nothing."""
         self.replica.forget(now)
         self._ended = self._number
         self._need = 0
@@ -202,7 +203,7 @@ class Sharer:
                 self._claim(now)
 
     def _is_awaited(self, sender: Site, message: Message) -> bool:
-        """Whether this is the point at which everyone knows that this member has nothing."""
+        """Whether all members know from this delivery on that this member has nothing."""
         is_own = sender == self._site and isinstance(message, Release) and message.forgotten
         if not is_own or message.number != self._awaited:
             return False
@@ -210,7 +211,7 @@ class Sharer:
         return True
 
     def _keep_promises(self) -> None:
-        """Forget allocations that have been delivered, or that another one of the same unit has beaten."""
+        """Forget own allocations that were delivered, or overtaken by another one of the same unit."""
         units = self.replica.units
         over = [index for index, (count, _) in self._promised.items() if count <= units[index].transfer]
         for index in over:
@@ -224,7 +225,7 @@ class Sharer:
             self._done(now)
 
     def _begin(self, now: Nanoseconds, waiting: Waiting) -> None:
-        """Operate if the request that is under way has got what it needs."""
+        """Operate if the current request has all the units that it needs."""
         if waiting.is_full and waiting.id == (self._site, self._number) and self._number > self._ended:
             self._operating = tuple(self.replica.collected(waiting.id))
             granted = Granted(self._operating, now - self._since_ns)
@@ -233,9 +234,9 @@ class Sharer:
     # Giving
 
     def _allocations(self, now: Nanoseconds) -> list[Allocation]:
-        """What this member has to give now, by its replica's view of who is next.
+        """The units that this member has to give now, by the queue of its replica.
 
-        Idle units by number are matched with requests by arrival; only those kept here are given.
+        Idle units by number are matched with requests by arrival; only this member's units are given.
         """
         if not any(map(self._is_idle_here, range(len(self.replica.units)))):
             return []
@@ -255,14 +256,14 @@ class Sharer:
         return [Allocation(*waiting.id, transfers, claimed)]
 
     def _lacking(self, waiting: Waiting) -> int:
-        """How many units a request still needs, allocations of ours that are under way counted."""
+        """The units that a request still needs beyond own allocations under way."""
         promised = sum(request == waiting.id for _, request in self._promised.values())
         return max(0, waiting.need - len(self.replica.collected(waiting.id)) - promised)
 
     def _line(self, now: Nanoseconds) -> Iterator[Waiting]:
         """Requests that lack units, first in first out.
 
-        One that has waited too long would have been given up if its member were still there.
+        A request that has waited too long is left out: its member has vanished, or it would have given up.
         """
         oldest_ns = now - self._configuration.timeout_ns - self._configuration.slack_ns
         for waiting in self.replica.queue.values():
@@ -271,7 +272,7 @@ class Sharer:
                 yield waiting
 
     def _idle(self) -> Iterator[int]:
-        """The units that nobody uses, as far as is known here."""
+        """The units that no member uses, as far as is known here."""
         for index, unit in enumerate(self.replica.units):
             if unit.keeper == self._site:
                 if self._is_idle_here(index):
@@ -280,7 +281,7 @@ class Sharer:
                 yield index
 
     def _is_idle_here(self, index: int) -> bool:
-        """Whether this member controls a unit, has not given it away, and does not need it any more."""
+        """Whether this member controls a unit, has not given it away, and no longer needs it."""
         unit = self.replica.units[index]
         if unit.keeper != self._site or index in self._promised:
             return False
@@ -298,7 +299,7 @@ class Sharer:
             self._claim(now)
 
     def _start_anew(self, now: Nanoseconds) -> None:
-        """Give back what was collected, and request again behind all who wait."""
+        """Give back what was collected, and request again at the end of the queue."""
         over = self._ended = self._number
         self._outcomes.append(TimedOut(len(self.replica.collected((self._site, over)))))
         if self._awaited is not None:
@@ -315,7 +316,7 @@ class Sharer:
         return SetTimer(LOOK, max(1, self._configuration.slack_ns // LOOKS_PER_SLACK))
 
     def _claim(self, now: Nanoseconds) -> None:
-        """Whoever is first in line takes what vanished members have left."""
+        """If this member is first in line, take the units of vanished members."""
         left = [index for index in range(len(self.replica.units)) if self._is_left(now, index)]
         first = next(self._line(now), None) if left else None
         if first is not None and first.id == (self._site, self._number):
@@ -324,7 +325,7 @@ class Sharer:
             self._send(self._give(first, claimed, claimed=True))
 
     def _is_left(self, now: Nanoseconds, index: int) -> bool:
-        """Whether a unit is nobody's, or should have been heard of by now."""
+        """Whether no member controls a unit, or its controller should have sent something by now."""
         unit = self.replica.units[index]
         if unit.keeper == self._site or unit.transfer == UNKNOWN or index in self._promised:
             return False
@@ -332,12 +333,12 @@ class Sharer:
             return True
         since_ns = unit.since_ns + self._configuration.slack_ns
         if unit.request is None:
-            # Idle units are to be given to whoever waits.
+            # Idle units are to be given to waiting requests.
             return now > max(since_ns, (self.replica.hungry_since_ns or 0) + self._configuration.slack_ns)
         return now > since_ns + self._use_ns(unit.request)
 
     def _use_ns(self, request: RequestId) -> Nanoseconds:
-        """How long a member that is there may keep a unit for a request without a word."""
+        """Time for which a present member may keep a unit for a request without sending anything."""
         knobs, waiting = self._configuration, self.replica.queue.get(request[0])
         if waiting is not None and waiting.id == request:
             return knobs.operation_ns if waiting.is_full else knobs.timeout_ns

@@ -1,9 +1,9 @@
-"""What the three failure detectors share: whom they watch, signs of life, coming, going and beginning anew.
+"""What the three failure detectors share: the members watched, signs of life, joining, leaving, restarting.
 
-A detector is a protocol object. It says `Vanished` of a member that it no longer trusts and `Appeared` of one
-that it trusts (again). Members named at construction are trusted from the beginning without a word. Silence
-is counted in ticks of the detector's own timer: a detector that stood still has no ticks to hold against
-anybody.
+A detector is a protocol object. It says `Vanished` of a member that it no longer trusts and `Appeared` of a
+member that it trusts (again). Members named at construction are trusted from the beginning without an
+`Appeared`. Silence is counted in ticks of the detector's own timer: while a detector is paused, no silence
+counts against a member.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from antiphon.core.wire import Pdu
 
 TICK: Final = "tick"
 UNKNOWN: Final = -1
-"""The incarnation, or the counter, of a member that has been named but not heard of."""
+"""The incarnation, or the counter, of a member that was named but has shown no sign of life."""
 
 
 class Farewell(Pdu, frozen=True, gc=False):
-    """A member goes on purpose; whatever it said under a lower counter is older than this."""
+    """A member leaves; its PDUs with lower counters are older than this."""
 
     code: ClassVar[int] = 65
     incarnation: Incarnation
@@ -35,7 +35,16 @@ class Watch:
     """What is known of one member."""
 
     __slots__ = (
-        "age", "certain", "counter", "incarnation", "left", "silence", "since", "site", "spoken", "suspected",
+        "age",
+        "certain",
+        "counter",
+        "incarnation",
+        "left",
+        "own_counter",
+        "silence",
+        "since",
+        "site",
+        "suspected",
     )  # fmt: skip
 
     def __init__(self, site: Site, incarnation: int = UNKNOWN) -> None:
@@ -43,16 +52,16 @@ class Watch:
         self.renew(incarnation)
 
     def renew(self, incarnation: int) -> None:
-        """An incarnation of which nothing is known but that it is there."""
+        """Begin an incarnation of which nothing else is known."""
         self.incarnation = incarnation
         self.certain = False
-        """Whether it has spoken itself, so that this is not only what others say of it."""
+        """Whether it has sent a PDU itself, so that its incarnation is not hearsay."""
         self.counter = UNKNOWN
-        """The greatest counter under which it is said to have spoken; detectors count their ticks in it."""
-        self.spoken = UNKNOWN
-        """The greatest counter under which it has spoken to us."""
+        """The greatest counter reported of it; detectors count their ticks in it."""
+        self.own_counter = UNKNOWN
+        """The greatest counter that it has sent to us itself."""
         self.silence = 0
-        """Our ticks since it last did."""
+        """Our ticks since it last sent us a PDU."""
         self.age = 0
         """Our ticks since its last sign of life."""
         self.suspected = False
@@ -63,7 +72,7 @@ class Watch:
 
 
 class Detector:
-    """Base of the three: a subclass says what it does on a tick and with its own PDUs."""
+    """Base of the three: a subclass handles ticks and its own PDUs."""
 
     __slots__ = (
         "_counter", "_effects", "_random", "_ticks", "_watches", "ignored", "incarnation", "largest_group",
@@ -96,37 +105,37 @@ class Detector:
         self._watches = {member: Watch(member) for member in members if member != site}
         self._ticks = 0
         self._counter = 0
-        """Rises with everything that we say of ourselves, so that others know the later of two."""
+        """Rises with every PDU about ourselves, so that others know the later of two."""
         self._effects: list[Effect] = []
 
-    # What the owner may ask and say
+    # For the owner
 
     def suspects(self, site: Site) -> bool:
-        """Whether a site is not trusted to be there; nobody unknown is."""
+        """Whether a site is not trusted; unknown sites are not."""
         watch = self._watches.get(site)
         return site != self.site and (watch is None or watch.suspected)
 
     @property
     def trusted(self) -> tuple[Site, ...]:
-        """The other members that are held to be there."""
+        """The other members that are taken to be alive."""
         return tuple(watch.site for watch in self._watches.values() if not watch.suspected)
 
-    def heard(self, now: Nanoseconds, site: Site, incarnation: int | None = None) -> list[Effect]:  # noqa: ARG002
-        """A PDU of any protocol came from a site: a sign of life, of this incarnation if it is known."""
-        self._notice(site, incarnation)
+    def on_activity(self, now: Nanoseconds, site: Site, incarnation: int | None = None) -> list[Effect]:  # noqa: ARG002
+        """A PDU of any protocol came from a site: a sign of life, of this incarnation if that is known."""
+        self._on_sign_of_life(site, incarnation)
         return self._take_effects()
 
     def believe(self, site: Site, incarnation: int) -> None:
         """The owner knows a site by this incarnation: a later one that the site has named is not believed.
 
-        It may have been a lie of the process that had the name before; this one would never be heard then.
+        An earlier process of this name may have lied; the present one would otherwise be ignored.
         """
         watch = self._watches.get(site)
         if watch is not None and watch.incarnation > incarnation:
             watch.certain = False
 
     def forget(self, site: Site) -> None:
-        """The owner does not want to hear of a site any more, unless it shows up again."""
+        """Drop a site until it shows a sign of life again."""
         watch = self._watches.get(site)
         if watch is not None:
             self._drop(watch)
@@ -139,7 +148,7 @@ class Detector:
                 elif type(pdu) is Farewell:
                     self._on_farewell(sender, pdu)
                 else:
-                    self._receive(sender, pdu)
+                    self._on_pdu(sender, pdu)
             case TimerFired(name=name):
                 self._fire(name)
             case Start(incarnation=incarnation):
@@ -157,14 +166,14 @@ class Detector:
     # What a subclass does
 
     def _greet(self) -> None:
-        """Say that we are here."""
+        """Announce ourselves."""
         raise NotImplementedError
 
     def _tick(self) -> None:
         """A period has passed."""
         raise NotImplementedError
 
-    def _receive(self, sender: Site, pdu: Pdu) -> None:
+    def _on_pdu(self, sender: Site, pdu: Pdu) -> None:
         """A PDU that is not the base's."""
         raise NotImplementedError
 
@@ -177,18 +186,20 @@ class Detector:
                 watch.silence += 1
             self._tick()
 
-    # Coming and going
+    # Joining and leaving
 
     def _begin(self) -> None:
-        """Greet, and tick at a time of our own: in step, all would send at one moment."""
+        """Greet, and begin to tick at a random time: otherwise all members would send at once."""
         self._counter += 1
         self._set_timer(TICK, 1 + self._random.randrange(self.period_ns))
         self._greet()
 
-    def _notice(self, site: Site, incarnation: int | None, counter: int | None = None) -> Watch | None:
-        """A sign of life from a site itself; None if it is of an earlier life, or older than what we know.
+    def _on_sign_of_life(
+        self, site: Site, incarnation: int | None, counter: int | None = None
+    ) -> Watch | None:
+        """A sign of life from a site itself; None if it is of an earlier incarnation, or older than the last.
 
-        What it says of itself refutes what others have said of it.
+        It corrects what others have reported of the site.
         """
         if site == self.site:
             self.ignored += 1
@@ -199,21 +210,21 @@ class Detector:
         if incarnation is not None and incarnation != watch.incarnation:
             if incarnation < watch.incarnation and watch.certain:
                 return None
-            self._begin_anew(watch, incarnation)
+            self._begin_incarnation(watch, incarnation)
         watch.certain = watch.certain or incarnation is not None
         if watch.left != UNKNOWN and (counter is None or counter <= watch.left):
-            return None  # said before its farewell, or for all we know
+            return None  # sent before its farewell, for all we know
         if counter is not None:
-            if counter < watch.spoken:
-                return None  # overtaken on the way: it tells of a time before what we know
-            watch.counter = watch.spoken = counter
+            if counter < watch.own_counter:
+                return None  # overtaken by a later PDU
+            watch.counter = watch.own_counter = counter
         watch.age = watch.silence = 0
         if watch.suspected:
             self._trust(watch)
         return watch
 
     def _meet(self, site: Site, incarnation: int, counter: int | None, *, certain: bool) -> Watch | None:
-        """A member that is new to us, if there is room."""
+        """Watch a new member, if there is room."""
         if len(self._watches) >= self.largest_group and not self._make_room(certain=certain):
             self.ignored += 1
             return None
@@ -221,14 +232,14 @@ class Detector:
         watch.certain = certain and incarnation != UNKNOWN
         if counter is not None:
             watch.counter = counter
-            watch.spoken = counter if certain else UNKNOWN
+            watch.own_counter = counter if certain else UNKNOWN
         self._effects.append(Appeared(site))
         return watch
 
     def _make_room(self, *, certain: bool) -> bool:
-        """Whoever has been suspected longest makes room, and first of all whom we only know from others.
+        """Drop the member that was suspected longest; members known only by hearsay go first.
 
-        One that has spoken itself has precedence over those that may be invented.
+        A member that has sent a PDU itself takes precedence over those that may be invented.
         """
         hearsay = [
             watch
@@ -246,8 +257,8 @@ class Detector:
     def _drop(self, watch: Watch) -> None:
         del self._watches[watch.site]
 
-    def _begin_anew(self, watch: Watch, incarnation: int) -> None:
-        """A later incarnation: whoever was there before is gone, suspected or not."""
+    def _begin_incarnation(self, watch: Watch, incarnation: int) -> None:
+        """A later incarnation has begun: the earlier one is gone, suspected or not."""
         named_only = watch.incarnation == UNKNOWN and not watch.suspected
         if not named_only:
             if not watch.suspected:
@@ -259,10 +270,10 @@ class Detector:
         watch = self._watches.get(sender)
         if watch is None or watch.incarnation not in (UNKNOWN, pdu.incarnation):
             return
-        if pdu.counter < watch.spoken:
+        if pdu.counter < watch.own_counter:
             return  # it has returned since
         watch.incarnation, watch.certain = pdu.incarnation, True
-        watch.left = watch.counter = watch.spoken = pdu.counter
+        watch.left = watch.counter = watch.own_counter = pdu.counter
         if not watch.suspected:
             self._suspect(watch, "It has left.")
 
@@ -287,8 +298,8 @@ class Detector:
 
 
 def require_sense(*, largest_group: int, times_ns: Sequence[Nanoseconds], counts: Sequence[int]) -> None:
-    """What every detector's configuration has to be."""
+    """Check what holds for the configuration of every detector."""
     if min(times_ns) < 1:
         raise UsageError("A failure detector's times are positive.")
     if largest_group < 1 or min(counts, default=1) < 0:
-        raise UsageError("A failure detector watches someone, and counts from 0.")
+        raise UsageError("A failure detector watches at least one member, and counts from 0.")

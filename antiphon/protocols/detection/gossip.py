@@ -1,32 +1,32 @@
-"""Failure detection by gossip: counters of life that spread from member to member.
+"""Failure detection by gossip: counters that spread from member to member.
 
 Sources: K. Guo, Scalable Message Stability Detection Protocols, section 3.1.2 and figure 3.1; K_fail by the
 chains of 4.2.5 (`antiphon.analysis.epidemic`); R. van Renesse, Y. Minsky, M. Hayden, A gossip-style failure
 detection service (1998). Every step a member raises its own counter and gossips all counters that it knows
 to a few members drawn at random. A counter that has not risen for K_fail steps is that of a dead member.
 
-Assumes: nothing of the network; `arrival` is the share of PDUs that come through, as far as K_fail is to
-reckon with losses.
-Guarantees: where that share is right, a mistake by anyone about anyone has at most the probability chosen;
-a member that crashes is suspected by everyone who is there, the last at most K_fail steps after its last
-counter has reached him, which itself is a matter of K_fail steps at the probability chosen; nobody brings
-back one who is dead. `subset` PDUs a step from each member, each as long as the group is large.
+Assumes: nothing of the network; `arrival` is the share of PDUs that arrive, by which K_fail takes losses into
+account.
+Guarantees: where that share is right, a mistake by any member about any other has at most the probability
+chosen; a crashed member is suspected by all live members, the last of them at most K_fail steps after the
+crashed member's last counter has reached it, which takes K_fail steps at the probability chosen; gossip never
+revives a dead member. Each member sends `subset` PDUs a step, each as long as the group is large.
 
 Deviations from the text, and why:
-- The text gossips how long ago each was heard of and takes the minimum, so that a joiner's array of zeros
-  brings the dead back for everyone. Here counters are merged by maximum, and the age is everyone's own: it
-  begins anew when a counter rises. Nobody can raise a counter but its owner. Who was only named to a member,
-  and not heard of, has no counter there and is not gossiped of.
-- A member that was declared failed stays so for 2 K_fail steps, whatever others say: what they say may be
+- The text gossips how long ago each member was heard and takes the minimum, so that a joiner's array of zeros
+  revives the dead at all members. Here counters are merged by maximum, and each member keeps ages of its own,
+  which restart when a counter rises. Only its owner can raise a counter. A member that was only named, and
+  never heard, has no counter and is not gossiped.
+- A member that was declared failed stays so for 2 K_fail steps, whatever others report: their reports may be
   older than the declaration. A PDU of its own lifts the suspicion at once. After these steps it is forgotten
-  but for its last counter, which nothing below can bring back.
+  except for its last counter; no lower counter can revive it.
 - A restart is a new incarnation, with counters from 1; a later incarnation's counter is greater than any of
   an earlier one.
-- Steps are not everyone's in turn, but everyone's own. K_fail is in steps and grows as log n; the text's
+- Members do not take turns: each has steps of its own. K_fail is in steps and grows as log n; the text's
   n log n is its time where a step lengthens with the array.
-- Every K_fail steps a member also gossips to one who is held to be gone, so that the halves of a group find
-  each other after a partition.
-- A member that hears of a counter of its own that it never reached goes on above it: otherwise a lie, or a
+- Every K_fail steps a member also gossips to a member that is taken to be gone, so that the halves of a group
+  find each other after a partition.
+- A member that receives a counter of its own that it never reached goes on above it: otherwise a lie, or a
   restart under an old incarnation, would make it look dead.
 """
 
@@ -48,24 +48,27 @@ from antiphon.core.wire import Pdu
 from antiphon.protocols.detection.base import UNKNOWN, Detector, Watch, require_sense
 
 HOLD: Final = 2
-"""A member that was declared failed stays so for this many K_fail."""
+"""A member that was declared failed stays so for this many K_fail. Raising it costs time to rejoin."""
 MOST_AHEAD: Final = 1 << 32
-"""No honest counter is further ahead of what is known of it; so that lies cannot use the counters up."""
+"""The furthest that an honest counter is ahead of the last one known. Raising it costs counters that a liar
+can use up."""
 EXACT_SIZES: Final = 64
-"""Up to this size K_fail is that of the group; raising it costs computing time as members come and go."""
+"""Up to this size of the group K_fail is exact. Raising it costs computing time when members come and go."""
 LONG_SILENCE: Final = 8
-"""Steps for which a member must not have spoken itself before others are believed that it began anew."""
+"""Steps of a member's silence before reports of a later incarnation are believed. Raising it costs time to
+notice a restart."""
 MOST_BYTES: Final = 48 << 10
-"""What the counters of one PDU take at most; of a larger group it carries a part, each time the next one."""
+"""Bytes of the counters in one PDU; in a larger group each PDU carries the next part. Raising it costs PDUs
+that fit no datagram."""
 LEAST_MISTAKE: Final = 1e-30
 LEAST_ARRIVAL: Final = 0.01
-"""Beyond these K_fail would be hundreds or thousands of steps, and no detector any more."""
+"""The least that is accepted: below, K_fail would be hundreds or thousands of steps."""
 LIFE_BYTES: Final = 21
-"""What one of them takes beside its name, at most."""
+"""The most that one counter takes in a PDU, without the name."""
 
 
 class Life(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How far a member has counted."""
+    """A member's counter."""
 
     site: Name
     incarnation: Incarnation
@@ -73,7 +76,7 @@ class Life(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Gossip(Pdu, frozen=True, gc=False):
-    """The counters that its sender knows of, its own first."""
+    """The counters that its sender knows, its own first."""
 
     code: ClassVar[int] = 68
     lives: Annotated[tuple[Life, ...], Meta(min_length=1, max_length=MOST_NAMES + 1)]
@@ -86,19 +89,17 @@ class GossipConfiguration:
     step_ns: Nanoseconds = SECOND_NS
     """Pause between gossips. Raising it costs time to detect a crash, and saves PDUs."""
     subset: int = 1
-    """To how many each gossips. Raising it costs PDUs, and saves steps: a third of them from 1 to 3."""
+    """Members gossiped to in a step. Raising it costs PDUs, and saves steps: a third of them from 1 to 3."""
     mistake: float = 1e-6
-    """How probable it may be that anyone wrongly suspects anyone within the horizon. Raising it costs
-    mistakes, and saves steps."""
+    """The probability of a mistake within the horizon. Raising it costs mistakes, and saves steps."""
     horizon_steps: int = 1
-    """For how many steps that is to hold. Raising it costs steps: a tenfold one about as much as a tenth of
-    the mistakes."""
+    """The steps for which that holds. Raising it costs steps: tenfold as much as a tenth of the mistakes."""
     arrival: float = 1.0
     """The share of PDUs that arrive. Lowering it costs steps."""
     k_fail: int | None = None
-    """Steps without a rising counter, if they are not to be computed from the group's size."""
+    """Steps without a rising counter; None computes them from the group's size."""
     largest_group: int = 1024
-    """Members watched at a time. Raising it costs memory, should a peer invent members."""
+    """Members watched at a time. Raising it costs memory, if a peer invents members."""
 
     def __post_init__(self) -> None:
         counts = (self.subset - 1, self.horizon_steps - 1, 0 if self.k_fail is None else self.k_fail - 1)
@@ -125,7 +126,7 @@ class GossipConfiguration:
 
 
 def _steps_to_fail(configuration: GossipConfiguration, members: int) -> int:
-    """K_fail, of large groups for the next power of two: each takes long to compute, and many sizes come."""
+    """K_fail, of large groups for the next power of two: each size takes long to compute."""
     if members > EXACT_SIZES:
         members = 1 << (members - 1).bit_length()
     return _computed_steps(configuration, members)
@@ -139,7 +140,7 @@ def _computed_steps(configuration: GossipConfiguration, members: int) -> int:
 class GossipDetection(Detector):
     """One member's detector."""
 
-    __slots__ = ("_configuration", "_gone", "_k_fail", "_offset", "_sized_for")
+    __slots__ = ("_configuration", "_departed", "_k_fail", "_offset", "_sized_for")
 
     def __init__(
         self, site: Site, members: Sequence[Site], configuration: GossipConfiguration, random: Random
@@ -148,21 +149,21 @@ class GossipDetection(Detector):
             site, members, random, period_ns=configuration.step_ns, largest_group=configuration.largest_group
         )
         self._configuration = configuration
-        self._gone: dict[Site, tuple[int, int]] = {}
-        """Who was forgotten: its last incarnation and counter. Bounded; the oldest make room."""
+        self._departed: dict[Site, tuple[int, int]] = {}
+        """The last incarnation and counter of forgotten members. Bounded; the oldest make room."""
         self._offset = 0
         self._sized_for = 0
         self._k_fail = configuration.steps_to_fail(len(members))
 
     @property
     def k_fail(self) -> int:
-        """Steps without a rising counter after which a member is held to have failed."""
+        """Steps without a rising counter after which a member is suspected."""
         return self._k_fail
 
     # A step
 
     def _greet(self) -> None:
-        self._gossip(self._choose(self.trusted) or self._choose(tuple(self._gone)))
+        self._gossip(self._choose(self.trusted) or self._choose(tuple(self._departed)))
 
     def _tick(self) -> None:
         k_fail = self._k_fail
@@ -179,7 +180,7 @@ class GossipDetection(Detector):
             self._k_fail = _steps_to_fail(self._configuration, self._sized_for)
         targets = self._choose(trusted)
         if not targets or self._counter % k_fail == 0:
-            gone = (*self._gone, *(site for site in self._watches if self.suspects(site)))
+            gone = (*self._departed, *(site for site in self._watches if self.suspects(site)))
             targets += tuple(self._random.sample(gone, min(1, len(gone))))
         self._gossip(targets)
 
@@ -193,7 +194,7 @@ class GossipDetection(Detector):
         self._effects.append(Send(targets[0], pdu) if len(targets) == 1 else Multicast(pdu, targets))
 
     def _lives(self) -> tuple[Life, ...]:
-        """Our own counter and those of everyone who is trusted and was heard of; as many as fit."""
+        """Our own counter and those of trusted members, as many as fit."""
         known = [
             Life(watch.site, watch.incarnation, watch.counter)
             for watch in self._watches.values()
@@ -216,27 +217,27 @@ class GossipDetection(Detector):
         self._offset += len(part)
         return part
 
-    # What others gossip
+    # Gossip of others
 
-    def _receive(self, sender: Site, pdu: Pdu) -> None:
+    def _on_pdu(self, sender: Site, pdu: Pdu) -> None:
         lives = pdu.lives if type(pdu) is Gossip else ()
         if not lives or lives[0].site != sender or len(lives) > self.largest_group + 1:
             self.ignored += 1
             return
         own = lives[0]
         if self._is_new(own):
-            self._notice(sender, own.incarnation, own.counter)
+            self._on_sign_of_life(sender, own.incarnation, own.counter)
         watches = self._watches
         for life in lives[1:]:
             watch = watches.get(life.site)
             if watch is not None and watch.incarnation == life.incarnation:
                 if life.counter > watch.counter:
-                    self._rise(watch, life.counter)
+                    self._on_counter(watch, life.counter)
             elif life.site != sender:
-                self._hear_of(watch, life)
+                self._on_hearsay(watch, life)
 
-    def _rise(self, watch: Watch, counter: int) -> None:
-        """Someone says that a member has counted on; of one who is suspected that may be old."""
+    def _on_counter(self, watch: Watch, counter: int) -> None:
+        """A higher counter of a member; if it is suspected, the counter may be old."""
         if counter > watch.counter + MOST_AHEAD:
             self.ignored += 1
             return
@@ -244,8 +245,8 @@ class GossipDetection(Detector):
         if not watch.suspected:
             watch.age = 0
 
-    def _hear_of(self, watch: Watch | None, life: Life) -> None:
-        """A member that is new to us, or a new incarnation of one; or what someone says of ourselves."""
+    def _on_hearsay(self, watch: Watch | None, life: Life) -> None:
+        """A report of a new member, of a new incarnation, or of ourselves."""
         if life.site == self.site:
             furthest = min(self._counter + MOST_AHEAD, NUMBER_LIMIT // 2)
             if life.incarnation == self.incarnation and self._counter < life.counter <= furthest:
@@ -256,28 +257,28 @@ class GossipDetection(Detector):
         if watch is None:
             self._meet(life.site, life.incarnation, life.counter, certain=False)
         elif life.incarnation > watch.incarnation and not (watch.certain and watch.silence < LONG_SILENCE):
-            self._begin_anew(watch, life.incarnation)
+            self._begin_incarnation(watch, life.incarnation)
             watch.counter = life.counter
 
     def _is_new(self, life: Life) -> bool:
-        """Whether a counter makes sense, and exceeds what was known of one who is gone."""
+        """Whether a counter makes sense, and exceeds the last one of a forgotten member."""
         watch = self._watches.get(life.site)
         same = watch is not None and watch.incarnation == life.incarnation
         before = watch.counter if watch is not None and same else 0
         if life.counter > before + MOST_AHEAD:
             self.ignored += 1
             return False
-        last = self._gone.get(life.site)
+        last = self._departed.get(life.site)
         return last is None or last < (life.incarnation, life.counter)
 
     def _meet(self, site: Site, incarnation: int, counter: int | None, *, certain: bool) -> Watch | None:
         watch = super()._meet(site, incarnation, counter, certain=certain)
         if watch is not None:
-            self._gone.pop(site, None)
+            self._departed.pop(site, None)
         return watch
 
     def _drop(self, watch: Watch) -> None:
         super()._drop(watch)
-        if len(self._gone) >= self.largest_group:
-            del self._gone[next(iter(self._gone))]
-        self._gone[watch.site] = (watch.incarnation, watch.counter)
+        if len(self._departed) >= self.largest_group:
+            del self._departed[next(iter(self._departed))]
+        self._departed[watch.site] = (watch.incarnation, watch.counter)

@@ -1,15 +1,15 @@
-"""Failure detection by heartbeats: everyone multicasts that it is alive; several missing in a row are enough.
+"""Failure detection by heartbeats: a member of which several in a row are missing is suspected.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, section 3.1.1, the first scheme.
 
-Assumes: nothing of the network. The more it loses, the more heartbeats have to be missing before that is a
-reason; `missing_for` finds how many.
-Guarantees: a member that is silent for `missing` + 1 periods is suspected by everyone who is there; one that
-is heard of again is trusted again at once. n multicasts a period, each of one size whatever the group's.
+Assumes: nothing of the network. The more it loses, the more heartbeats have to be missing before a member is
+suspected; `missing_for` computes how many.
+Guarantees: a member that is silent for `missing` + 1 periods is suspected by all live members, and trusted
+again at its next PDU. n multicasts a period, of a size that does not depend on the group's.
 
-Deviations from the text: it counts reception times; here a member's silence is counted in periods of one's
-own, so that one who stood still himself suspects nobody for it. Any PDU is a sign of life, not only a
-heartbeat. A member that leaves says so.
+Deviations from the text: it counts reception times; here a detector counts silence in its own periods, so
+that it suspects no member for a pause of its own. Any PDU is a sign of life, not only a heartbeat. A member
+that leaves says so.
 """
 
 import math
@@ -44,7 +44,7 @@ class HeartbeatConfiguration:
     missing: int = 3
     """Heartbeats missing in a row before a member is suspected. Raising it costs time, and saves mistakes."""
     largest_group: int = 1024
-    """Members watched at a time. Raising it costs memory, should a peer invent members."""
+    """Members watched at a time. Raising it costs memory, if a peer invents members."""
 
     def __post_init__(self) -> None:
         require_sense(
@@ -53,10 +53,10 @@ class HeartbeatConfiguration:
 
 
 def missing_for(members: int, mistake: float, arrival: float = 1.0) -> int:
-    """How many heartbeats must be missing so that a mistake by anyone about anyone is as rare as wanted.
+    """The heartbeats that must be missing so that a mistake by any member has this probability.
 
-    Each of n(n-1) pairs errs when so many in a row are lost. Where nothing is lost, one is enough. `mistake`
-    is per period: for a run of T periods take the probability wanted divided by T.
+    Each of n(n-1) pairs errs when that many in a row are lost. Where nothing is lost, one is enough.
+    `mistake` is per period: for a run of T periods divide the probability wanted by T.
     """
     if members < 2 or not 0 < mistake < 1 or not 0 < arrival <= 1:
         raise UsageError("There are at least two members, and probabilities lie between 0 and 1.")
@@ -89,8 +89,8 @@ class Heartbeat(Detector):
             if watch.age > self._missing and not watch.suspected:
                 self._suspect(watch, f"{self._missing} of its heartbeats are missing.")
 
-    def _receive(self, sender: Site, pdu: Pdu) -> None:
+    def _on_pdu(self, sender: Site, pdu: Pdu) -> None:
         if type(pdu) is Alive:
-            self._notice(sender, pdu.incarnation, pdu.counter)
+            self._on_sign_of_life(sender, pdu.incarnation, pdu.counter)
         else:
             self.ignored += 1

@@ -1,15 +1,16 @@
-"""Failure detection by polling: whoever was silent for a period is asked, several times if need be.
+"""Failure detection by polling: a member that was silent for a period is asked, several times if need be.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, section 3.1.1, the second scheme.
 
-Assumes: nothing of the network; `retries_for` finds how often to ask again where PDUs are lost.
+Assumes: nothing of the network; `retries_for` computes how often to ask again where PDUs are lost.
 Guarantees: a member that answers none of `retries` + 1 requests is suspected, at the latest two periods and
-that many time-outs after its last sign of life; one that answers later is trusted again at once. Who is
-suspected is asked once a period, so that one wrongly suspected comes back.
+that many time-outs after its last sign of life, and trusted again at its next PDU. A suspected member is
+asked once a period, so that a wrong suspicion ends.
 
-Deviations from the text: a request is itself a sign of life of the one who asks, and who was heard of within
-the period is not asked, so that of two members one asks and traffic spares the question. A newcomer, one who
-trusts nobody, and everyone now and then, asks all, so that members meet whom nobody has named to them.
+Deviations from the text: a request is itself a sign of life of its sender, and a member heard within the
+period is not asked, so that of two members only one asks, and other traffic replaces requests. A newcomer, a
+member that trusts no other, and every member now and then, asks all, so that members meet that were not named
+to each other.
 """
 
 import math
@@ -28,7 +29,8 @@ from antiphon.protocols.detection.base import Detector, Watch, require_sense
 
 RETRY: Final = "retry"
 GREET_PERIODS: Final = 10
-"""Every so many periods everyone is asked, known or not: a newcomer's first question may have been lost."""
+"""Periods between requests to all, known or not, since a newcomer's first request may be lost. Raising it
+costs time to meet."""
 
 
 class Poll(Pdu, frozen=True, gc=False):
@@ -54,11 +56,11 @@ class PollingConfiguration:
     period_ns: Nanoseconds = SECOND_NS
     """Silence after which a member is asked. Raising it costs time to detect a crash, and saves requests."""
     timeout_ns: Nanoseconds = 200 * MILLISECOND_NS
-    """How long to wait for an answer. Raising it costs time likewise; it must exceed a round trip."""
+    """How long to wait for an answer, more than a round trip. Raising it costs time to detect a crash."""
     retries: int = 2
     """How often to ask again. Raising it costs time, and saves mistakes where PDUs are lost."""
     largest_group: int = 1024
-    """Members watched at a time. Raising it costs memory, should a peer invent members."""
+    """Members watched at a time. Raising it costs memory, if a peer invents members."""
 
     def __post_init__(self) -> None:
         times_ns = (self.period_ns, self.timeout_ns)
@@ -71,10 +73,10 @@ class PollingConfiguration:
 
 
 def retries_for(members: int, mistake: float, arrival: float = 1.0) -> int:
-    """How often to ask again so that a mistake by anyone about anyone is as rare as wanted.
+    """The retries with which a mistake by any member has this probability.
 
-    Each of n(n-1) pairs errs when as many requests in a row stay unanswered, each because it is lost or its
-    answer is. `mistake` is per period, as for heartbeats.
+    Each of n(n-1) pairs errs when that many requests in a row stay unanswered, each because it or its answer
+    is lost. `mistake` is per period, as for heartbeats.
     """
     if members < 2 or not 0 < mistake < 1 or not 0 < arrival <= 1:
         raise UsageError("There are at least two members, and probabilities lie between 0 and 1.")
@@ -99,11 +101,11 @@ class Polling(Detector):
         self._timeout_ns = configuration.timeout_ns
         self._retries = configuration.retries
         self._asked: list[Watch] = []
-        """Whom we have asked; one who was heard of since is no longer waited for."""
+        """The members that were asked; one that was heard since is no longer waited for."""
         self._attempts = 0
 
     def _greet(self) -> None:
-        """Everyone answers, and so we know who is there."""
+        """Ask all: their answers show which members are alive."""
         self._asked = []
         self._effects.append(Multicast(Poll(self.incarnation, self._counter)))
 
@@ -127,7 +129,7 @@ class Polling(Detector):
             super()._fire(name)
 
     def _retry(self) -> None:
-        """Nobody whom we wait for has been heard of: ask again, or be sure."""
+        """Ask the members again that have not answered, or suspect them."""
         self._asked = [watch for watch in self._asked if watch.age and not watch.suspected]
         if not self._asked:
             return
@@ -145,11 +147,11 @@ class Polling(Detector):
         to = tuple(watch.site for watch in watches)
         self._effects.append(Multicast(Poll(self.incarnation, self._counter), to))
 
-    def _receive(self, sender: Site, pdu: Pdu) -> None:
+    def _on_pdu(self, sender: Site, pdu: Pdu) -> None:
         if type(pdu) is Poll:
-            if self._notice(sender, pdu.incarnation, pdu.counter) is not None:
+            if self._on_sign_of_life(sender, pdu.incarnation, pdu.counter) is not None:
                 self._effects.append(Send(sender, PollAnswer(self.incarnation, self._counter)))
         elif type(pdu) is PollAnswer:
-            self._notice(sender, pdu.incarnation, pdu.counter)
+            self._on_sign_of_life(sender, pdu.incarnation, pdu.counter)
         else:
             self.ignored += 1

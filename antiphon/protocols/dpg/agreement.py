@@ -1,19 +1,19 @@
 """Digests of the agreed order, by which members find out that their orders differ.
 
-Beyond the paper: its order is agreed only almost always, so each member tells in its reports how far it has
-come, the tags it incorporated lately, and a digest of all it ever did. The digest is a sum over neighbours:
-whoever goes on alike adds alike. So the difference of two members' digests at a message that both have stays
-what it is as long as nothing else goes apart, even while reports are lost; only a change of it is news.
+Beyond the paper: its order is agreed only almost always. So the reports of a member carry its index in the
+order, the tags that it incorporated lately, and a digest of all that it ever incorporated. The digest is a
+sum over neighbours: members that go on alike add alike. The difference of two members' digests at a common
+message stays the same while nothing else diverges, even if reports are lost. Only a change of it is news.
 
-Guarantees, but for collisions of 63-bit sums: members whose orders are equal never disagree. Orders that went
-apart are told apart at the next comparison that finds a message in both windows, once for each time. Only if
-a difference was told before it had ended, and has left the windows when it has, its end cannot be told from
-what follows it: then it may be told again, or what goes apart right behind it may count as part of it.
+Guarantees, except for collisions of 63-bit sums: members whose orders are equal never disagree. A divergence
+is reported once, at the next comparison that finds a message in both windows. There is one exception. If a
+divergence was reported before it ended, and has left the windows when it ends, then its end is not seen: it
+may be reported again, or a divergence right behind it may count as part of it.
 """
 
 import struct
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Final, NamedTuple
 
 from antiphon.core.ids import Site
@@ -34,7 +34,7 @@ UNSEEN: Final = "Its order differs from ours, further back than either of us sti
 
 
 class Disagreement(NamedTuple):
-    """Where two orders go apart: what each has next after the last message in common, if that is known.
+    """Where two orders diverge: what each has next after the last common message, if that is known.
 
     `position` is the index of `mine` in our order.
     """
@@ -56,10 +56,10 @@ class Standing:
         self.position = position
         """Our index of it."""
         self.is_open = is_open
-        """Whether the orders are known to go apart right after it."""
+        """Whether the orders are known to diverge right after it."""
 
     def has_judged(self, position: int) -> bool:
-        """Whether what goes apart after the message at this index of ours has been told already."""
+        """Whether a divergence after the message at this index of ours has been reported already."""
         return position < self.position or (self.is_open and position == self.position)
 
 
@@ -144,21 +144,29 @@ class Agreement:
         self._remember(tags[-2 * self._limit :], index, digest)
 
     def forget(self, other: Site) -> None:
-        """Another has begun anew, and has taken up somebody's order: what was found of its own is void."""
+        """Another member began anew and adopted an order: what was found of its own order is void."""
         self._standings.pop(other, None)
 
     @staticmethod
     def _from_the_origin(index: int, agreed: Sequence[Tag]) -> Sequence[Tag]:
-        """A window that reaches back to the beginning begins with what everybody has there."""
+        """A window that reaches back to the beginning begins with the origin, which all have in common."""
         return (ORIGIN, *agreed) if index == len(agreed) else agreed
 
     # Comparison
 
     def ahead_of(self, index: int, agreed: Sequence[Tag]) -> int | None:
-        """How much further we count than another at the latest message that both have; None without one."""
+        """How much further we count than another that has come as far; None without a message in common.
+
+        It has come as far in our order as the furthest of its messages, plus those behind its last message in
+        common. Where orders differ, the place of that last message alone tells nothing: it may lie anywhere.
+        """
+        known = self._positions
         for place in range(len(agreed) - 1, -1, -1):
-            position = self._positions.get(agreed[place])
+            position = known.get(agreed[place])
             if position is not None:
+                if position < self.index:
+                    # In one call: this runs for each report.
+                    position = max(map(known.get, agreed[: place + 1], repeat(position)))
                 return position - (index - len(agreed) + place + 1)
         return None
 
@@ -184,7 +192,7 @@ class Agreement:
         return self._digests[position - self._begin] - digest & DIGEST_MASK
 
     def _stand(self, other: Site, difference: int, position: int, *, is_open: bool) -> None:
-        """Remember what was found, unless more is known already; whoever was heard last is forgotten last."""
+        """Remember what was found, unless more is known already. The member heard last is forgotten last."""
         standing = self._standings.pop(other, None)
         if standing is None and len(self._standings) >= MOST_SITES:
             del self._standings[next(iter(self._standings))]
@@ -195,7 +203,7 @@ class Agreement:
         self._standings[other] = standing
 
     def _examine(self, other: Site, theirs: Sequence[Tag], digests: Sequence[int]) -> Disagreement | None:
-        """The digests' difference has changed, or both have gone on in their own ways: look where.
+        """The digests' difference has changed, or both orders have gone on differently: find out where.
 
         `digests` are theirs, as far as the last of their tags that we have.
         """
@@ -214,7 +222,7 @@ class Agreement:
         return next((self._describe(theirs, fork) for fork in news), None)
 
     def _judge_blindly(self, other: Site, tag: Tag, digest: int) -> Disagreement | None:
-        """The windows have tags in common but nothing by which to tell where the orders went apart."""
+        """The windows have tags in common, but none that shows where the orders diverged."""
         standing = self._standings.get(other)
         position = self._positions[tag]
         self._stand(other, self._difference(position, digest), position, is_open=True)
@@ -222,10 +230,10 @@ class Agreement:
         return None if is_told else Disagreement(None, None, None, UNSEEN)
 
     def _presume(self, first: int, difference: int) -> Standing:
-        """What is expected of one who has not been heard, whose window meets ours with this difference.
+        """What is expected of a member whose first window meets ours with this difference.
 
-        Whoever took up another's order answers for nothing before that. Between those who were there from
-        the beginning there is no difference, unless one has taken up the order of a third.
+        A member that adopted an order does not answer for what lies before. Two members that were present
+        from the beginning have no difference, unless the other adopted the order of a third.
         """
         if self._adopted is not None:
             return Standing(difference, max(first, self._adopted), is_open=False)
@@ -247,7 +255,7 @@ class Agreement:
         return cuts
 
     def _forks(self, theirs: Sequence[Tag], cuts: Sequence[int]) -> list[int]:
-        """Those of the cuts after which the orders go apart."""
+        """The cuts after which the orders diverge."""
         forks = []
         for cut, following in pairwise(cuts):
             steps = self._positions[theirs[following]] - self._positions[theirs[cut]]

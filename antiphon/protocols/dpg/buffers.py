@@ -1,10 +1,10 @@
 """Where a member keeps bodies, and what it remembers of messages whose bodies are gone.
 
-Source: Konorski, sections 4.2 and 4.3. Ordering buffers hold bodies until they are delivered; when they are
-full, a message may seize the buffer of one that it precedes, or else nothing could be delivered any more. The
-paper keeps a delivered body until all who are present have delivered it, which nobody can know without
-membership: here it is kept until nobody has spoken of it for a while. A tombstone outlives it, so that a
-message that comes again is known for what it is.
+Source: Konorski, sections 4.2 and 4.3. Ordering buffers hold bodies until they are delivered. When they are
+full, a message may seize the buffer of a message that it precedes, or else nothing could be delivered any
+more. The paper keeps a delivered body until all present members have delivered it. Without membership no
+member can know that: here a body is kept until it was not mentioned for a while. A tombstone outlives it, so
+that a message that arrives again is recognised.
 """
 
 from collections import OrderedDict
@@ -25,7 +25,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     sender: Site
     message: Message
     again: bool = False
-    """Whether it was remulticast: then it is another's word that the sender ever sent it."""
+    """Whether it was retransmitted: then only another member says that the sender ever sent it."""
 
     def end(self) -> tuple[int, int]:
         """The sender's incarnation, and the number that follows its messages."""
@@ -45,10 +45,10 @@ class OrderingBuffers(dict[Tag, Held]):
         super().__init__()
         self._limit: Final = limit
         self.overflows = 0
-        """How often there was no room for a body."""
+        """Number of times that there was no room for a body."""
 
     def put(self, tag: Tag, held: Held, seizable: Callable[[], Tag | None]) -> Tag | None:
-        """Store a body; the tag of whichever body is lost for want of room, the new one or another.
+        """Store a body; returns the tag of the body that is lost for want of room, the new one or another.
 
         Only when all buffers are taken `seizable` is asked for a tag that is held here and gives way.
         """
@@ -66,9 +66,9 @@ class OrderingBuffers(dict[Tag, Held]):
 
 
 class KeptBodies(OrderedDict[Tag, Held]):
-    """Delivered bodies held for others, the longest quiet first.
+    """Delivered bodies held for others; the body that was not mentioned for longest is first.
 
-    What is beyond the limit leaves with the next `expire`, which tells whom: so it is to follow `keep`.
+    Bodies beyond the limit leave with the next `expire`, which must therefore follow `keep`.
     """
 
     # A plain dictionary looks slowly for its first key once many before it have left.
@@ -79,7 +79,7 @@ class KeptBodies(OrderedDict[Tag, Held]):
         self._most_bytes: Final = most_bytes
         self._quiet_ns: Final = quiet_ns
         self._touched_ns: dict[Tag, Nanoseconds] = {}
-        """When somebody spoke of each last."""
+        """When each was last mentioned."""
         self.size = 0
         """Bytes of all of them."""
 
@@ -92,17 +92,17 @@ class KeptBodies(OrderedDict[Tag, Held]):
         self.size += held.message.bodies.weight
 
     def touch(self, now: Nanoseconds, tag: Tag) -> None:
-        """Somebody has asked for it or reported it; nothing happens if it is not here."""
+        """A member has asked for it or reported it; nothing happens if it is not here."""
         if tag in self:
             self._touched_ns[tag] = now
             self.move_to_end(tag)
 
     def refresh(self, now: Nanoseconds) -> None:
-        """We were away: in that time nobody could speak of any of them to us."""
+        """This member was away and could not hear any of them mentioned."""
         self._touched_ns = dict.fromkeys(self, now)
 
     def expire(self, now: Nanoseconds) -> list[Held]:
-        """Those that leave: quiet for long enough, or too many, or too large together."""
+        """Remove and return those that were not mentioned for long enough, or are too many or too large."""
         gone = []
         while self:
             oldest = next(iter(self))
@@ -127,7 +127,7 @@ class Tombstones(OrderedDict[Tag, int]):
         self._limit: Final = limit
 
     def add(self, tag: Tag, index: int, skipped: bool = False) -> None:
-        """Remember a tag's index; one that is known already gets this one."""
+        """Remember a tag's index; a known tag gets the new index."""
         self[tag] = ~index if skipped else index
         if len(self) > self._limit:
             self.popitem(last=False)
@@ -138,5 +138,5 @@ class Tombstones(OrderedDict[Tag, int]):
         return ~place if place is not None and place < 0 else place
 
     def is_skipped(self, tag: Tag) -> bool:
-        """Whether it stands in no place: it came too late, or lies before this member's spell."""
+        """Whether it has no place: it came too late, or lies before this member's spell."""
         return self.get(tag, 0) < 0

@@ -1,8 +1,8 @@
 """Clocks for the protocol's cycles: real time, real time at the group's common rate, or messages received.
 
 Source: Konorski, section 4 (reports synchronise the rates of local clocks) and section 6 (clocks prove not
-accurate enough, so that cycles are counted in 'message' PDUs received). A count alone would stand still in a
-group that has fallen silent, and with it every cycle that waits for something: then real time goes on.
+accurate enough, so cycles are counted in received 'message' PDUs). In a silent group a count alone would
+stop, and with it every cycle that is awaited: then real time goes on.
 """
 
 from math import ceil
@@ -18,11 +18,11 @@ MOST_SITES: Final = 64
 SPAN_NS: Final = 2 * SECOND_NS
 """A rate is measured over at least this long. Raising it lets delays that vary matter less."""
 MEMORY_NS: Final = 30 * SECOND_NS
-"""How long the rate of one who has fallen silent counts."""
+"""How long the rate of a silent member counts. Raising it keeps the rates of members that are gone."""
 SMOOTHING: Final = 0.25
 """The weight of a new measurement of one clock's rate."""
 PULL: Final = 0.5
-"""How far our rate goes towards the median at each measurement."""
+"""The share of the way to the median that our rate goes at each measurement."""
 MOST_OFF: Final = 0.02
 """No clock is believed to be faster or slower than ours by more than this share."""
 JUMP: Final = 0.5
@@ -45,18 +45,18 @@ class Clock:
         return now
 
     def until(self, now: Nanoseconds, own_deadline_ns: Nanoseconds) -> Nanoseconds:
-        """A real pause, of 1 ns at least, after which to look whether own time has come so far."""
+        """A real pause, of 1 ns at least, after which own time may have reached the deadline."""
         return max(1, own_deadline_ns - now)
 
     def message(self, now: Nanoseconds) -> None:
         """A 'message' PDU was received."""
 
-    def heard(self, now: Nanoseconds, site: Site, their_clock_ns: Nanoseconds) -> None:
-        """Another's report has told what `now` is over there; only its progress matters."""
+    def on_report(self, now: Nanoseconds, site: Site, their_clock_ns: Nanoseconds) -> None:
+        """Another member's report tells its clock; only the progress of that clock matters."""
 
 
-class Heard:
-    """Another's clock: where its measurement began, and the rate found so far."""
+class PeerRate:
+    """Another member's clock: where its measurement began, and the rate found so far."""
 
     __slots__ = ("heard_ns", "rate", "since_ns", "their_since_ns")
 
@@ -86,8 +86,8 @@ class Heard:
 class RateClock(Clock):
     """Real time at the median rate of the group's clocks, our own among them.
 
-    What reports tell is each site's real clock, not its own time: all then take the median over the same
-    clocks, and the common rate can't wander off.
+    Reports carry each site's real clock, not its own time: so all members take the median over the same
+    clocks, and the common rate cannot drift away.
     """
 
     __slots__ = ("_begin_ns", "_heard", "_own_begin_ns")
@@ -96,7 +96,7 @@ class RateClock(Clock):
         super().__init__()
         self._begin_ns: Nanoseconds = 0
         self._own_begin_ns: Nanoseconds = 0
-        self._heard: dict[Site, Heard] = {}
+        self._heard: dict[Site, PeerRate] = {}
 
     def time(self, now: Nanoseconds) -> Nanoseconds:
         elapsed_ns = now - self._begin_ns
@@ -106,14 +106,14 @@ class RateClock(Clock):
     def until(self, now: Nanoseconds, own_deadline_ns: Nanoseconds) -> Nanoseconds:
         return max(1, ceil((own_deadline_ns - self.time(now)) / self.rate))
 
-    def heard(self, now: Nanoseconds, site: Site, their_clock_ns: Nanoseconds) -> None:
+    def on_report(self, now: Nanoseconds, site: Site, their_clock_ns: Nanoseconds) -> None:
         heard = self._heard.pop(site, None)
         if heard is None:
             if len(self._heard) >= MOST_SITES:
                 del self._heard[next(iter(self._heard))]
-            self._heard[site] = Heard(now, their_clock_ns)
+            self._heard[site] = PeerRate(now, their_clock_ns)
             return
-        self._heard[site] = heard  # whoever was heard last stands last
+        self._heard[site] = heard  # the member heard last stands last
         if heard.measure(now, their_clock_ns):
             self._follow(now)
 
@@ -146,7 +146,7 @@ class CountClock(Clock):
         return self._own_ns + max(0, now - self._last_ns - self._idle_ns)
 
     def until(self, now: Nanoseconds, own_deadline_ns: Nanoseconds) -> Nanoseconds:
-        """Either messages go on as usual, or none comes any more: whichever is sooner."""
+        """Messages go on as usual, or none follows: the sooner of the two."""
         missing_ns = own_deadline_ns - self.time(now)
         silent_ns = max(0, self._last_ns + self._idle_ns - now) + missing_ns
         usual_ns = -(-missing_ns // self._unit_ns) * self._gap_ns
@@ -158,8 +158,8 @@ class CountClock(Clock):
         self._last_ns = now
 
 
-def build_clock(configuration: DpgConfiguration, idle_ns: Nanoseconds) -> Clock:
-    """The clock for what cycles are to be counted in."""
+def build_clock(configuration: DpgConfiguration) -> Clock:
+    """The clock that the configuration asks for."""
     if configuration.cycles == "clock":
         return RateClock()
-    return CountClock(configuration.report_cycle_ns // COUNT_UNITS, idle_ns)
+    return CountClock(configuration.report_cycle_ns // COUNT_UNITS, configuration.idle_ns)

@@ -1,10 +1,10 @@
 """Flow control: the pause between 'message' PDUs that the slowest member asks for.
 
-Source: Konorski, section 4.5. An overflow of the ordering buffers adds Delta to Message_Cycle, and Fc_Cycle
-by Fc_Cycle it comes down again. The paper lets a member take over the greatest Message_Cycle it hears of and
-tell it on as its own, so that each holds up all others and it hardly ever comes down. Here a member tells its
-own demand alone, and goes by the greatest that it has heard lately. Demands grow by Delta: of one that leaps
-up only the first steps are believed, more with each report. What is said once hardly slows anyone down.
+Source: Konorski, section 4.5. An overflow of the ordering buffers adds Delta to Message_Cycle, and each
+Fc_Cycle takes Delta off again. In the paper a member adopts the greatest Message_Cycle that it hears and
+reports it as its own: so each member holds up all others, and the cycle hardly ever decreases. Here a member
+reports only its own demand, and obeys the greatest demand that it heard lately. Demands grow by Delta. Of a
+demand that leaps only the first steps are believed, more with each report: a single report changes little.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from antiphon.core.time import NEVER_NS, Nanoseconds
 MOST_SITES: Final = 1024
 """Other members whose demands are remembered. Raising it costs memory."""
 MOST_STEPS: Final = 16
-"""Overflows that another is believed to have had between two reports. Raising it lets one lie do more."""
+"""Overflows that a member is believed to have had between two reports. Raising it lets a lie do more."""
 
 
 class Flow:
@@ -40,17 +40,17 @@ class Flow:
         self._longest_ns: Final = max(longest_ns, floor_ns)
         self._memory_ns: Final = memory_ns
         self.own_ns = floor_ns
-        """This member's own demand, which its reports tell."""
+        """This member's own demand, which its reports carry."""
         self._stepped_ns: Nanoseconds = 0
         self._sent_ns: Nanoseconds | None = None
         self._demands: dict[Site, tuple[Nanoseconds, Nanoseconds]] = {}
-        """Of others that ask for more than the floor: how much, and until when that counts."""
+        """Demands of other members above the floor, and until when each counts."""
         self._greatest_ns = floor_ns
         self._outdated_ns: Nanoseconds = NEVER_NS
-        """When the greatest of them has to be looked for again."""
+        """When the greatest of them may no longer count."""
 
     def overflowed(self, now: Nanoseconds) -> None:
-        """An ordering buffer was lacking here."""
+        """There was no ordering buffer for a message."""
         self.tick(now)
         if self.own_ns == self._floor_ns:
             self._stepped_ns = now
@@ -63,8 +63,8 @@ class Flow:
             self._stepped_ns += steps * self._fc_cycle_ns
             self.own_ns = max(self.own_ns - steps * self._delta_ns, self._floor_ns)
 
-    def heard(self, now: Nanoseconds, site: Site, demand_ns: Nanoseconds) -> None:
-        """Another's own demand; what it says from now on takes the place of what it said before."""
+    def on_report(self, now: Nanoseconds, site: Site, demand_ns: Nanoseconds) -> None:
+        """Another member's demand, which replaces its earlier one."""
         had = self._demands.pop(site, None)
         if demand_ns > self._floor_ns:
             if len(self._demands) >= MOST_SITES:
@@ -77,7 +77,7 @@ class Flow:
         self._find_greatest(now)
 
     def forget(self, now: Nanoseconds, site: Site) -> None:
-        """One that is gone demands nothing."""
+        """A member that is gone demands nothing."""
         if self._demands.pop(site, None) is not None:
             self._find_greatest(now)
 
@@ -101,7 +101,7 @@ class Flow:
         self._sent_ns = now
 
     def wait_ns(self, now: Nanoseconds) -> Nanoseconds:
-        """How long until one may be sent."""
+        """How long until a 'message' PDU may be sent."""
         if self._sent_ns is None:
             return 0
         return max(0, self._sent_ns + self.cycle_ns(now) - now)

@@ -4,8 +4,8 @@ Source: Konorski, section 4.1 (vertices, arcs, marks, linearisation), 4.2 (immed
 here the root) and 5 (observations 1 to 3).
 
 Assumes that arcs and marks are true, as a one-channel service with ContiguityDetector and honest reports make
-them. False ones do no harm beyond being believed where nothing else was known: what contradicts the graph is
-counted and left out, so the graph stays acyclic and its front is empty only if the graph is.
+them. False arcs are believed only where nothing else is known: an arc that contradicts the graph is counted
+and left out, so the graph stays acyclic, and its front is empty only if the graph is.
 
 Guarantees that `arcs`, `front` and `first` are those of the paper's rewriting, without ever rewriting. A
 marked arc lets nothing between its ends, so whatever precedes one vertex of a chain of marked arcs precedes
@@ -74,7 +74,7 @@ class PrecedenceGraph:
         self.work = 0
         self._ranks = 0
         self.vertices: Final[dict[Tag, _Vertex]] = {}
-        """By their tags. Others only look whether there are any, and which."""
+        """By their tags. Other modules only test which tags are in it."""
         self._sources: dict[_Chain, None] = {}
         self._sinks: dict[_Chain, None] = {}
         self._lead: _Chain | None = None
@@ -145,7 +145,7 @@ class PrecedenceGraph:
         return news
 
     def origins(self, tag: Tag) -> tuple[tuple[Tag, bool], ...]:
-        """The arcs into a vertex as they were given, and whether marked; the marked one is always kept."""
+        """The arcs into a vertex as they were given, and whether marked; the marked arc is always kept."""
         return tuple(self.vertices[tag].origins.items())
 
     def has_mark(self, tag: Tag) -> bool:
@@ -287,7 +287,7 @@ class PrecedenceGraph:
         return False
 
     def _contract(self, source: _Vertex, vertex: _Vertex) -> bool:
-        """Mark the arc from a vertex to a later one that heads its chain; False if it contradicts."""
+        """Mark the arc from a vertex to a later vertex that heads its chain; False if it contradicts."""
         before, after = source.chain, vertex.chain
         if before.members[-1] is source and self._bring_together(before, after):
             self._merge(before, after)
@@ -378,7 +378,7 @@ class PrecedenceGraph:
         return True
 
     def _come_into_force(self, vertex: _Vertex) -> None:
-        """Learn the arcs that waited for this tail. One that is refused now was no true origin."""
+        """Learn the arcs that waited for this tail. An arc that is refused now was no true origin."""
         for head in self._awaited.pop(vertex.tag):
             marked = self.vertices[head].origins.pop(vertex.tag)
             if marked:

@@ -1,11 +1,11 @@
 """When a member reports: one report cycle for the whole group rather than one for each member.
 
-Source: Konorski, section 4.4. Whoever hears another's report puts off its own, so that one report a cycle is
-sent however many members there are. It need not if the other was seen to lack something. Beyond the paper the
-delay is also waived for lost messages, without which whoever lacks one may never get the word, and each
-waiting time has a random part: else those who waive would all speak at once. And where reports take more of
-the traffic than their share, the cycle is stretched and nothing is waived: on a full channel, reports of what
-is late because of the reports would feed on themselves.
+Source: Konorski, section 4.4. A member that hears a report delays its own, so the group sends one report a
+cycle, however many members it has. The delay is waived if the reporter lacks something. Beyond the paper it
+is also waived for lost messages, else a member that lacks one may never report it. Each waiting time has a
+random part, else all members that waive would report at once. Where reports take more than their share of the
+traffic the cycle is stretched and nothing is waived: on a full channel, reports about messages that are late
+because of reports would feed on themselves.
 """
 
 from random import Random
@@ -14,19 +14,19 @@ from typing import Final
 from antiphon.core.time import NEVER_NS, Nanoseconds
 
 BREATH: Final = 0.05
-"""The share of a cycle that passes at least before a report is answered."""
+"""The share of a cycle that passes at least before a report is answered. Raising it costs latency."""
 SHARE: Final = 0.2
 """The part of the traffic that reports may take (the paper's section 6)."""
 ALLOWANCE: Final = 1024
-"""Bytes of reports in a cycle that are no burden, whatever the messages take."""
+"""Bytes of reports in a cycle that never count as too much. Raising it costs bandwidth in a quiet group."""
 MEMORY_CYCLES: Final = 8
-"""How many cycles of traffic are looked at."""
+"""Cycles of traffic over which the share is measured. Raising it makes it adapt later."""
 LONGEST_STRETCH: Final = 2.0
 """A cycle is stretched by no more than this. Raising it costs latency when something was missed."""
 
 
 class ReportShare:
-    """How much of the traffic is reports, of late, and by how much they are to come later for that."""
+    """The share of reports in recent traffic, and the factor by which it stretches the cycle."""
 
     __slots__ = ("_cycle_ns", "_looked_ns", "_messages", "_reports", "stretch")
 
@@ -38,11 +38,11 @@ class ReportShare:
         self.stretch = 1.0
 
     def message(self, size: int) -> None:
-        """A message of so many bytes was sent or heard."""
+        """A message of this size was sent or received."""
         self._messages += size
 
     def report(self, now: Nanoseconds, size: int) -> None:
-        """A report of so many bytes was sent or heard."""
+        """A report of this size was sent or received."""
         fading = 0.5 ** ((now - self._looked_ns) / (MEMORY_CYCLES * self._cycle_ns))
         self._looked_ns = now
         self._messages *= fading
@@ -52,7 +52,7 @@ class ReportShare:
 
 
 class ReportHeartbeat:
-    """Tells when the next report is due."""
+    """When the next report is due."""
 
     __slots__ = ("_cycle_ns", "_idle_ns", "_random", "next_ns", "share")
 
@@ -70,11 +70,11 @@ class ReportHeartbeat:
         return now >= self.next_ns
 
     def reported(self, now: Nanoseconds, *, busy: bool) -> None:
-        """We have reported; `busy` if there is or will be more to tell."""
+        """This member has reported; `busy` if there is or will be more to report."""
         self.next_ns = now + self._pause(busy=busy)
 
-    def heard(self, now: Nanoseconds, *, waive: bool, busy: bool) -> None:
-        """Another has reported; `waive` if it lacks something that we can tell."""
+    def on_report(self, now: Nanoseconds, *, waive: bool, busy: bool) -> None:
+        """Another member has reported; `waive` if it lacks something that is known here."""
         if waive:
             soon_ns = now + round(BREATH * self.share.stretch * self._cycle_ns) + self._up_to_a_cycle()
             self.next_ns = min(self.next_ns, soon_ns)
@@ -82,11 +82,11 @@ class ReportHeartbeat:
             self.next_ns = now + self._pause(busy=busy)
 
     def stir(self, now: Nanoseconds) -> None:
-        """There is or will be something to tell: an idle pause is over."""
+        """There is or will be something to report: an idle pause ends."""
         self.next_ns = min(self.next_ns, now + self._pause(busy=True))
 
     def urge(self, now: Nanoseconds) -> None:
-        """There is something to say."""
+        """There is something to report soon."""
         self.next_ns = min(self.next_ns, now + self._up_to_a_cycle())
 
     def _pause(self, *, busy: bool) -> Nanoseconds:

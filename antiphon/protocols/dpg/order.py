@@ -3,12 +3,12 @@
 Source: Konorski, sections 4.1 and 4.2, with the corrections that the package's opening lists. `L_DELIV` is
 the graph's root, `E_DELIV` the head of the delivery queue.
 
-A vertex is in the graph, or incorporated (it has a tombstone then), or unknown. What reports may tell of it
-are its true arcs alone: those that were given to the graph, never an order that was only chosen.
+A vertex is in the graph, or incorporated (then it has a tombstone), or unknown. Reports carry only its true
+arcs: those that were given to the graph, never an order that was only chosen.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Final
 
@@ -20,29 +20,29 @@ from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.agreement import Agreement
 from antiphon.protocols.dpg.buffers import Held, KeptBodies, OrderingBuffers, Tombstones
-from antiphon.protocols.dpg.company import Incarnations
-from antiphon.protocols.dpg.foretold import Foretold
 from antiphon.protocols.dpg.graph import PrecedenceGraph
 from antiphon.protocols.dpg.pdus import MOST_STREAMS, ORIGIN, DpgConfiguration, Message, Tag
+from antiphon.protocols.dpg.peers import Incarnations
 from antiphon.protocols.dpg.stability import Delivered, Stability
+from antiphon.protocols.dpg.unconfirmed import Unconfirmed
 
 TRUE_LINK: Final = 1
 MARKED_LINK: Final = 3
 MEMORY: Final = 4
-"""How many times what reports usually tell is remembered of the order. Raising it costs memory."""
+"""Agreed tags that are remembered, in multiples of those that reports carry. Raising it costs memory."""
 MOST_FORMER: Final = 4096
-"""Senders whose next number is remembered although reports tell it no more. Raising it costs memory."""
+"""Senders whose next number is remembered although reports no longer carry it. Raising it costs memory."""
 MOST_APART: Final = 1024
-"""Places by which another is believed to count further than we do. Raising it lets a liar skip more."""
+"""Places by which another member may count further than this one. Raising it lets a liar skip more."""
 SEIZURE_LOOKS: Final = 32
-"""Held bodies that are looked at for one that may give way."""
+"""Held bodies among which a buffer to seize is sought. Raising it costs time on overflow."""
 NEVER_ASKED: Final = -(1 << 62)
 
-NOBODY_HAS_IT: Final = "Nobody present has a message that stands here in the order."
-NUMBER_TAKEN: Final = "Another told of a message under this one's number before, and that was delivered."
+NOT_HELD: Final = "No present member has the message at this place in the order."
+NUMBER_TAKEN: Final = "A message with this number was delivered before, on the word of another member."
 TOO_LATE: Final = "A message became known only after others that it precedes had been delivered."
 Expected = tuple[int, int]
-"""Of a sender: its incarnation, and the number that is expected next."""
+"""A sender's incarnation, and the number that is expected next."""
 
 
 class Queued(msgspec.Struct, frozen=True, gc=False):
@@ -72,27 +72,27 @@ class Order:
         self.own: dict[Tag, Held] = {}
         """Own messages handed over and not yet delivered."""
         self.lost: dict[Tag, Nanoseconds] = {}
-        """Vertices whose bodies are missing, each with when it was asked for last: the list LM."""
+        """Vertices whose bodies are missing, and when each was last requested: the list LM."""
         self.newly_lost = False
-        """Whether there is one among them that was never asked for."""
+        """Whether one of them was never requested."""
         self.queue: deque[Queued] = deque()
         self.lead = 0
-        """How many more places we count in what is delivered than in our order, to count as others do."""
+        """Places that deliveries count beyond the index, so that all members count alike."""
         self.incarnations: Final = Incarnations()
         self.streams: dict[Site, Expected] = {}
         self._doubtful: dict[Site, Expected] = {}
-        """Senders whose expected number is another's word, each with what it has borne out itself."""
+        """Senders whose expected number only another member told, with what each sender has confirmed."""
         self._former: dict[Site, Expected] = {}
-        """What was expected of senders that had to make room among the streams."""
-        self._foretold = Foretold()
+        """The expected numbers of senders that had to make room among the streams."""
+        self._unconfirmed = Unconfirmed()
         self.names: OrderedDict[Tag, tuple[Site, int]] = OrderedDict()
-        """The messages behind the latest agreed tags, to be able to name them."""
+        """The messages of the latest agreed tags, for effects that name them."""
         self.past: OrderedDict[Tag, tuple[tuple[Tag, bool], ...]] = OrderedDict()
-        """True arcs into agreed vertices, beside those from the agreed one before."""
+        """True arcs into agreed vertices, except those from the agreed vertex before."""
         self._chosen = 0
-        """The index of the latest vertex that got its place by choice: nothing true leads to it."""
+        """The index of the latest vertex whose place was chosen: no true arc leads to it."""
         self._without_place: set[Tag] = set()
-        """Bodies held whose vertices were unknown when they were looked at last."""
+        """Held bodies whose vertices were unknown at the last sweep."""
         self._looked_ns: Nanoseconds = 0
         self.dummies = self.late = self.repeated = self.committed = self.refused = 0
 
@@ -106,13 +106,13 @@ class Order:
         return tag in self.tombstones and not self.tombstones.is_skipped(tag)
 
     def is_beyond_reports(self, tag: Tag) -> bool:
-        """Whether it got its place so long ago that reports tell no more of it."""
+        """Whether it got its place so long ago that reports no longer carry it."""
         place = self.tombstones.index(tag)
         is_old = place is not None and place <= self.agreement.index - self._configuration.history
         return is_old and self.is_placed(tag)
 
     def is_done(self) -> bool:
-        """Whether nothing is known that is not delivered."""
+        """Whether everything known is delivered."""
         return not (self.queue or self.graph.vertices)
 
     def body(self, tag: Tag) -> Held | None:
@@ -131,8 +131,15 @@ class Order:
         """Whether it was passed over here, or lies before our spell."""
         return self.tombstones.is_skipped(tag)
 
+    def is_behind(self, tag: Tag, latest: Tag) -> bool:
+        """Whether a tag got its place, or was passed over, before another did or while it has none."""
+        place, place_of_latest = self.tombstones.index(tag), self.tombstones.index(latest)
+        if place is None or latest == ORIGIN:
+            return False
+        return place_of_latest is None or place <= place_of_latest
+
     def before(self, one: Tag, other: Tag) -> bool:
-        """Whether one is known to precede the other."""
+        """Whether the first tag is known to precede the second."""
         place, place_of_other = self.tombstones.index(one), self.tombstones.index(other)
         if one == ORIGIN:
             return True
@@ -145,7 +152,7 @@ class Order:
     # Taking in
 
     def add(self, time_ns: Nanoseconds, tag: Tag) -> bool:
-        """A vertex more, if there is room for it; what is known of its body says what it follows."""
+        """Add a vertex. Returns whether there is room for it."""
         knobs = self._configuration
         is_queue_full = len(self.queue) >= knobs.graph_limit + knobs.ordering_buffers
         if len(self.graph) >= knobs.graph_limit or is_queue_full:
@@ -153,7 +160,7 @@ class Order:
             return False
         is_lost = self.body(tag) is None
         if is_lost and len(self.lost) >= max(1, knobs.graph_limit // 2):
-            self.refused += 1  # who invents tags must not take the room of messages that exist
+            self.refused += 1  # invented tags must not take the room of messages that exist
             return False
         self.graph.add(tag, time_ns)
         if is_lost:
@@ -161,19 +168,19 @@ class Order:
         return True
 
     def _lose(self, tag: Tag) -> None:
-        """The body is missing, and nobody was asked for it yet."""
+        """The body is missing, and was not requested yet."""
         self.lost[tag] = NEVER_ASKED
         self.newly_lost = True
 
     def connect_as_sent(self, tag: Tag) -> None:
-        """The arcs that its sender vouched for: from its own message before, and from what it had seen."""
+        """Draw the arcs that its sender knew: from its previous message, and from what it had seen."""
         held = self.body(tag)
         if held is not None and tag in self.graph:
             for tail in {held.message.previous, held.message.seen} - {ORIGIN, tag}:
                 self.graph.connect(tail, tag)
 
     def store(self, sender: Site, message: Message, *, again: bool = False) -> Tag | None:
-        """Keep a body that may still be delivered; what had to give way for it is lost, and returned."""
+        """Keep a body that may still be delivered. Returns the tag of a body that had to give way for it."""
         tag = message.tag
         if tag in self.own or tag in self.buffers:
             return None
@@ -188,9 +195,9 @@ class Order:
         return given_up
 
     def sweep(self, time_ns: Nanoseconds) -> None:
-        """Let bodies go for which no place was found between two looks, sooner if buffers are scarce.
+        """Drop bodies that found no place between two sweeps, sooner if buffers are scarce.
 
-        Nobody will tell where they stand, or we can ask for them again: they must not hold buffers for ever.
+        They must not hold buffers for ever. If their place becomes known they can be requested again.
         """
         knobs = self._configuration
         is_scarce = 2 * len(self.buffers) > knobs.ordering_buffers
@@ -203,7 +210,7 @@ class Order:
         self._without_place = without - self._without_place
 
     def _seizable(self, tag: Tag) -> Tag | None:
-        """A successor of this vertex whose body is here, the latest that a short look finds."""
+        """A successor of this vertex whose body is here, the latest of a few candidates."""
         for candidate in islice(reversed(self.buffers), SEIZURE_LOOKS):
             if self.before(tag, candidate):
                 return candidate
@@ -212,7 +219,7 @@ class Order:
     # Incorporation
 
     def incorporate_marked(self, time_ns: Nanoseconds) -> None:
-        """All that is known to follow the root at once, one after another."""
+        """Incorporate everything that follows the root contiguously."""
         graph = self.graph
         while (tag := graph.first()) is not None:
             self.incorporate(time_ns, tag)
@@ -235,25 +242,24 @@ class Order:
         link = 0 if marked is None else MARKED_LINK if marked else TRUE_LINK
         self._place(known_ns, tag, link, others)
 
-    def follow(self, time_ns: Nanoseconds, tag: Tag, message: Message) -> None:
-        """Give what follows the root with nothing between its place at once, if nothing else is known.
+    def follow(self, time_ns: Nanoseconds, tag: Tag, tails: Collection[Tag] = ()) -> None:
+        """Give the message that follows the root contiguously its place, if nothing else is known.
 
-        The same as to add it, to connect it as it was sent and by a marked arc, and to incorporate it.
+        The same as to add it, to connect it by a marked arc and by arcs from `tails`, and to incorporate it.
+        It builds no vertex.
         """
-        before = self.graph.root
         self.graph.follow(tag)
-        tails = {message.previous, message.seen} - {ORIGIN, tag, before}
-        others = [(tail, False) for tail in tails if not self._is_linked(tail)]
+        others = [(tail, False) for tail in tails if not self._is_linked(tail)] if tails else []
         self._place(time_ns, tag, MARKED_LINK, others)
 
     def _is_linked(self, tail: Tag) -> bool:
-        """Whether true links lead from this agreed vertex to the root (the place of a skipped one is < 0)."""
+        """Whether true links lead from this agreed vertex to the root (a skipped vertex has a place < 0)."""
         return self.tombstones.get(tail, -1) >= self._chosen
 
     def _place(self, time_ns: Nanoseconds, tag: Tag, link: int, others: list[tuple[Tag, bool]]) -> None:
-        """The next place, with what reports tell of the arcs to it: from the one before, and from others.
+        """Give a vertex the next place; `link` and `others` are the arcs to it that reports carry.
 
-        Of the others only those count that do not follow from the links between agreed vertices.
+        `others` leaves out arcs that follow from the links between agreed vertices.
         """
         agreement = self.agreement
         if others:
@@ -275,18 +281,18 @@ class Order:
         self._emit(Unavailable(TOO_LATE) if held is None else held.unavailable(TOO_LATE))
 
     def pass_by(self, tag: Tag, head: Tag) -> None:
-        """It precedes one that has its place, and becomes known only now: too late, or before our spell."""
+        """It precedes a placed vertex and becomes known only now: too late, or before this spell."""
         if self.tombstones.is_skipped(head):
-            self.bury(tag, self.agreement.index)
+            self.exclude(tag, self.agreement.index)
         else:
             self.skip(tag)
 
     # Delivery
 
     def deliver(self, time_ns: Nanoseconds, may_pass: Callable[[Nanoseconds, Tag], bool]) -> None:
-        """Hand up from the head of the queue on; a body that nobody has is waited for, but not for ever.
+        """Deliver from the head of the queue on. A missing body is awaited for Dummy_Cycle.
 
-        When its time is over it is passed over if it may be; else everything waits (`awaited`).
+        After that it is passed over if it may be; else the queue waits (`awaited`).
         """
         queue = self.queue
         while queue:
@@ -295,22 +301,22 @@ class Order:
             held = self.own.pop(tag, None) or self.buffers.pop(tag, None) or self.kept.get(tag)
             if held is None:
                 if tag not in self.lost:
-                    self._lose(tag)  # it was kept when its vertex became known, and is no more
+                    self._lose(tag)  # it was held when its vertex became known, and is gone
                 is_awaited = time_ns - head.since_ns < self._configuration.dummy_cycle_ns
                 if is_awaited or not may_pass(time_ns, tag):
                     return
                 self.dummies += 1
                 self.lost.pop(tag, None)
-                # It was not delivered, and nobody is told so.
+                # It counts as passed over, not as delivered.
                 self.tombstones.add(tag, head.place, skipped=True)
-                self._emit(Unavailable(NOBODY_HAS_IT))
+                self._emit(Unavailable(NOT_HELD))
             else:
                 self._hand_up(time_ns, head, held)
             self.stability.reach(tag, head.place, held=held is not None)
             queue.popleft()
 
     def awaited(self, time_ns: Nanoseconds) -> Tag | None:
-        """What lacks its body and has been waited for long enough."""
+        """The head of the queue if its body is missing and its Dummy_Cycle is over."""
         if not self.queue:
             return None
         head = self.queue[0]
@@ -327,9 +333,9 @@ class Order:
             self.names.popitem(last=False)
         expected = self.streams.get(sender) or self._former.get(sender, (0, 0))
         if (message.incarnation, number) < expected and not self._is_misled(held):
-            self.repeated += 1  # it was sent again under a new tag, and both have got a place
+            self.repeated += 1  # it was sent again under a new tag, and both tags have places
             return
-        if (self._foretold or held.again) and self._is_foretold(held):
+        if (self._unconfirmed or held.again) and self._is_unconfirmed(held):
             self.repeated += 1
             self._emit(held.unavailable(NUMBER_TAKEN))
             return
@@ -341,10 +347,10 @@ class Order:
         self.stability.note(Delivered(queued.place, sender, number, count))
 
     def _fill_gap(self, time_ns: Nanoseconds, queued: Queued, held: Held, expected: Expected) -> None:
-        """A sender's message has its place before an earlier one that is held here: deliver that one first.
+        """A sender's message has its place before an earlier one that is held here: deliver that first.
 
-        No honest order is like this, as each message names the one before it. The sender's word counts more
-        than that of a liar, for whose sake a message would be delivered nowhere.
+        Only a liar makes such an order, as each message names the previous one. Without this the earlier
+        message would never be delivered.
         """
         while expected < (held.message.incarnation, held.message.number):
             before = self._first_hand(held.sender, expected)
@@ -354,7 +360,7 @@ class Order:
             self._hand_up(time_ns, Queued(before.message.tag, time_ns, queued.place), before)
 
     def _first_hand(self, sender: Site, expected: Expected) -> Held | None:
-        """The message of a sender that is expected next, if it is held and came from the sender itself."""
+        """The sender's next expected message, if it is held and came from the sender itself."""
         for each in (*self.own.values(), *self.buffers.values()):
             message = each.message
             if each.sender == sender and (message.incarnation, message.number) == expected and not each.again:
@@ -362,19 +368,19 @@ class Order:
         return None
 
     def expect(self, sender: Site, expected: Expected, *, doubtful: bool = False) -> None:
-        """A sender's next message; `doubtful` if only another says so."""
+        """Set a sender's next expected message; `doubtful` if only another member told it."""
         if sender not in self.streams:
             self._open_stream(sender)
         if doubtful:
             self._doubtful.setdefault(sender, self.streams.get(sender, (0, 0)))
         elif self._doubtful:
             self._doubtful.pop(sender, None)
-        if self._foretold and not doubtful:
-            self._foretold.reach(sender, *expected)
+        if self._unconfirmed and not doubtful:
+            self._unconfirmed.reach(sender, *expected)
         self.streams[sender] = expected
 
     def _open_stream(self, sender: Site) -> None:
-        """Make room for a sender, and take up what was expected of it before it had to make room itself."""
+        """Make room for a sender, and restore what was expected of it before it made room itself."""
         if len(self.streams) >= MOST_STREAMS:
             lately = {name for name, _ in self.names.values()}
             forgotten = next((site for site in self.streams if site not in lately), next(iter(self.streams)))
@@ -385,18 +391,18 @@ class Order:
         if sender in self._former:
             self.streams[sender] = self._former.pop(sender)
 
-    def _is_foretold(self, held: Held) -> bool:
-        """Whether one of its numbers was delivered on another's word; if not, one that is such a word is."""
+    def _is_unconfirmed(self, held: Held) -> bool:
+        """Whether one of its numbers was delivered unconfirmed. If not, a retransmitted body is noted."""
         incarnation, end = held.end()
         span = (incarnation, held.message.number, end)
-        if self._foretold.holds(held.sender, span):
+        if self._unconfirmed.holds(held.sender, span):
             return True
         if held.again:
-            self._foretold.note(held.sender, span)
+            self._unconfirmed.note(held.sender, span)
         return False
 
     def note_incarnation(self, sender: Site, incarnation: int) -> None:
-        """A sender is heard itself, and is the latest: what was told of a later one was invented."""
+        """A sender is heard under its latest incarnation: any later incarnation was invented."""
         if self.streams.get(sender, (0, 0))[0] > incarnation:
             borne_out = self._doubtful.pop(sender, (0, 0))
             if borne_out > (0, 0) and borne_out[0] <= incarnation:
@@ -405,9 +411,9 @@ class Order:
                 del self.streams[sender]
 
     def _is_misled(self, held: Held) -> bool:
-        """Whether another told that this was delivered already, and its sender has not come so far itself.
+        """Whether only another member says that this was delivered, and the sender has not come so far.
 
-        What is handed over again after an absence is handed over all at once: the sender's own word is here.
+        After an absence a sender hands all pending messages over at once, so its own messages are held here.
         """
         sender, message = held.sender, held.message
         borne_out = self._doubtful.get(sender)
@@ -420,26 +426,26 @@ class Order:
         return self.streams[sender] > max(told, default=(0, 0))
 
     def keep_up(self, ahead: int | None, lead: int) -> None:
-        """Another has counted some that we passed over, and leads: from here on we count as far.
+        """Another member counts places that this one passed over: count as far from here on.
 
-        We are `ahead` of it by so many places at a message that both have; it leads its own order by `lead`.
+        At a common message this member is `ahead`; the other counts `lead` places beyond its index.
         """
         if ahead is not None and 0 < lead - ahead - self.lead <= MOST_APART:
             self.lead = min(lead - ahead, NUMBER_LIMIT // 2)
 
     # Beginning again
 
-    def begin_again(
+    def adopt(
         self, root: Tag, index: int, digest: int, agreed: list[Tag], kept: Iterable[Tag], time_ns: Nanoseconds
     ) -> None:
-        """Take up another's order at its root; of what was heard meanwhile only `kept` lies after it."""
+        """Adopt another member's order at its root; of the graph only `kept` lies after it."""
         graph = self.graph
         staying = {tag: graph.origins(tag) for tag in kept}
         for tag in list(graph):
             if tag not in staying:
-                self.bury(tag, index)
+                self.exclude(tag, index)
         for tag in agreed:
-            self.bury(tag, index)
+            self.exclude(tag, index)
         graph.reset(root)
         self.agreement.adopt(root, index, digest, agreed)
         for tag in staying:
@@ -450,15 +456,15 @@ class Order:
         self.past.clear()
         self._chosen = index
 
-    def bury(self, tag: Tag, index: int) -> None:
-        """It lies before our presence spell: it is not to be delivered here."""
+    def exclude(self, tag: Tag, index: int) -> None:
+        """It lies before this presence spell: it is not delivered here."""
         if tag not in self.tombstones:
             self.tombstones.add(tag, index, skipped=True)
         self.buffers.pop(tag, None)
         self.lost.pop(tag, None)
 
     def forget_graph(self) -> None:
-        """What was known but not incorporated is void: whoever begins to listen has missed something."""
+        """Drop what was known but not delivered: a member that begins to listen has missed something."""
         for queued in self.queue:
             self.tombstones.pop(queued.tag, None)  # it has a place, but was not delivered
         for tag in (*self.graph, *(queued.tag for queued in self.queue)):

@@ -1,10 +1,10 @@
-"""What the members of a Distributed Precedence Graph group say to one another, and what a user may turn.
+"""The PDUs and the configuration of a Distributed Precedence Graph group.
 
 Source: Konorski, section 4: the two PDU types 'message' and 'report'. The list RM of remulticast messages
 travels beside a report, one PDU to a body, since a body may fill a PDU by itself.
 
-Every field is bounded while it is decoded. The bounds of a report's lists together leave room in a PDU, so
-that whatever others invent, a member can always say what it has taken from them.
+Every field is bounded while it is decoded. The bounds of a report's lists together fit into a PDU: whatever
+others invent, a member can always report what it has learned from them.
 """
 
 from dataclasses import dataclass
@@ -30,22 +30,22 @@ TAG_LIMIT: Final = 1 << TAG_BITS
 DIGEST_LIMIT: Final = 1 << 63
 """Digests are added modulo this."""
 LARGEST: Final = 1 << 62
-"""No clock or stamp that a peer tells may be as large: there is always room to count on, and on the wire."""
+"""Clocks and stamps of peers are smaller: there is always room to count on, and on the wire."""
 LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 4096
-"""What a batch may take on the wire, so that it also fits with its tag and a name around it."""
+"""Bytes that a batch may take on the wire, so that it also fits with its tag and a name around it."""
 LARGEST_MESSAGE_BYTES: Final = MAXIMUM_BODY_BYTES - 2048
-"""What a whole 'message' PDU may take, so that its batch can be remulticast under any sender's name."""
+"""Bytes of a whole 'message' PDU, so that its batch can be retransmitted under any sender's name."""
 MOST_TAGS: Final = 2048
 """Tags in each list of a PDU at most."""
 MOST_ARCS: Final = MOST_TAGS
 MOST_AGREED: Final = 2 * MOST_TAGS
-"""Agreed tags that a report tells at most."""
+"""Agreed tags in a report at most."""
 MOST_ASKED: Final = 64
-"""Bodies asked for in one PDU at most. Raising it lets one request cost the group more."""
+"""Bodies requested in one PDU at most. Raising it lets one request cost the group more."""
 MOST_STREAMS: Final = 512
-"""Senders whose next numbers a report tells at most. Raising it costs room in reports to listeners."""
+"""Senders whose next numbers a report carries at most. Raising it costs room in reports to listeners."""
 MOST_NOTE_BYTES: Final = 4608
-"""What a service says in a report at most: the differences of 256 clocks."""
+"""Bytes of a service's note in a report at most: the differences of 256 clocks."""
 TAG_BYTES: Final = 8
 """A tag in a packed list."""
 
@@ -54,7 +54,7 @@ NamedTag: TypeAlias = Annotated[int, Meta(ge=1, le=TAG_LIMIT - 1)]
 Time: TypeAlias = Annotated[int, Meta(ge=0, lt=LARGEST)]
 """A clock, a stamp or a span in a PDU."""
 MessageNumber: TypeAlias = Annotated[int, Meta(ge=0, lt=NUMBER_LIMIT // 2)]
-"""Half of what numbers may be: those that follow it, however many a batch has, can be told as well."""
+"""Half of what numbers may be: the numbers behind it, however large a batch is, fit as well."""
 PackedTags: TypeAlias = Annotated[bytes, Meta(max_length=TAG_BYTES * MOST_TAGS)]
 AskedTags: TypeAlias = Annotated[bytes, Meta(max_length=TAG_BYTES * MOST_ASKED)]
 AgreedTags: TypeAlias = Annotated[bytes, Meta(max_length=TAG_BYTES * MOST_AGREED)]
@@ -82,7 +82,7 @@ class Message(Pdu, frozen=True, gc=False):
 
 
 class Remulticast(Pdu, frozen=True, gc=False):
-    """A message again, from whoever has it: an entry of the list RM. It says nothing of the channel."""
+    """A retransmitted message, an entry of the list RM. It says nothing of the channel."""
 
     code: ClassVar[int] = 71
     sender: Name
@@ -95,26 +95,26 @@ class Remulticast(Pdu, frozen=True, gc=False):
     bodies: Packed
 
     def message(self) -> Message:
-        """What was multicast once; how far its sender had come then is not told again."""
+        """The original message, without the sender's index."""
         return Message(
             self.tag, self.previous, self.seen, self.stamp, 0, self.incarnation, self.number, self.bodies
         )
 
 
 class Report(Pdu, frozen=True, gc=False):
-    """What a member knows of the order, what it lacks, and how fast it can go. Lists of tags are packed.
+    """What a member knows of the order, what it lacks, and its pace. Lists of tags are packed.
 
     `agreed` has the latest tags that it incorporated, oldest first, the last of them its root; `links` a byte
     for each: bit 0 if the arc from the tag before it is true, bit 1 if it is marked. `index` counts what it
     incorporated since the group began, `digest` is the digest of that sequence. `vertices` are those of its
     graph, `arcs` pairs of tags whose heads are vertices or agreed, the mark in the tail's highest bit.
-    `lost` is the list LM. Of tags on others' lists, `gone` are those that it has delivered and keeps no more,
-    and `passed` those that it has passed over: it will never have them, and nobody needs to wait for it.
-    `demand_ns` is its own demand on Message_Cycle; `clock_ns` its clock. `streams` is told to those who
-    listen before they take part: of each sender its incarnation and the number that is expected next.
-    `service` is what its one-channel service has to say. `held` is the last vertex that it delivered, and
-    `held_digest` the digest of the bodies that it holds as far as there: see `stability`. `lead` is how many
-    more places than `index` it counts, since others had some that it passed over.
+    `lost` is the list LM. Of tags on others' lists, `gone` are those that it has delivered and no longer
+    keeps, and `passed` those that it has passed over: it will never have them, so no member waits for it.
+    `demand_ns` is its own demand on Message_Cycle; `clock_ns` its clock. `streams` is for members that
+    listen before they take part: each sender's incarnation and next expected number. `service` is the note
+    of its one-channel service. `held` is the last vertex that it delivered, and `held_digest` the digest of
+    the bodies that it holds up to there: see `stability`. `lead` is the number of places that it counts
+    beyond `index`, since others had messages that it passed over.
     """
 
     code: ClassVar[int] = 72
@@ -140,9 +140,9 @@ class Report(Pdu, frozen=True, gc=False):
 
 
 class Farewell(Pdu, frozen=True, gc=False):
-    """A member goes absent, and says so: what it did for others another may take over at once.
+    """A member leaves: its tasks can be taken over at once.
 
-    `service` is what its one-channel service would say in a report: this may overtake its last words.
+    `service` is the note of its one-channel service, as in a report: this PDU may overtake its last report.
     """
 
     code: ClassVar[int] = 73
@@ -151,7 +151,7 @@ class Farewell(Pdu, frozen=True, gc=False):
 
 
 class Progress(Pdu, frozen=True, gc=False):
-    """How far a member has come in the order, and what it holds: between its reports, which tell the same."""
+    """A member's index in the order and what it holds, between reports, which carry the same."""
 
     code: ClassVar[int] = 90
     index: Number
@@ -161,7 +161,7 @@ class Progress(Pdu, frozen=True, gc=False):
 
 
 class Request(Pdu, frozen=True, gc=False):
-    """The list LM by itself: bodies may be lacking more often than there is order to report."""
+    """The list LM alone: bodies may be missing more often than there is order to report."""
 
     code: ClassVar[int] = 92
     lost: AskedTags
@@ -169,6 +169,10 @@ class Request(Pdu, frozen=True, gc=False):
 
 PDUS: Final[tuple[type[Pdu], ...]] = (Message, Remulticast, Report, Farewell, Progress, Request)
 CYCLES: Final = ("clock", "count")
+IDLE_CYCLES: Final = 5
+"""Report cycles between the reports of an idle group. Raising it costs time to notice what was lost last."""
+GONE_SILENCES: Final = 5
+"""Longest silences of a present member after which it counts as gone. Raising it costs time then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,34 +188,34 @@ class DpgConfiguration:
     report_cycle_ns: Nanoseconds = 20 * MILLISECOND_NS
     """Pause between the group's reports. Raising it costs latency when something was missed."""
     deliv_cycle_ns: Nanoseconds = 500 * MILLISECOND_NS
-    """After it vertices whose order nobody knows are ordered by tag. Raising it costs latency then."""
+    """Wait before vertices of unknown order are ordered by tag. Raising it costs latency then."""
     dummy_cycle_ns: Nanoseconds = SECOND_NS
-    """How long the order waits for a body. Raising it costs a halt when nobody present has it."""
+    """How long the order waits for a body. Raising it costs a halt when no present member has it."""
     retr_cycle_ns: Nanoseconds = 20 * MILLISECOND_NS
-    """Pause before a lost body is asked for again. Raising it costs latency when an answer is lost."""
+    """Pause before a lost body is requested again. Raising it costs latency when an answer is lost."""
     remove_cycle_ns: Nanoseconds = SECOND_NS
-    """How long a delivered body that nobody speaks of is kept. Raising it costs memory."""
+    """How long a delivered body is kept that no member mentions. Raising it costs memory."""
     locate_cycle_ns: Nanoseconds = 80 * MILLISECOND_NS
-    """After it we report an own message ourselves that nobody has reported. Raising it costs latency then."""
+    """Wait before a member reports an own message that others do not. Raising it costs latency then."""
     message_cycle_ns: Nanoseconds = 0
     """The lower bound of the pause between own 'message' PDUs. Raising it costs throughput."""
     delta_ns: Nanoseconds = MILLISECOND_NS
-    """How much an overflow adds to that pause. Raising it costs throughput after each."""
+    """What an overflow adds to that pause. Raising it costs throughput after each overflow."""
     fc_cycle_ns: Nanoseconds = 50 * MILLISECOND_NS
     """Pause between steps back down. Raising it costs throughput after an overflow."""
     longest_message_cycle_ns: Nanoseconds = 2 * SECOND_NS
-    """No demand is believed beyond this. Raising it lets one slow member slow the group further."""
+    """Greatest demand that is believed. Raising it lets one slow member slow the group further."""
     window: int = 16
-    """Own messages handed over and not yet delivered. Raising it costs everyone buffers."""
+    """Own messages handed over and not yet delivered. Raising it costs buffers at all members."""
     tell_ns: Nanoseconds = 0
-    """The least pause, for each other member, between two words of a member on what it holds; 0 leaves that
-    to its reports. Raising it costs time until messages are stable; lowering it costs small PDUs."""
+    """Least pause, for each other member, between two `Progress` PDUs; 0 leaves progress to reports. Raising
+    it costs time until messages are stable; lowering it costs small PDUs."""
     lag: int = 256
-    """How far the order may run ahead of the slowest member heard of lately; further of one that is silent.
-    Raising it costs buffers, and takes that four times as much is kept."""
+    """Places that the order may run ahead of the slowest member heard lately; more if that is silent. Raising
+    it costs buffers, and requires that four times as much is kept."""
     lately_ns: Nanoseconds = 50 * MILLISECOND_NS
-    """Silence after which a member may be gone; after four of them nobody waits for it. Raising it costs a
-    longer time of little throughput when one is gone."""
+    """Silence after which a member may be gone; after four of them no member waits for it. Raising it costs a
+    longer time of little throughput when a member is gone."""
     admission_buffers: int = 16
     """Batches that wait for their turn. Raising it costs latency under load."""
     ordering_buffers: int = 1024
@@ -223,15 +227,15 @@ class DpgConfiguration:
     graph_limit: int = 1024
     """Vertices of the graph. Raising it costs memory and time."""
     history: int = 256
-    """Incorporated vertices that reports still tell. Raising it costs report bytes."""
+    """Incorporated vertices that reports still carry. Raising it costs report bytes."""
     tombstones: int = 1 << 16
     """Tags remembered after they were incorporated. Raising it costs memory."""
     listen_reports: int = 6
     """Reports heard before taking part after an absence. Raising it costs time then."""
     listen_ns: Nanoseconds = 300 * MILLISECOND_NS
-    """Silence after which a member takes itself to be alone. Raising it costs time at the beginning."""
+    """Silence after which a listening member is alone. Raising it costs time at the beginning."""
     absence_ns: Nanoseconds = SECOND_NS
-    """A pause of one's own after which one counts as having been absent. Raising it risks order."""
+    """Pause of a member's own process after which it counts as absent. Raising it risks order."""
 
     def __post_init__(self) -> None:
         if self.cycles not in CYCLES:
@@ -256,3 +260,18 @@ class DpgConfiguration:
             raise UsageError(
                 "Deliv_Cycle must leave time for reports.", hint="Make it at least three report cycles."
             )
+
+    @property
+    def idle_ns(self) -> Nanoseconds:
+        """Pause between the reports of an idle group."""
+        return IDLE_CYCLES * self.report_cycle_ns
+
+    @property
+    def silence_ns(self) -> Nanoseconds:
+        """Longest silence of a present member."""
+        return 2 * self.idle_ns
+
+    @property
+    def gone_ns(self) -> Nanoseconds:
+        """Silence after which a member counts as gone."""
+        return GONE_SILENCES * self.silence_ns

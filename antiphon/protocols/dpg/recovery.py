@@ -1,91 +1,80 @@
-"""Lost bodies: the list LM of what a member lacks, and the remulticast RM of what others ask it for.
+"""Lost bodies: the list LM of what a member lacks, and the list RM of what it retransmits.
 
-Source: Konorski, section 4.3. One member answers: the sender if it was heard of lately, else one that all
-agree on without a word; when that did not help, a few at random, each time twice as many. On a shared channel
-everyone hears a remulticast, and leaves it to whoever was quicker; elsewhere it goes to the one who asked.
-Who asks tells also what becomes of a message that has been waited for long enough: it is passed over if all
-who are there lack it. Whoever has passed it over already says so to those who ask.
+Source: Konorski, section 4.3. One member answers: the sender if it was heard lately, else a member that the
+tag determines. If that does not help, a few answer at random, twice as many each time. On a shared channel
+all members hear a retransmission, and the others need not answer; elsewhere it goes to the requester.
+Requests also decide about a message that was awaited long enough: it is passed over if all present members
+lack it. A member that has already passed it over says so to requesters.
 """
 
-from collections.abc import Callable
-from random import Random
 from typing import Final
 
 from antiphon.core.effects import Effect, Multicast, Send
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.buffers import Held
-from antiphon.protocols.dpg.company import Company
+from antiphon.protocols.dpg.context import Context
 from antiphon.protocols.dpg.order import Order
-from antiphon.protocols.dpg.pdus import MOST_ASKED, DpgConfiguration, Remulticast, Request, Tag
+from antiphon.protocols.dpg.pdus import MOST_ASKED, Remulticast, Request, Tag
+from antiphon.protocols.dpg.peers import Peers
 from antiphon.protocols.dpg.tag_lists import pack_tags
-from antiphon.protocols.dpg.wakes import Wakes
 
 MOST_DOUBLINGS: Final = 5
-"""Vain requests after which the pause before the next grows no more."""
+"""Vain requests after which the pause no longer grows. Raising it costs latency after many losses."""
 MOST_ANSWERS: Final = 256
 """Answers that wait or are remembered. Raising it costs memory."""
 
 
 class Answer:
-    """A body that was asked for here."""
+    """A body that was requested from this member."""
 
     __slots__ = ("asked_ns", "due_ns", "since_ns", "to", "told_ns")
 
-    def __init__(self, since_ns: Nanoseconds) -> None:
+    def __init__(self, to: Site, since_ns: Nanoseconds) -> None:
+        self.to = to
         self.since_ns = since_ns
-        self.to: Site | None = None
         self.asked_ns: Nanoseconds = 0
         self.due_ns: Nanoseconds | None = None
         self.told_ns: Nanoseconds | None = None
-        """When it was told last, by us or by another."""
+        """When it was last retransmitted, by any member."""
 
 
 class Recovery:
-    """Asks and answers for one member; `time_ns` is in its own clock.
+    """The requests and answers of one member; `time_ns` is in its own clock.
 
     Its timers are `ask` and `answer`.
     """
 
-    def __init__(
-        self,
-        site: Site,
-        configuration: DpgConfiguration,
-        order: Order,
-        company: Company,
-        wakes: Wakes,
-        random: Random,
-        emit: Callable[[Effect], None],
-        *,
-        shared: bool,
-    ) -> None:
-        self._site = site
-        self._configuration = configuration
+    def __init__(self, context: Context, order: Order, peers: Peers) -> None:
+        self._site = context.site
+        self._configuration = context.configuration
         self._order = order
-        self._company = company
-        self._wakes = wakes
-        self._random = random
-        self._emit = emit
-        self._shared = shared
+        self._peers = peers
+        self._timers = context.timers
+        self._random = context.random
+        self._emit = context.emit
+        self._shared = context.service.reports_ordered
         self._answers: dict[Tag, Answer] = {}
         self._gone: dict[Tag, None] = {}
         self._passed: dict[Tag, None] = {}
         self._tries: dict[Tag, int] = {}
-        """How often each body that is lacking here was asked for."""
+        """How often each missing body was requested."""
         self._lacking: dict[Tag, dict[Site, Nanoseconds]] = {}
-        """Who else has asked for each of them, and when."""
+        """Which peers have requested each of them, and when."""
+        self._refused: dict[Tag, set[Site]] = {}
+        """Which peers have sent a body of each of them that is not believed here."""
         self._ask_ns: Nanoseconds = 0
-        """When the first of them is to be asked for again."""
+        """When the first of them is to be requested again."""
         self.remulticasts = 0
 
     # Asking
 
     def ask_soon(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
-        """If LM is not empty. Not at once, since others may lack the same, and one of them be quicker."""
+        """Request what LM holds, after a random pause: others may lack the same and request it first."""
         order = self._order
         if order.newly_lost or (order.lost and time_ns >= self._ask_ns):
             wait_ns = round(self._configuration.report_cycle_ns * self._random.random())
-            self._wakes.set_own("ask", now, time_ns + wait_ns)
+            self._timers.arm_own(now, "ask", time_ns + wait_ns)
 
     def ask(self, time_ns: Nanoseconds) -> None:
         """The timer `ask`."""
@@ -94,10 +83,11 @@ class Recovery:
             self._emit(Multicast(Request(pack_tags(wanted))))
 
     def wanted(self, time_ns: Nanoseconds) -> list[Tag]:
-        """LM: what is lacking and has not been asked for within Retr_Cycle, or longer after vain requests."""
+        """LM: what is missing and was not requested within Retr_Cycle, or longer after vain requests."""
         order = self._order
         tries = self._tries = {tag: self._tries.get(tag, 0) for tag in order.lost}
         self._lacking = {tag: sites for tag, sites in self._lacking.items() if tag in tries}
+        self._refused = {tag: sites for tag, sites in self._refused.items() if tag in tries}
         due = [tag for tag, asked_ns in order.lost.items() if asked_ns + self._pause_ns(tag) <= time_ns]
         for tag in due[:MOST_ASKED]:
             order.lost[tag] = time_ns
@@ -110,79 +100,89 @@ class Recovery:
     def _pause_ns(self, tag: Tag) -> Nanoseconds:
         return self._configuration.retr_cycle_ns << min(self._tries[tag], MOST_DOUBLINGS) >> 1
 
-    def hope_again(self) -> None:
-        """Someone came who may have what was asked for in vain: ask as at first."""
+    def ask_anew(self) -> None:
+        """A newcomer may have what was requested in vain: request it as at first."""
         self._tries.clear()
         self._ask_ns = 0
 
     # What is lacking elsewhere
 
     def lacking(self, time_ns: Nanoseconds, tag: Tag) -> set[Site]:
-        """Who else has lately asked for what is lacking here."""
+        """The peers that have lately requested a body that is missing here."""
         since_ns = time_ns - self._configuration.dummy_cycle_ns
         return {site for site, asked_ns in self._lacking.get(tag, {}).items() if asked_ns >= since_ns}
 
     def may_pass(self, time_ns: Nanoseconds, tag: Tag) -> bool:
-        """Whether nobody has a body: all who are there have asked for it."""
-        others = self._company.sites()
-        return bool(others) and others <= self.lacking(time_ns, tag)
+        """Whether no peer has a body: all of them have requested it.
+
+        Peers whose body is refused here do not count, unless they are more than those that lack it: a liar
+        may tell one member an incarnation of its own that all others know to be false.
+        """
+        others, lacking = self._peers.sites(), self.lacking(time_ns, tag)
+        refused = self._refused.get(tag, set())
+        return bool(others) and others <= lacking | refused and len(refused) <= len(lacking)
 
     def has_a_hole(self, now: Nanoseconds, time_ns: Nanoseconds) -> bool:
-        """Whether others have a message that we have waited for long enough.
+        """Whether others have a message that was awaited long enough here.
 
-        Whoever is silent may be gone, and then it does not matter that it has not asked for it. If fewer have
-        not asked than have, they may be gone soon, and are waited for as long again.
+        A silent peer may be gone, and then does not count although it has not requested it. If most peers
+        have requested it, the others may be gone soon: wait as long again.
         """
         tag = self._order.awaited(time_ns)
         if tag is None:
             return False
-        company, lacking = self._company, self.lacking(time_ns, tag)
-        have = len(company.lately(now) - lacking)
+        peers, lacking = self._peers, self.lacking(time_ns, tag)
+        have = len(peers.lately(now) - lacking)
         waited_ns = time_ns - self._order.queue[0].since_ns
         is_over = have >= len(lacking) or waited_ns >= 2 * self._configuration.dummy_cycle_ns
-        return not company.known() or (have > 0 and is_over)
+        return not peers.known() or (have > 0 and is_over)
 
     def is_too_late_for(self, gone: tuple[Tag, ...]) -> bool:
-        """Whether the others have left behind what we wait for: a body, or the place of an own message."""
+        """Whether the others no longer have what is awaited here: a body, or the place of an own message."""
         order, queue = self._order, self._order.queue
         if self._shared and any(tag in order.own and not order.is_known(tag) for tag in gone):
             return True
         return bool(gone) and bool(queue) and queue[0].tag in gone and queue[0].tag in order.lost
 
     def has_gone(self) -> bool:
-        """Whether somebody asks in vain and should know."""
+        """Whether a peer requests in vain and should know."""
         return bool(self._gone or self._passed)
 
-    def heard_of(self, tags: tuple[Tag, ...]) -> None:
-        """Another does not know where these stand: it should hear of those that no report tells any more."""
+    def on_vertices(self, tags: tuple[Tag, ...]) -> None:
+        """A peer does not know the places of these: tell it those that reports no longer carry."""
         if self._shared:
             for tag in tags:
                 if len(self._gone) < MOST_ASKED and self._order.is_beyond_reports(tag):
                     self._gone[tag] = None
 
     def gone(self) -> list[Tag]:
-        """What was asked for here lately that was delivered and is not kept any more, or told of no more."""
+        """What was requested here lately that was delivered and is no longer kept or reported."""
         gone = list(self._gone)
         self._gone.clear()
         return gone
 
     def passed(self) -> list[Tag]:
-        """What was asked for here lately that we have passed over: we shall never have it."""
+        """What was requested here lately that this member has passed over."""
         passed = list(self._passed)
         self._passed.clear()
         return passed
 
-    def note_passed(self, time_ns: Nanoseconds, by: Site, tags: tuple[Tag, ...]) -> None:
-        """Another has passed these over, and so lacks them for good."""
+    def on_passed(self, time_ns: Nanoseconds, by: Site, tags: tuple[Tag, ...]) -> None:
+        """A peer has passed these over, and so lacks them for good."""
         for tag in tags:
             if tag in self._order.lost:
                 self._lacking.setdefault(tag, {})[by] = time_ns
 
+    def on_refused(self, tag: Tag, by: Site) -> None:
+        """A peer has sent a body that is not believed here."""
+        if by in self._peers.sites():
+            self._refused.setdefault(tag, set()).add(by)
+
     # Answering
 
-    def asked(self, now: Nanoseconds, time_ns: Nanoseconds, by: Site, tags: tuple[Tag, ...]) -> None:
-        """Another lacks these: have those remulticast in time that fall to us."""
-        order, lately = self._order, self._company.lately(now)
+    def on_request(self, now: Nanoseconds, time_ns: Nanoseconds, by: Site, tags: tuple[Tag, ...]) -> None:
+        """A peer lacks these: schedule the answers that fall to this member."""
+        order, lately = self._order, self._peers.lately(now)
         for tag in tags:
             held = order.body(tag)
             if held is None:
@@ -194,20 +194,20 @@ class Recovery:
                     self._passed[tag] = None
                 continue
             order.kept.touch(time_ns, tag)
-            answer = self._note(tag, time_ns)
-            answer.to = by
+            answer = self._note(tag, by, time_ns)
             if answer.due_ns is None and self._is_my_turn(tag, held, answer, by, lately, time_ns):
                 own = held.sender == self._site
                 wait = 0.1 * self._random.random() if own else 0.2 + self._random.random()
                 answer.due_ns = time_ns + round(wait * self._configuration.retr_cycle_ns / 2)
         self.answer(now, time_ns)
 
-    def _note(self, tag: Tag, time_ns: Nanoseconds) -> Answer:
+    def _note(self, tag: Tag, by: Site, time_ns: Nanoseconds) -> Answer:
         answer = self._answers.get(tag)
         if answer is None or time_ns - answer.asked_ns > 8 * self._configuration.retr_cycle_ns:
             if len(self._answers) >= MOST_ANSWERS:
                 del self._answers[next(iter(self._answers))]
-            answer = self._answers[tag] = Answer(time_ns)
+            answer = self._answers[tag] = Answer(by, time_ns)
+        answer.to = by
         answer.asked_ns = time_ns
         return answer
 
@@ -216,20 +216,20 @@ class Recovery:
     ) -> bool:
         told_ns = answer.told_ns
         if self._shared and told_ns is not None and time_ns - told_ns <= self._configuration.retr_cycle_ns:
-            return False  # what everyone was told a moment ago is still on its way to whoever asks
+            return False  # what was just retransmitted is still on its way to the requester
         if held.sender == self._site:
             return True
         able = sorted((lately | {self._site}) - {by})
         cycles = (time_ns - answer.since_ns) // self._configuration.retr_cycle_ns
         if cycles:
-            # About one of those who may have it, twice as many each cycle later. That several ask says
-            # little: a large group misses the same message several times over, and if half of all others
-            # answered each of them, nothing else got on.
+            # About one of those that may have it, twice as many each cycle later. Several requests say
+            # little: a large group misses the same message several times, and if half of all others
+            # answered each request, nothing else would be sent.
             return self._random.random() < min(0.5, (1 << min(cycles - 1, MOST_DOUBLINGS)) / len(able))
         return held.sender not in able and able[tag % len(able)] == self._site
 
-    def heard(self, time_ns: Nanoseconds, tag: Tag) -> None:
-        """Another has remulticast it."""
+    def on_retransmission(self, time_ns: Nanoseconds, tag: Tag) -> None:
+        """A peer has retransmitted it."""
         answer = self._answers.get(tag)
         if answer is not None and self._shared:
             answer.due_ns = None
@@ -251,16 +251,16 @@ class Recovery:
                 self.remulticasts += 1
                 self._emit(self._pdu(held, answer.to))
         if next_ns is not None:
-            self._wakes.set_own("answer", now, next_ns)
+            self._timers.arm_own(now, "answer", next_ns)
 
-    def _pdu(self, held: Held, to: Site | None) -> Effect:
+    def _pdu(self, held: Held, to: Site) -> Effect:
         message = held.message
         again = Remulticast(
             held.sender, message.tag, message.previous, message.seen, message.stamp, message.incarnation,
             message.number, message.bodies,
         )  # fmt: skip
-        return Multicast(again) if self._shared or to is None else Send(to, again)
+        return Multicast(again) if self._shared else Send(to, again)
 
     def listen(self) -> None:
-        """What was asked for before an absence is asked for again if need be."""
+        """Requests of before an absence are void."""
         self._answers.clear()

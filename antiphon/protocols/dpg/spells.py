@@ -1,10 +1,9 @@
 """Presence spells: how a member that begins or returns finds its place in the others' order.
 
-Source: Konorski, observation 4, with the rule that a naive reset lacks. The member listens without delivering
-or sending until it has heard a number of reports, and takes up a reporter's root: of what it has heard
-meanwhile it keeps the root's successors, and the rest lies before its spell. So it delivers nothing twice
-and has no gap. If nobody answers it is alone: one with a memory goes on where it was, one without begins an
-order.
+Source: Konorski, observation 4, with a rule that the paper's naive reset lacks. The member listens without
+delivering or sending until it has heard a number of reports. Then it adopts a reporter's root: of what it has
+received meanwhile it keeps the root's successors, and the rest lies before its spell. So it delivers nothing
+twice and has no gap. If no member answers it is alone: it goes on where it was, or begins an order.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,27 +18,27 @@ from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.order import Expected, Order
 from antiphon.protocols.dpg.pdus import ORIGIN, DpgConfiguration, Report, Tag
-from antiphon.protocols.dpg.reporting import Told
+from antiphon.protocols.dpg.reports import ReportLists
 
 PATIENCE: Final = 4
-"""How many times the usual number of reports may pass before whatever was heard is given up."""
+"""Reports without success after which the graph is given up. Raising it costs time to join."""
 MOST_WINDOWS: Final = 64
 """Reporters that are remembered while a member listens. Raising it costs memory."""
 MOST_APART: Final = 1024
-"""Places by which two members' orders may differ at one message: as many as one has passed over."""
+"""Places by which two members' orders may differ at a message. Raising it believes worse orders."""
 LONGEST_LEAP: Final = 1 << 16
-"""How far a member's order may be ahead of another's. Raising it lets a liar lead newcomers further off."""
+"""Places by which an order may be ahead of another. Raising it lets a liar lead newcomers further astray."""
 
 
 class Window(msgspec.Struct, frozen=True, gc=False):
-    """What a reporter has told of its order, and when."""
+    """The agreed tags that a member reported, and when."""
 
     heard_ns: Nanoseconds
     index: int
     agreed: tuple[Tag, ...]
 
-    def bears_out(self, index: int, agreed: tuple[Tag, ...]) -> bool:
-        """Whether another's latest tags stand in about the same places here."""
+    def confirms(self, index: int, agreed: tuple[Tag, ...]) -> bool:
+        """Whether another member's latest tags have about the same places here."""
         if not agreed or not self.agreed:
             return index == self.index == 0
         places = {tag: place for place, tag in enumerate(agreed, index - len(agreed))}
@@ -51,15 +50,15 @@ class Window(msgspec.Struct, frozen=True, gc=False):
         return any(abs(place - other) <= MOST_APART for place, other in shared)
 
     def is_near(self, index: int) -> bool:
-        """Whether another may have come so far, though it tells of nothing that is told here."""
+        """Whether another member may have this index, though the windows have no tag in common."""
         return abs(index - self.index) <= LONGEST_LEAP
 
 
 class Listening:
     """What a member has heard since it began to listen.
 
-    A reporter's order is taken up if another reporter bears it out; if none does, only after a while; and if
-    it is far from all of them, only when they have fallen silent.
+    A reporter's order is adopted if another reporter confirms it; if none does, only after a while; and if
+    it is far from all others, only when they have fallen silent.
     """
 
     def __init__(self, configuration: DpgConfiguration, now: Nanoseconds) -> None:
@@ -71,24 +70,24 @@ class Listening:
         self._windows: dict[Site, Window] = {}
 
     def is_alone(self, now: Nanoseconds) -> bool:
-        """Whether nobody who takes part has been heard for long enough."""
+        """Whether no member that takes part was heard for long enough."""
         return now - self._heard_ns >= self._configuration.listen_ns
 
-    def hear(self, order: Order, now: Nanoseconds, sender: Site, report: Report, told: Told) -> bool:
-        """Whether this report's root can be taken up."""
+    def hear(self, order: Order, now: Nanoseconds, sender: Site, report: Report, lists: ReportLists) -> bool:
+        """Whether this report's root can be adopted."""
         self._reports += 1
         self._heard_ns = now
-        self._note(now, sender, report.index, told.agreed)
+        self._note(now, sender, report.index, lists.agreed)
         if self._reports < self._configuration.listen_reports or (report.index and not report.streams):
             return False
         if len(self._windows) == 1 and now - self._begin_ns < self._least_ns():
-            return False  # whoever reports faster than members do is not to be the only one that was heard
+            return False  # a liar that reports faster than members do must not be the only one heard
         self._empty_handed += 1
         if report.index < order.agreement.index and self._empty_handed < PATIENCE:
-            return False  # it is behind ourselves
-        if not self._is_borne_out(now, sender):
+            return False  # it is behind this member
+        if not self._is_confirmed(now, sender):
             return False
-        if self._is_connected(order, report, told):
+        if self._is_connected(order, report, lists):
             return True
         if self._empty_handed >= PATIENCE:
             order.forget_graph()
@@ -96,7 +95,7 @@ class Listening:
         return False
 
     def _least_ns(self) -> Nanoseconds:
-        """What so many reports take if they come as fast as a group reports."""
+        """The time of `listen_reports` report cycles."""
         return self._configuration.listen_reports * self._configuration.report_cycle_ns
 
     def _note(self, now: Nanoseconds, sender: Site, index: int, agreed: tuple[Tag, ...]) -> None:
@@ -106,26 +105,26 @@ class Listening:
             del windows[next(iter(windows))]
         windows[sender] = Window(now, index, agreed)
 
-    def _is_borne_out(self, now: Nanoseconds, sender: Site) -> bool:
-        """Whether others who have reported lately leave it possible that this one's order is the group's."""
-        told = self._windows[sender]
-        if told.index >= NUMBER_LIMIT // 2:
+    def _is_confirmed(self, now: Nanoseconds, sender: Site) -> bool:
+        """Whether recent reports of others allow that this order is the group's."""
+        reported = self._windows[sender]
+        if reported.index >= NUMBER_LIMIT // 2:
             return False
         since_ns = now - self._configuration.listen_ns
         others = [
             window for site, window in self._windows.items() if site != sender and window.heard_ns > since_ns
         ]
-        if not others or any(window.bears_out(told.index, told.agreed) for window in others):
+        if not others or any(window.confirms(reported.index, reported.agreed) for window in others):
             return True
-        return self._empty_handed >= PATIENCE and any(window.is_near(told.index) for window in others)
+        return self._empty_handed >= PATIENCE and any(window.is_near(reported.index) for window in others)
 
     @staticmethod
-    def _is_connected(order: Order, report: Report, told: Told) -> bool:
-        """Whether it can be told which of what was heard lies after the reporter's root."""
-        if not told.agreed or told.agreed[-1] in order.graph:
+    def _is_connected(order: Order, report: Report, lists: ReportLists) -> bool:
+        """Whether it is known which received messages lie after the reporter's root."""
+        if not lists.agreed or lists.agreed[-1] in order.graph:
             return True
-        known = {*told.agreed, *told.vertices}
-        return all(tag in known or is_recent(order, tag, report, told) for tag in order.graph)
+        known = {*lists.agreed, *lists.vertices}
+        return all(tag in known or is_recent(order, tag, report, lists) for tag in order.graph)
 
 
 class State(Enum):
@@ -137,7 +136,7 @@ class State(Enum):
 
 
 class Presence:
-    """A member's way through its spells. Its application is told where one ends and where the next begins."""
+    """A member's spells. Its application learns where a spell ends and where the next begins."""
 
     def __init__(self, configuration: DpgConfiguration, emit: Callable[[Effect], None]) -> None:
         self._configuration = configuration
@@ -151,11 +150,11 @@ class Presence:
         self.state = State.PRESENT
 
     def begin_absent(self) -> None:
-        """What came before this member's start was a spell, and its end has been told."""
+        """A spell preceded this member's start, and its end was told."""
         self._is_absent = True
 
     def listen(self, now: Nanoseconds) -> None:
-        """Begin to listen, whatever was before."""
+        """Begin to listen."""
         self.state = State.LISTENING
         self.listening = Listening(self._configuration, now)
 
@@ -166,7 +165,7 @@ class Presence:
         self._emit(Present())
 
     def be_absent(self) -> None:
-        """A spell is over, if that was not told before."""
+        """A spell is over, unless that was told before."""
         if not self._is_absent:
             self._is_absent = True
             self._emit(Absent())
@@ -175,21 +174,21 @@ class Presence:
         self.state = State.AWAY
 
 
-def take_up(
-    order: Order, time_ns: Nanoseconds, report: Report, told: Told, streams: Mapping[Site, Expected]
+def adopt(
+    order: Order, time_ns: Nanoseconds, report: Report, lists: ReportLists, streams: Mapping[Site, Expected]
 ) -> None:
-    """Go on from a reporter's root, and expect of senders what is to be believed of what it expects."""
-    root = told.agreed[-1] if told.agreed else ORIGIN
-    agreed = set(told.agreed)
-    live = set(told.vertices)
+    """Adopt a reporter's root, and its believable `streams`."""
+    root = lists.agreed[-1] if lists.agreed else ORIGIN
+    agreed = set(lists.agreed)
+    live = set(lists.vertices)
     kept = [
         tag
         for tag in order.graph
         if tag not in agreed
-        and (tag in live or follows(order, root, tag) or is_recent(order, tag, report, told))
+        and (tag in live or follows(order, root, tag) or is_recent(order, tag, report, lists))
     ]
-    order.begin_again(root, report.index, report.digest, list(told.agreed), kept, time_ns)
-    order.stability.take_up(root, report.index, report.held_digest)
+    order.adopt(root, report.index, report.digest, list(lists.agreed), kept, time_ns)
+    order.stability.adopt(root, report.index, report.held_digest)
     order.lead = min(report.lead, NUMBER_LIMIT // 2)
     for sender, expected in streams.items():
         if expected > order.streams.get(sender, (0, 0)):
@@ -200,7 +199,7 @@ def follows(order: Order, root: Tag, tag: Tag) -> bool:
     return root == ORIGIN or (root in order.graph and order.graph.precedes(root, tag))
 
 
-def is_recent(order: Order, tag: Tag, report: Report, told: Told) -> bool:
-    """Whether a message lies in the reporter's window or after it: its sender had come so far already."""
+def is_recent(order: Order, tag: Tag, report: Report, lists: ReportLists) -> bool:
+    """Whether a message lies in the reporter's window or after it, by its sender's index."""
     held = order.body(tag)
-    return held is not None and held.message.index >= report.index - len(told.agreed)
+    return held is not None and held.message.index >= report.index - len(lists.agreed)

@@ -1,17 +1,17 @@
 """What every member that is present holds: `Stable`, and `Unstable` where that cannot be.
 
-Beyond the paper, which has no membership to ask. A member tells how far it has delivered: the tag of the last
-vertex, and a digest of the bodies that it holds as far as there. A tag has one meaning at all members, where
-an index has not: members that passed a vertex over count differently. The digest is a sum over the tags whose
-bodies are held, so two members' digests at one tag differ by what only one of them holds. As long as that
-difference stays what it is, what lies between two words of a member is held by both. If it has changed,
-something in between is held by one alone, and none of it is called stable.
+Beyond the paper, which has no membership. A member tells how far it has delivered: the tag of the last
+vertex, and a digest of the bodies that it holds up to there. A tag means the same at all members. An index
+does not: members that passed a vertex over count differently. The digest is a sum over the tags whose bodies
+are held, so two members' digests at a tag differ by what only one of them holds. While that difference stays
+the same, both hold what lies between two reports of a member. If it has changed, one of them lacks something
+in between, and none of it becomes stable.
 
-A member counts from its first word until it says that it leaves, or has been silent for longer than a process
-can stand still without ending its spell. Nothing is called stable while a member listens: it will hold what
-follows the place that it takes up, and nobody knows that place yet. And nothing is, until all who are there
-have had time to be heard. A member that begins again without having told that it holds a message makes it
-`Unstable`: it was there, and it will be again.
+A member counts from its first report until it leaves, or until it has been silent for longer than a process
+can stand still without ending its spell. Nothing becomes stable while a member listens: it will hold what
+follows the root that it adopts, and that root is not known yet. Nor does anything become stable before all
+present members have had time to be heard. A member that begins again without having told that it holds a
+message makes it `Unstable`: it was present, and it will be again.
 """
 
 from collections import OrderedDict, deque
@@ -25,15 +25,15 @@ from antiphon.core.effects import Effect, Stable, Unstable
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.agreement import DIGEST_MASK, mix
-from antiphon.protocols.dpg.company import MOST_SITES, Company
 from antiphon.protocols.dpg.pdus import ORIGIN, Tag
+from antiphon.protocols.dpg.peers import MOST_SITES, Peers
 
 MOST_REACHED: Final = 4096
-"""Delivered vertices by which others' words are understood. Raising it costs memory."""
+"""Delivered vertices that others' reports may refer to. Raising it costs memory."""
 MOST_AHEAD: Final = 32
-"""Words of a member that is ahead of us, kept until we get there. Raising it costs memory."""
+"""Reports of a member that is ahead, kept until this member gets there. Raising it costs memory."""
 MOST_DOUBTS: Final = 64
-"""Stretches that are not held alike; more are taken for one."""
+"""Ranges that are not held alike; more are merged. Raising it costs memory."""
 
 HELD_APART: Final = "Not every member holds this message, or one near it in the order."
 BEGAN_AGAIN: Final = "A member began again before it told that it holds this message."
@@ -41,7 +41,7 @@ TOO_MANY: Final = "Too many messages wait for a member's word on what it holds."
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
-    """A delivered batch that is not known to be everywhere."""
+    """A delivered batch that is not known to be held by all."""
 
     place: int
     sender: Site
@@ -50,7 +50,7 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Doubt(msgspec.Struct, frozen=True, gc=False):
-    """What has its place after `begin` and not after `end` cannot be called stable."""
+    """Places after `begin` and up to `end` cannot become stable."""
 
     begin: int
     end: int
@@ -64,11 +64,11 @@ class Holder:
 
     def __init__(self) -> None:
         self.place: int | None = None
-        """How far it has come, in our order; None before it told something that we understand."""
+        """Its place in our order; None before it reported a tag that is known here."""
         self.difference = 0
-        """Our digest less its own, there."""
+        """Our digest less its own at that place."""
         self.ahead: dict[Tag, int] = {}
-        """What it has told of tags that we have not delivered: its digest at each."""
+        """Its digests at tags that are not delivered here yet."""
 
 
 class Stability:
@@ -76,7 +76,7 @@ class Stability:
 
     def __init__(
         self,
-        company: Company,
+        peers: Peers,
         gone_ns: Nanoseconds,
         vanished_ns: Nanoseconds,
         meeting_ns: Nanoseconds,
@@ -85,9 +85,9 @@ class Stability:
     ) -> None:
         """A listener counts until it was silent for `gone_ns`, a member for `vanished_ns` after it vanished.
 
-        Within `meeting_ns` all who are present are heard.
+        Within `meeting_ns` all present members are heard.
         """
-        self._company = company
+        self._peers = peers
         self._gone_ns = gone_ns
         self._vanished_ns = vanished_ns
         self._meeting_ns = meeting_ns
@@ -97,26 +97,28 @@ class Stability:
         """When this member began to hear the others."""
         self._holders: dict[Site, Holder] = {}
         self._awaited: dict[Site, Nanoseconds] = {}
-        """Until when members count that listen before they take part, or have vanished."""
+        """Until when listening and vanished members count."""
         self._doubts: list[Doubt] = []
         self._unstable: deque[Delivered] = deque()
         self._settled = 0
-        """What has its place as far as this was called stable, or never will be."""
+        """Up to this place everything is stable, or never will be."""
+        self._slowest: Site | None = None
+        """The slowest member when this was last computed."""
         self._begin(ORIGIN, 0, 0)
 
     def _begin(self, tag: Tag, index: int, digest: int) -> None:
         self.tag = tag
-        """The last vertex that was delivered here, or passed over since nobody has its body."""
+        """The last vertex that was delivered here, or passed over since no member has its body."""
         self.index = index
         """Its place."""
         self.digest = digest
-        """Of the bodies that are held here as far as there."""
+        """Of the bodies that are held here up to that place."""
         self._reached: OrderedDict[Tag, tuple[int, int]] = OrderedDict({tag: (index, digest)})
 
     # What is held here
 
     def reach(self, tag: Tag, index: int, *, held: bool) -> None:
-        """The next vertex is done with: delivered, unless its body is not `held` here."""
+        """The next vertex was delivered, or passed over if its body is not `held` here."""
         if held:
             self.digest = self.digest + mix(ORIGIN, tag) & DIGEST_MASK
         self.tag, self.index = tag, index
@@ -128,32 +130,36 @@ class Stability:
                 self._understand(holder, tag, holder.ahead[tag])
 
     def note(self, delivered: Delivered) -> None:
-        """This was handed up, and may become stable."""
+        """This batch was delivered, and may become stable."""
         self._unstable.append(delivered)
         if len(self._unstable) > self._most_unstable:
             self._give_up(self._unstable.popleft(), TOO_MANY)
 
     def messages_since(self, index: int) -> int:
-        """Messages delivered here behind a place, as far as they are not stable."""
-        behind = takewhile(lambda each: each.place > index, reversed(self._unstable))
-        return sum(each.messages for each in behind)
+        """Messages delivered here after a place, as far as they are not stable."""
+        messages = 0
+        for each in reversed(self._unstable):
+            if each.place <= index:
+                break
+            messages += each.messages
+        return messages
 
     def senders_since(self, index: int) -> set[Site]:
-        """Whose messages were handed up after this place, of those that are not stable."""
+        """The senders of messages that were delivered after this place and are not stable."""
         return {each.sender for each in takewhile(lambda each: each.place > index, reversed(self._unstable))}
 
     # Spells of our own
 
     def listen(self, now: Nanoseconds) -> None:
-        """A spell is over: of what was delivered in it nothing more will be known."""
+        """A spell is over: nothing more will be known of what was delivered in it."""
         self._since_ns = now
         self._unstable.clear()
         self._doubts.clear()
         self._holders.clear()
         self._awaited.clear()
 
-    def take_up(self, root: Tag, index: int, digest: int) -> None:
-        """Go on from another's root; nobody asks whether we hold what lies before it."""
+    def adopt(self, root: Tag, index: int, digest: int) -> None:
+        """Adopt another member's root; what lies before it does not count."""
         self._begin(root, index, digest)
         self._settled = index
         for holder in self._holders.values():
@@ -164,7 +170,7 @@ class Stability:
     # What others tell
 
     def told(self, site: Site, tag: Tag, digest: int) -> None:
-        """Another holds what its digest says as far as this tag."""
+        """Another member tells the digest of what it holds up to this tag."""
         self._awaited.pop(site, None)
         holder = self._holders.get(site)
         if holder is None:
@@ -179,7 +185,7 @@ class Stability:
             del holder.ahead[next(iter(holder.ahead))]
 
     def _understand(self, holder: Holder, tag: Tag, digest: int) -> None:
-        """Another has told of a tag that was delivered here."""
+        """Another member has reported a tag that was delivered here."""
         if tag in holder.ahead:
             while next(iter(holder.ahead)) != tag:
                 del holder.ahead[next(iter(holder.ahead))]
@@ -187,7 +193,7 @@ class Stability:
         place, own = self._reached[tag]
         begin = self._settled if holder.place is None else holder.place
         if holder.place is not None and place < holder.place:
-            return  # it has said more before, and this was overtaken
+            return  # it has reported more before; this was overtaken
         difference = own - digest & DIGEST_MASK
         if difference != holder.difference:
             self._doubt(begin, place, HELD_APART)
@@ -212,7 +218,7 @@ class Stability:
             self._awaited[site] = until_ns
 
     def leave(self, site: Site) -> None:
-        """Another says that it goes: it counts no more."""
+        """Another member leaves: it no longer counts."""
         self._holders.pop(site, None)
         self._awaited.pop(site, None)
 
@@ -228,26 +234,34 @@ class Stability:
     # What all hold
 
     def settle(self, now: Nanoseconds) -> None:
-        """Say what has become stable, and what will not."""
+        """Emit what has become stable, and what will not."""
         if self._unstable and not self._is_meeting(now):
             index = self._least()
             if index > self._settled:
                 self._settle(index)
 
     def _is_meeting(self, now: Nanoseconds) -> bool:
-        """Whether it is unknown who will hold what comes."""
+        """Whether it is unknown which members will hold the next messages."""
         if self._awaited:
             self._awaited = {site: until_ns for site, until_ns in self._awaited.items() if until_ns >= now}
         return bool(self._awaited) or now - self._since_ns < self._meeting_ns
 
     def _least(self) -> int:
-        """As far as this everyone has come, as they have told."""
+        """The least place that all peers have reported."""
+        sites, holders, settled = self._peers.sites(), self._holders, self._settled
+        slowest = self._slowest
+        if slowest is not None and slowest in sites:
+            holder = holders.get(slowest)
+            if holder is None or holder.place is None or holder.place <= settled:
+                return settled
         least = self.index
-        for site in self._company.sites():
-            holder = self._holders.get(site)
+        for site in sites:
+            holder = holders.get(site)
             if holder is None or holder.place is None:
-                return self._settled
-            least = min(least, holder.place)
+                self._slowest = site
+                return settled
+            if holder.place < least:
+                self._slowest, least = site, holder.place
         return least
 
     def _settle(self, index: int) -> None:

@@ -3,7 +3,7 @@
 Source: Konorski, section 6. An adapter does not hear what it transmits, so each own message looks like a
 miss. The option infers contiguity nevertheless and suspends deliveries until reports tell where the own
 messages stand. As printed it reports false marks. Here an inference (X, Y) made while own messages are
-unlocated is provisional: it remembers them and is told to nobody. Once of each it is known whether it lies
+unlocated is provisional: it remembers them and is not reported. Once of each it is known whether it lies
 before X, after Y or between, those between are what lies there, and nothing else: X, they in the order of
 their sending, and Y are a chain of marked arcs. So a member also marks the arcs around its own messages.
 """

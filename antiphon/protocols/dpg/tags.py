@@ -2,8 +2,8 @@
 
 Source: Konorski, sections 3.3 and 4: a tag is unique while its message lives, tells nothing of its sender,
 and tags of different groups look alike to a tag sequencer. Here the low bits of a tag are a keyed hash of the
-rest. Whoever has the group's secret tells its own group's tags from others', but for one foreign tag in
-2^check_bits; to anyone else all of them are random.
+rest. A member, which has the group's secret, tells its group's tags from others', except for one foreign tag
+in 2^check_bits. Without the secret all tags look random.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from antiphon.core.errors import UsageError
 from antiphon.protocols.dpg.pdus import TAG_BITS, Tag
 
 TRIES: Final = 32
-"""Random tags that are tried before the free ones are looked for one by one."""
+"""Random tags that are tried before all are searched in order. Raising it costs time when few are free."""
 PURPOSE: Final = b"antiphon tags"
-"""Keeps the tags' key apart from whatever else is made of the secret."""
+"""Keeps the tags' key apart from other keys that are made of the secret."""
 
 
 class Tags:

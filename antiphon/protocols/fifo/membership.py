@@ -1,4 +1,4 @@
-"""Coming and going: statuses and what follows from them, newcomers, those who were left out."""
+"""Joining, leaving and rejoining: statuses and what follows from them."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -8,182 +8,200 @@ from antiphon.core.ids import Site
 from antiphon.core.inputs import Returned, Start
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols.fifo.census import Census
+from antiphon.protocols.fifo.context import Context
+from antiphon.protocols.fifo.failure_detection import FailureDetection
 from antiphon.protocols.fifo.following import Following
+from antiphon.protocols.fifo.group import Group, Peer
 from antiphon.protocols.fifo.pdus import Extent, Leaving, Mark, Status
-from antiphon.protocols.fifo.presence import HEARTBEAT, Herald, Spells
+from antiphon.protocols.fifo.presence import Presence
 from antiphon.protocols.fifo.reception import Reception
-from antiphon.protocols.fifo.release import Release
 from antiphon.protocols.fifo.repair import Repair
+from antiphon.protocols.fifo.schedule import HEARTBEAT, StatusSchedule
 from antiphon.protocols.fifo.sending import Sending
-from antiphon.protocols.fifo.state import Peer, State
-from antiphon.protocols.fifo.watching import Watching
+from antiphon.protocols.fifo.stability import Stability
+from antiphon.protocols.fifo.status import StatusSender
+from antiphon.protocols.fifo.views import Views
 
 SETTLE: Final = "settle"
 SETTLE_STATUSES: Final = 4
-"""How often a newcomer says that it is there while it settles."""
+"""Statuses that a newcomer multicasts while it settles. Raising it costs PDUs."""
 MOST_AHEAD: Final = 1 << 20
-"""No honest serial is further ahead of the last one known: a member speaks some 300 times a second."""
+"""The furthest that a status's serial may be ahead of the last one: a member sends some 300 statuses a
+second. Raising it costs the time that a member stays mute after a forged serial."""
 LONGEST_SETTLE: Final = 3
-"""How many times as long it waits for members that it hears but that have not said that it counts."""
+"""A newcomer waits for this many times `settle_ns` for members that it hears but that have not reported it
+in their view. Raising it costs time to join."""
 
 
 class Membership:
-    """Settles when we begin, return or were left out; hears what the others say of themselves and of us."""
+    """Settles when this member begins, returns or was excluded; handles the statuses of the others."""
 
     def __init__(
-        self, state: State, release: Release, sending: Sending, reception: Reception, repair: Repair
+        self,
+        context: Context,
+        group: Group,
+        presence: Presence,
+        schedule: StatusSchedule,
+        stability: Stability,
+        sending: Sending,
+        reception: Reception,
+        repair: Repair,
     ) -> None:
-        self._state = state
-        self._release = release
+        self._context = context
+        self._group = group
+        self._presence = presence
+        self._schedule = schedule
+        self._stability = stability
         self._sending = sending
         self._repair = repair
-        self._watching = Watching(state)
-        self.herald = Herald(state, self._watching)
-        self.spells = Spells(state, self.herald)
-        self._census = Census(state, self._watching, self.herald, release, sending)
-        self._following = Following(state, self.herald, self.spells, self._census, reception, repair)
+        self._detection = FailureDetection(context, group)
+        self._statuses = StatusSender(context, group, presence, self._detection, schedule)
+        self._views = Views(context, group, self._detection, schedule, stability, sending)
+        self._following = Following(context, group, presence, schedule, reception, repair)
         self._settling_ns: Nanoseconds = 0
-        self._catching_up: dict[Site, int] | None = None
-        """Who was left behind remembers how far it was with whom, until it sees itself move on again."""
+        self._positions_behind: dict[Site, int] | None = None
+        """After an exclusion: the positions at the last look, until all streams move on again."""
 
     # Beginning and ending
 
     def start(self, now: Nanoseconds, event: Start, members: Iterable[Site]) -> None:
-        state = self._state
-        state.incarnation = event.incarnation
-        state.own.start(event.incarnation, event.next_number)
-        self._watching.handle(now, event)
+        context, group = self._context, self._group
+        context.incarnation = event.incarnation
+        group.own.start(event.incarnation, event.next_number)
+        self._detection.handle(now, event)
         if event.incarnation:
-            state.forgetful = event.returning
-            state.spell = int(event.returning)
-            self.spells.begin(returning=event.returning)
-            self._census.begin(now)
+            group.may_have_forgotten = event.returning
+            self._presence.start(returning=event.returning)
+            self._views.start(now)
             self._settle(now)
             return
         for site in members:
-            if site != state.site:
-                peer = state.peers[site] = Peer(site, 0, now)
-                peer.stream.begin(0, 0, 0)
-        state.taking_part = True
-        self._census.begin(now)
-        self._census.recount(now)
-        state.arm(now, HEARTBEAT, state.configuration.heartbeat_ns)
+            if site != context.site:
+                group.add(site, 0, now).stream.begin(0, 0, 0)
+        self._presence.taking_part = True
+        self._views.start(now)
+        self._views.update(now)
+        context.timers.arm(now, HEARTBEAT, context.configuration.heartbeat_ns)
 
     def depart(self) -> None:
-        """Go, and say so; whatever is timed stands."""
-        self.herald.take_leave()
-        self.spells.be_absent()
-        self._state.armed.clear()
+        """Leave, and say so; the timers stand still."""
+        self._statuses.multicast_leaving()
+        self._presence.be_absent()
+        self._context.timers.clear()
 
-    def come_back(self, now: Nanoseconds) -> None:
+    def resume(self, now: Nanoseconds) -> None:
         """Join again, with what is remembered."""
-        self._state.spell += 1
-        self._catching_up = None
+        self._presence.renew_spell()
+        self._positions_behind = None
         self._repair.reset()
-        self._watching.handle(now, Returned())
-        self._census.begin(now)
+        self._detection.handle(now, Returned())
+        self._views.start(now)
         self._settle(now)
 
     def _settle(self, now: Nanoseconds) -> None:
-        """Say that we are here, and listen for a while."""
-        state = self._state
+        """Multicast a status, and listen for a while."""
+        context = self._context
         self._settling_ns = now
-        for peer in state.peers.values():
-            peer.proven = False
-        self.herald.tell(now)
-        state.arm(now, SETTLE, max(1, state.configuration.settle_ns // SETTLE_STATUSES))
-        state.arm(now, HEARTBEAT, state.configuration.heartbeat_ns)
+        for peer in self._group.peers.values():
+            peer.has_us_in_view = False
+        self._statuses.multicast(now)
+        context.timers.arm(now, SETTLE, max(1, context.configuration.settle_ns // SETTLE_STATUSES))
+        context.timers.arm(now, HEARTBEAT, context.configuration.heartbeat_ns)
 
-    def settle(self, now: Nanoseconds) -> None:
-        """Take part once everyone who is heard has said that we count, or will not say it in time."""
-        state, span_ns = self._state, self._state.configuration.settle_ns
-        if state.taking_part:
+    def fire_settle(self, now: Nanoseconds) -> None:
+        """Take part once every member that is heard has us in its view, or has had the time."""
+        span_ns = self._context.configuration.settle_ns
+        if self._presence.taking_part:
             return
-        if self._catching_up is not None:
-            self._catch_up(now)
-        waited_ns = now - self._settling_ns if self._catching_up is None else 0
-        heard = [peer for peer in state.peers.values() if peer.heard_ns >= self._settling_ns]
-        settled = all(peer.proven or peer.left for peer in heard)
+        if self._positions_behind is not None:
+            self._check_progress(now)
+        waited_ns = now - self._settling_ns if self._positions_behind is None else 0
+        heard = [peer for peer in self._group.peers.values() if peer.heard_ns >= self._settling_ns]
+        settled = all(peer.has_us_in_view or peer.left for peer in heard)
         if waited_ns >= span_ns and (settled or waited_ns >= LONGEST_SETTLE * span_ns):
-            self._census.recount(now)
+            self._views.update(now)
             self._resolve_all(now)
-            self.spells.be_present()
+            self._presence.be_present()
         else:
-            state.arm(now, SETTLE, max(1, span_ns // SETTLE_STATUSES))
-        self.herald.tell(now)
+            self._context.timers.arm(now, SETTLE, max(1, span_ns // SETTLE_STATUSES))
+        self._statuses.multicast(now)
 
     def _resolve_all(self, now: Nanoseconds) -> None:
-        for peer in list(self._state.peers.values()):
+        for peer in list(self._group.peers.values()):
             self._following.resolve(now, peer)
 
-    # Those who were left out
+    # After an exclusion
 
     def _rejoin(self, now: Nanoseconds) -> None:
-        """Something was called stable without us: this spell is over; begin another like one who returns."""
-        state = self._state
-        state.spell += 1
-        state.counts["rejoined"] += 1
-        if state.taking_part:
-            self.spells.be_absent()
+        """Something was declared stable without us: end this spell, and begin another as after an absence."""
+        presence = self._presence
+        presence.renew_spell()
+        self._context.counts["rejoined"] += 1
+        if presence.taking_part:
+            presence.be_absent()
             self._settle(now)
         else:
-            self.spells.missed = True
-            self.herald.soon(now)
+            presence.missed = True
+            self._schedule.soon(now)
 
-    def _fall_behind(self, now: Nanoseconds) -> None:
-        """The others no longer wait for us; before they do again, what they send must reach us again.
+    def _on_exclusion(self, now: Nanoseconds) -> None:
+        """The others no longer wait for us. Rejoin when their messages reach us again.
 
-        With `acknowledge` it only does when they wait for us.
+        With `acknowledge` they only do when the others wait for us, so rejoin at once.
         """
-        if self._catching_up is not None:
+        if self._positions_behind is not None:
             return
-        if self._state.taking_part:
-            self.spells.be_absent()
+        if self._presence.taking_part:
+            self._presence.be_absent()
         else:
-            self.spells.missed = True
-        if self._state.configuration.repair != "acknowledge":
-            self._catching_up = {}
+            self._presence.missed = True
+        if self._context.configuration.repair != "acknowledge":
+            self._positions_behind = {}
         self._settle(now)
-        self._catch_up(now)
+        self._check_progress(now)
 
-    def _catch_up(self, now: Nanoseconds) -> None:
-        """See whether we move on with everyone who sends; if so, say that a new spell begins."""
-        state, before = self._state, self._catching_up
+    def _check_progress(self, now: Nanoseconds) -> None:
+        """Begin a new spell if every stream that goes on has moved on since the last look."""
+        before = self._positions_behind
         if before is not None:
             self._resolve_all(now)
-            streams = [peer.stream for peer in state.counted() if peer.successor is None]
-            self._catching_up = {stream.site: stream.expected for stream in streams}
+            streams = [peer.stream for peer in self._group.in_view() if peer.successor is None]
+            self._positions_behind = {stream.site: stream.expected for stream in streams}
             behind = [stream for stream in streams if stream.expected < stream.end]
             if any(before.get(stream.site, NUMBER_LIMIT) >= stream.expected for stream in behind):
                 return
-        self._catching_up = None
+        self._positions_behind = None
         self._settling_ns = now
-        state.spell += 1
-        state.counts["rejoined"] += 1
-        self.herald.soon(now)
+        self._presence.renew_spell()
+        self._context.counts["rejoined"] += 1
+        self._schedule.soon(now)
 
-    # Hearing and being heard
+    # Statuses
 
-    def tick(self, now: Nanoseconds) -> None:
-        """The heartbeat: see who is still there, and say that we are."""
-        state, configuration = self._state, self._state.configuration
-        self._census.excuse_standstill(now)
-        self._census.leave_laggards(now)
+    def fire_heartbeat(self, now: Nanoseconds) -> None:
+        """Check which members are alive, and multicast a status if one is due."""
+        context, own, configuration = self._context, self._group.own, self._context.configuration
+        self._views.excuse_own_pause(now)
+        self._views.exclude_laggards(now)
         self._evaluate(now)
-        self._census.forget(now)
-        self._release.stir(now)
-        waiting = configuration.announces and any(peer.acked < state.own.expected for peer in state.counted())
-        quiet = now - state.own.sent_ns >= configuration.announce_ns
-        if self.herald.due(now) or (waiting and quiet):
-            self.herald.tell(now)
-        state.arm(now, HEARTBEAT, configuration.announce_ns if waiting else configuration.heartbeat_ns)
+        self._views.forget(now)
+        self._stability.arm_if_unstable(now)
+        behind = any(peer.acked < own.expected for peer in self._group.in_view())
+        announces = configuration.announces and behind
+        quiet = now - own.sent_ns >= configuration.announce_ns
+        if self._schedule.is_due(now) or (announces and quiet):
+            self._statuses.multicast(now)
+        pause_ns = configuration.announce_ns if announces else configuration.heartbeat_ns
+        context.timers.arm(now, HEARTBEAT, pause_ns)
 
-    def receive(self, now: Nanoseconds, sender: Site, status: Status) -> None:
-        state = self._state
-        own = _own_word(sender, status)
-        if own is None or len(status.extents) > state.configuration.largest_group + 1:
-            state.ignore()
+    def send_status(self, now: Nanoseconds, to: Site) -> None:
+        """A member has asked for what is gone: our status says so."""
+        self._statuses.send(now, to)
+
+    def on_status(self, now: Nanoseconds, sender: Site, status: Status) -> None:
+        own = _own_extent(sender, status)
+        if own is None or len(status.extents) > self._context.configuration.largest_group + 1:
+            self._context.ignore()
             return
         peer = self._meet(now, sender, own, status.spell)
         if peer is None or not _is_later(peer, status.serial):
@@ -193,133 +211,131 @@ class Membership:
         peer.left = peer.suspected = False
         peer.spell = max(peer.spell, status.spell)
         peer.extents = {extent.site: extent for extent in status.extents}
-        self._hear_of_us(now, peer)
-        self._release.hear_status(sender, status)
+        self._on_report_of_us(now, peer)
+        self._stability.on_status(sender, status)
         for mark in status.left_out:
-            self._note_mark(now, peer, mark)
+            self._on_mark(now, peer, mark)
         if peer.newest.begun:
-            self._following.hear_end(now, peer, own)
-        elif peer.proven:
+            self._following.on_end(now, peer, own)
+        elif peer.has_us_in_view:
             self._following.begin(now, peer, own)
+        agreed = status.view == self._group.view.number
         for extent in status.extents:
-            self._learn(now, extent, agreed=status.view == state.view.number)
-        self._following.see_ghosts(now, status.extents)
-        if not state.taking_part and peer.proven:
+            self._on_extent(now, extent, agreed=agreed)
+        self._following.note_departed(now, status.extents)
+        if not self._presence.taking_part and peer.has_us_in_view:
             self._following.resolve(now, peer)
         self._evaluate(now)
 
-    def leave(self, now: Nanoseconds, sender: Site, pdu: Leaving) -> None:
-        peer = self._state.peers.get(sender)
+    def on_leaving(self, now: Nanoseconds, sender: Site, pdu: Leaving) -> None:
+        peer = self._group.peers.get(sender)
         if peer is not None and pdu.incarnation == peer.incarnation and _is_later(peer, pdu.serial):
             peer.serial = pdu.serial
             peer.left = True
             self._evaluate(now)
 
-    def detect(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
-        """A PDU of the failure detector."""
-        if self._watching.receive(now, sender, pdu):
+    def on_detector_pdu(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
+        if self._detection.on_pdu(now, sender, pdu):
             self._evaluate(now)
 
-    def watch(self, now: Nanoseconds, name: str) -> None:
-        """A timer of the failure detector."""
-        if self._watching.fire(now, name):
+    def fire_detector(self, now: Nanoseconds, name: str) -> None:
+        if self._detection.fire(now, name):
             self._evaluate(now)
 
     def suspect(self, now: Nanoseconds, site: Site) -> None:
-        peer = self._state.peers.get(site)
+        peer = self._group.peers.get(site)
         if peer is not None:
             peer.suspected = True
             self._evaluate(now)
 
     def restore(self, now: Nanoseconds, site: Site) -> None:
-        peer = self._state.peers.get(site)
+        peer = self._group.peers.get(site)
         if peer is not None and peer.suspected:
             peer.suspected = False
             self._evaluate(now)
 
     def _meet(self, now: Nanoseconds, sender: Site, own: Extent, spell: int) -> Peer | None:
-        """The member that speaks, known or new; None if it is an earlier incarnation, or one too many."""
-        state = self._state
-        peer = state.peers.get(sender)
+        """The sender of a status, known or new; None if it is an earlier incarnation, or finds no room."""
+        peer = self._group.peers.get(sender)
         if peer is None:
-            if not self._census.make_room():
-                state.ignore()
+            if not self._views.make_room():
+                self._context.ignore()
                 return None
-            peer = state.peers[sender] = Peer(sender, own.incarnation, now)
-            state.uncounted.append(peer)
-            if state.declared and spell == 0:
-                # It thinks that it has missed nothing, but something was stable before we knew of it.
-                peer.left_out = 0
-            self.herald.soon(now)
+            peer = self._group.add(sender, own.incarnation, now)
+            if self._stability.has_declared and spell == 0:
+                # It believes that it has missed nothing, but something was stable before we knew of it.
+                peer.excluded_spell = 0
+            self._schedule.soon(now)
         elif own.incarnation > peer.incarnation:
-            self._following.reborn(now, peer, own.incarnation, own.first)
+            self._following.begin_incarnation(now, peer, own.incarnation, own.first)
+            self._views.renew(now)
         return peer if own.incarnation == peer.incarnation else None
 
-    def _hear_of_us(self, now: Nanoseconds, peer: Peer) -> None:
-        """What a member says of us."""
-        state = self._state
-        extent = peer.extents.get(state.site)
-        if extent is None or state.incarnation not in (extent.incarnation, extent.next_incarnation):
+    def _on_report_of_us(self, now: Nanoseconds, peer: Peer) -> None:
+        """What a member's status says of us."""
+        incarnation = self._context.incarnation
+        extent = peer.extents.get(self._context.site)
+        if extent is None or incarnation not in (extent.incarnation, extent.next_incarnation):
             return
         if extent.heard:
-            peer.listed_ns = now
+            peer.hears_us_ns = now
         if extent.counted:
-            peer.proven = True
-        if extent.incarnation == state.incarnation:
-            self._sending.acknowledged(now, peer, extent.held)
+            peer.has_us_in_view = True
+        if extent.incarnation == incarnation:
+            self._sending.on_acknowledged(now, peer, extent.held)
 
-    def _note_mark(self, now: Nanoseconds, peer: Peer, mark: Mark) -> None:
-        """Someone was left out: we, or another, whom we do not count either until he begins anew."""
-        state = self._state
-        if mark.site == state.site:
-            if mark.incarnation == state.incarnation and mark.spell == state.spell:
-                self._fall_behind(now)
+    def _on_mark(self, now: Nanoseconds, peer: Peer, mark: Mark) -> None:
+        """A member was excluded: we, or another that we exclude too until it starts a new spell."""
+        context = self._context
+        if mark.site == context.site:
+            if mark.incarnation == context.incarnation and mark.spell == self._presence.spell:
+                self._on_exclusion(now)
             return
-        other = state.peers.get(mark.site)
+        other = self._group.peers.get(mark.site)
         known = other is not None and mark.incarnation == other.incarnation
-        if other is not None and known and peer.counted and mark.spell <= other.spell:
-            other.left_out = max(other.left_out, mark.spell)
+        if other is not None and known and peer.in_view and mark.spell <= other.spell:
+            other.excluded_spell = max(other.excluded_spell, mark.spell)
 
-    def _learn(self, now: Nanoseconds, extent: Extent, *, agreed: bool) -> None:
-        """What a member says of a stream: how far it goes, what is stable.
+    def _on_extent(self, now: Nanoseconds, extent: Extent, *, agreed: bool) -> None:
+        """What a member reports of a stream: its end, and what is stable.
 
-        Of another's stream that is hearsay. A later incarnation is believed of the site itself only, and
-        while a site speaks, what others say of its messages is true at most as far as it has sent some.
+        Of another's stream that is hearsay. A later incarnation is believed from the site itself only. While
+        a site speaks for itself, reports of others are believed at most as far as it has sent.
         """
-        state = self._state
-        if extent.site == state.site:
-            if agreed and extent.incarnation == state.incarnation:
-                self._release.confirm(state.own, extent.stable)
+        group = self._group
+        if extent.site == self._context.site:
+            if agreed and extent.incarnation == self._context.incarnation:
+                self._stability.confirm(group.own, extent.stable)
             return
-        other = state.peers.get(extent.site)
-        stream = state.find_stream(extent.site, extent.incarnation)
+        other = group.peers.get(extent.site)
+        stream = group.find_stream(extent.site, extent.incarnation)
         if other is None or stream is None or not stream.begun or stream is other.past:
             return
         stream.end = max(stream.end, extent.held)
         if stream.expected < stream.missing_to:
             self._repair.notice(now, stream)
         if extent.stable > max(stream.expected, stream.excused):
-            speaks = state.speaks(now, other, extent.incarnation)
+            speaks = group.speaks_for_itself(now, other, extent.incarnation)
             if not speaks or extent.stable <= stream.seen:
                 stream.excused = extent.stable
                 self._rejoin(now)
         elif agreed and extent.stable > stream.stable and stream is not other.successor:
-            self._release.confirm(stream, extent.stable)
+            self._stability.confirm(stream, extent.stable)
 
     def _evaluate(self, now: Nanoseconds) -> None:
-        """Whatever follows from what has become known."""
-        state = self._state
-        self._census.recount(now)
-        for peer in list(state.peers.values()):
+        """Draw all conclusions from what has become known."""
+        group = self._group
+        self._views.update(now)
+        for peer in list(group.peers.values()):
             if peer.successor is not None:
                 self._following.close(now, peer)
-            elif state.taking_part and peer.stream.expected < peer.stream.end:
+            elif self._presence.taking_part and peer.stream.expected < peer.stream.end:
                 self._following.resolve(now, peer)
-        if state.uncounted or any(peer.past is not None for peer in state.peers.values()):
-            self._release.settle_accounts()
+        if group.outside or any(peer.past is not None for peer in group.peers.values()):
+            self._stability.release_departed()
 
 
-def _own_word(sender: Site, status: Status) -> Extent | None:
+def _own_extent(sender: Site, status: Status) -> Extent | None:
     """What a status says of its own sender."""
     for extent in status.extents:
         if extent.site == sender and extent.incarnation == status.incarnation:
@@ -328,5 +344,5 @@ def _own_word(sender: Site, status: Status) -> Extent | None:
 
 
 def _is_later(peer: Peer, serial: int) -> bool:
-    """Whether a member's word is later than the last one; one that leaps would make it mute for ever."""
+    """Whether a status is later than the last one. A serial that leaps would mute its sender for ever."""
     return peer.serial < serial and (peer.serial < 0 or serial <= peer.serial + MOST_AHEAD)

@@ -1,4 +1,4 @@
-"""What the members of a reliable FIFO group say to one another, and what a user may turn."""
+"""The PDUs of reliable FIFO multicast, and its configuration."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias, get_args
@@ -25,34 +25,35 @@ from antiphon.protocols import detection, stability
 
 Repair = Literal["acknowledge", "request", "request-all", "any", "hybrid"]
 REPAIRS: Final[tuple[str, ...]] = get_args(Repair)
-"""How losses are made up for; see the package's head."""
+"""The ways to repair losses; the package describes them."""
 TRIGGERS: Final = ("timer", "adaptive")
-"""When rounds of stability detection begin: by the clock, or by how full the buffers are."""
+"""When rounds of stability detection begin: by the clock, or by the fill of the buffers."""
 
 NOT_FOLLOWED: Final = -1
-"""What is held of a stream that a member has heard of but not begun to follow."""
+"""The `held` of a stream that a member knows but has not begun to follow."""
 MOST_SPANS: Final = 16
-"""Gaps that one request names at most, so that one PDU cannot ask for everything."""
+"""Gaps that one request names. Raising it costs work for one PDU of a liar."""
 MOST_PLACES: Final = 256
-"""Places that one request for history names at most, of each kind."""
+"""Places of each kind that one request for history names. Raising it costs the same."""
 MOST_RECORDS: Final = 1 << 13
-"""Batches in one answer with history; its bytes end it sooner, unless the batches are next to nothing."""
+"""Batches in one answer with history; a limit of bytes ends it sooner, unless they are tiny. Raising it
+costs memory."""
 BATCH_LIMIT: Final = 1 << 20
-"""No batch has as many messages: the table of their lengths would fit no PDU."""
+"""A batch has fewer messages than this: the table of their lengths would fit no PDU."""
 ROW_BYTES: Final = 10 * (MOST_NAMES + 1) + 1
-"""A row of counts, of 10 bytes with their places, and its form."""
+"""A row of counts: a byte for its form, and 10 for each count with its place."""
 
 FirstNumber: TypeAlias = Annotated[int, Meta(ge=0, lt=NUMBER_LIMIT - BATCH_LIMIT)]
-"""The number of a batch's first message, so that those of all others are numbers too."""
+"""The number of a batch's first message, which leaves room for those of the others."""
 RowBytes: TypeAlias = Annotated[bytes, Meta(max_length=ROW_BYTES)]
 Spans: TypeAlias = Annotated[tuple[Number, ...], Meta(min_length=2, max_length=2 * MOST_SPANS)]
 
 
 class Data(Pdu, frozen=True, gc=False):
-    """Messages number, number+1, … of whoever sent this.
+    """Messages number, number+1, … of its sender.
 
-    `held` tells how far its sender holds the stream of each member of `view`, in the order of the view, as
-    integers of 64 bits: where everyone sends, nobody has to acknowledge.
+    `held` has the position of its sender in the stream of each member of `view`, in the order of the view, as
+    integers of 64 bits: where all members send, no other acknowledgement is needed.
     """
 
     code: ClassVar[int] = 48
@@ -64,7 +65,7 @@ class Data(Pdu, frozen=True, gc=False):
 
 
 class RidingData(Pdu, frozen=True, gc=False):
-    """The same, with what its sender holds told as `antiphon.protocols.stability.riding` does."""
+    """The same, with a row in the form of `antiphon.protocols.stability.riding`."""
 
     code: ClassVar[int] = 58
     incarnation: Incarnation
@@ -75,7 +76,7 @@ class RidingData(Pdu, frozen=True, gc=False):
 
 
 class Copy(Pdu, frozen=True, gc=False):
-    """The same messages again, from their sender or from anyone who holds them."""
+    """A repeated batch, from its sender or from a member that holds it."""
 
     code: ClassVar[int] = 49
     site: Name
@@ -94,7 +95,7 @@ class Ask(Pdu, frozen=True, gc=False):
 
 
 class Position(Pdu, frozen=True, gc=False):
-    """An acknowledgement (ACK): everything of your stream below `held` is held here."""
+    """An acknowledgement (ACK): its sender holds everything of the receiver's stream below `held`."""
 
     code: ClassVar[int] = 51
     incarnation: Incarnation
@@ -103,13 +104,13 @@ class Position(Pdu, frozen=True, gc=False):
 
 
 class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a member knows of one site's stream, that of its `incarnation`, which began at `first`.
+    """What a member reports of one site's stream, that of its `incarnation`, which began at `first`.
 
-    It holds everything below `held`, keeps for others what lies from `kept_from` on, and knows that everyone
-    holds what lies below `stable`. `next_incarnation` tells that a later incarnation of the site is known, so
-    that this stream grows no more; `previous` that an earlier one is kept for others, from `previous_from` up
-    to `previous_end`.
-    The latest incarnation known was `heard` of lately or not, and is `counted` or not.
+    The member holds everything below `held`, keeps everything from `kept_from` on for others, and knows that
+    everything below `stable` is stable. `next_incarnation` is a later incarnation that it knows, so that this
+    stream grows no more; `previous` an earlier one that it keeps for others, from `previous_from` up to
+    `previous_end`. Of the latest incarnation, `heard` says whether the member hears it, and `counted` whether
+    it has it in its view.
     """
 
     site: Name
@@ -128,7 +129,7 @@ class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Something was called stable without this member in this spell of its presence."""
+    """Something was declared stable without this member in this spell of its presence."""
 
     site: Name
     incarnation: Incarnation
@@ -136,7 +137,7 @@ class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Status(Pdu, frozen=True, gc=False):
-    """A member is there, sees the group so, and holds this; `serial` tells the later of two."""
+    """A member's report of itself, its view and all streams; the greater `serial` is the later one."""
 
     code: ClassVar[int] = 52
     incarnation: Incarnation
@@ -148,7 +149,7 @@ class Status(Pdu, frozen=True, gc=False):
 
 
 class Leaving(Pdu, frozen=True, gc=False):
-    """A member goes, and is not to be waited for."""
+    """A member leaves, and need not be waited for."""
 
     code: ClassVar[int] = 53
     incarnation: Incarnation
@@ -156,14 +157,14 @@ class Leaving(Pdu, frozen=True, gc=False):
 
 
 class Inquire(Pdu, frozen=True, gc=False):
-    """A newcomer asks who keeps history."""
+    """A newcomer asks which members keep history."""
 
     code: ClassVar[int] = 54
     incarnation: Incarnation
 
 
 class Offer(Pdu, frozen=True, gc=False):
-    """I keep history: so many messages of it."""
+    """The answer of a member that keeps history: how many messages it has."""
 
     code: ClassVar[int] = 55
     incarnation: Incarnation
@@ -182,9 +183,9 @@ Places: TypeAlias = Annotated[tuple[Place, ...], Meta(max_length=MOST_PLACES)]
 
 
 class Fetch(Pdu, frozen=True, gc=False):
-    """A newcomer asks for what a log has from a position on, save what lies below the places in `have`.
+    """A newcomer asks for a log from a position on, without what lies below the places in `have`.
 
-    The answer is to tell how things stand with the places in `wanted`, up to which history must close.
+    The answer says whether the log will still reach the places in `wanted`.
     """
 
     code: ClassVar[int] = 56
@@ -198,7 +199,7 @@ class Fetch(Pdu, frozen=True, gc=False):
 class Chunk(Pdu, frozen=True, gc=False):
     """The answer: batches in the order of the log, and the position to go on from.
 
-    `behind` names the sites of which this member will still deliver, and so log, what was wanted.
+    `behind` names the sites of which this member will still deliver, and so log, what is wanted.
     """
 
     code: ClassVar[int] = 57
@@ -220,61 +221,61 @@ PDUS: Final[tuple[type[Pdu], ...]] = (
 
 @dataclass(frozen=True, kw_only=True)
 class FifoConfiguration:
-    """The knobs; each says what raising it costs. Members of one group use the same."""
+    """The knobs, each with what raising it costs. Members of one group use the same."""
 
     repair: str = "hybrid"
-    """How losses are made up for: one of `REPAIRS`."""
+    """The way to repair losses: one of `REPAIRS`."""
     stability: str = "coordp"
-    """How what all hold is found: one of `antiphon.protocols.stability.PROTOCOLS`."""
+    """The stability protocol: one of `antiphon.protocols.stability.PROTOCOLS`."""
     rows: str = "whole"
     """With `fulldist`, how members' rows travel: one of `antiphon.protocols.stability.ROWS`."""
     errors: str | None = None
-    """The protocol by which members tell one another how far they have seen; None leaves it to senders."""
+    """The protocol of error detection, as for `stability`; with None senders announce the end of a burst."""
     trigger: str = "timer"
     """When rounds begin: one of `TRIGGERS`."""
     window_bytes: int = 1 << 20
-    """How far a sender may be ahead of the slowest member. Raising it costs receivers' socket buffers."""
+    """Bytes that a sender may be ahead of the slowest member. Raising it costs receivers' socket buffers."""
     retain_bytes: int = 16 << 20
-    """What a sender may have admitted that is not stable. Raising it costs memory at every member."""
+    """Bytes that a sender may have admitted that are not stable. Raising it costs memory at every member."""
     acknowledge_ns: Nanoseconds = 2 * MILLISECOND_NS
-    """How long a member with nothing to send keeps its position to itself. Raising it costs throughput."""
+    """The longest delay of an acknowledgement by a member that does not send. Raising it costs throughput."""
     gap_ns: Nanoseconds = MILLISECOND_NS
     """How long a gap may be mere reordering. Raising it costs latency when something is lost."""
     repair_ns: Nanoseconds = 10 * MILLISECOND_NS
     """Pause before a request, or an unacknowledged message, is repeated. Raising it costs the same."""
     answer_ns: Nanoseconds = MILLISECOND_NS
-    """With `any`, how long one waits for another to answer. Raising it costs latency, and saves copies."""
+    """With `any`, how long a member waits for another answer. Raising it costs latency, and saves copies."""
     announce_ns: Nanoseconds = 10 * MILLISECOND_NS
-    """When the end of a burst is told that not all have acknowledged. Raising it costs latency of a tail."""
+    """Pause before the end of an unacknowledged burst is announced. Raising it costs latency of a tail."""
     heartbeat_ns: Nanoseconds = 50 * MILLISECOND_NS
-    """Pause between statuses. Raising it costs time to find losses of those who are gone."""
+    """Pause between statuses. Raising it costs time to find losses of crashed senders."""
     settle_ns: Nanoseconds = 60 * MILLISECOND_NS
     """How long a newcomer listens before it takes part. Raising it costs time to join."""
     detector: str = "heartbeat"
-    """How it is found out who is gone: one of `antiphon.protocols.detection.DETECTORS`."""
+    """The failure detector: one of `antiphon.protocols.detection.DETECTORS`."""
     detector_subset: int = 1
-    """With `gossip`, to how many each gossips. Raising it costs PDUs, and saves time to find out."""
+    """With `gossip`, members gossiped to in a step. Raising it costs PDUs, and saves time to detect."""
     mistake: float = 1e-6
-    """With `gossip`, how probable a wrong suspicion may be per step. Raising it saves time likewise."""
+    """With `gossip`, the probability of a mistake per step. Raising it costs mistakes, and saves time."""
     suspect_after_ns: Nanoseconds = 500 * MILLISECOND_NS
-    """Silence after which a member no longer counts. Raising it costs a longer halt when one is gone.
-    Other detectors than the heartbeat take their times from it."""
+    """Silence after which a member is excluded. Raising it costs a longer halt after a crash. The other
+    detectors take their times from it."""
     lag_ns: Nanoseconds = 2 * SECOND_NS
-    """How long a member that is heard of may make no progress. Raising it costs a longer halt likewise."""
+    """How long a live member may make no progress. Raising it costs a longer halt when a member is stuck."""
     round_ns: Nanoseconds = 10 * MILLISECOND_NS
     """Pause between rounds of stability detection. Raising it costs memory: release comes later."""
     round_bytes: int = 4 << 20
-    """What may come in before a round begins at once. Raising it costs the same."""
+    """Bytes that may come before a round begins at once. Raising it costs the same."""
     quiet_round_ns: Nanoseconds = 200 * MILLISECOND_NS
-    """The same pause with `adaptive`, where fuller buffers shorten it. Raising it costs the same."""
+    """The pause with `adaptive`, where fuller buffers shorten it. Raising it costs the same."""
     stability_repeat_ns: Nanoseconds = 20 * MILLISECOND_NS
-    """Pause before stability's PDUs are repeated. Raising it costs memory when one is lost."""
+    """Pause before the stability protocol repeats a PDU. Raising it costs memory after a loss."""
     history_ns: Nanoseconds = SECOND_NS
-    """How long a newcomer waits for those who keep history. Raising it costs its time if nobody does."""
+    """How long a newcomer waits for a handler. Raising it costs its time if there is none."""
     history_bytes: int = 32 << 20
-    """What a newcomer may hold back while history comes. Raising it costs memory, and saves repetition."""
+    """Bytes that a newcomer may hold back while it reads history. Raising it costs memory."""
     largest_group: int = 1024
-    """Members known at a time. Raising it costs memory, should a peer invent members."""
+    """Members known at a time. Raising it costs memory if a peer invents members."""
 
     def __post_init__(self) -> None:
         if self.repair not in REPAIRS:
@@ -289,14 +290,14 @@ class FifoConfiguration:
             )
         detection.GossipConfiguration(subset=self.detector_subset, mistake=self.mistake)
         if min(self.window_bytes, self.retain_bytes, self.round_bytes, self.largest_group) < 1:
-            raise UsageError("Windows, buffers and groups have room for something.")
+            raise UsageError("Windows, buffers and groups have room for at least one byte or member.")
         if self.largest_group > MOST_NAMES:
             raise UsageError(f"No status has room for more than {MOST_NAMES} members.")
         spans = [getattr(self, name) for name in self.__dataclass_fields__ if name.endswith("_ns")]
         if min(spans) < 1:
             raise UsageError("A reliable multicast's times are positive.")
         if self.suspect_after_ns <= self.heartbeat_ns:
-            raise UsageError("Nobody can be heard of more often than his heartbeat comes.")
+            raise UsageError("A member is suspected only after more than one heartbeat.")
 
     def _check_stability(self) -> None:
         stability.find_protocol(self.stability)
@@ -319,7 +320,7 @@ class FifoConfiguration:
             )
         if self.trigger == "adaptive" and not self.others_keep:
             raise UsageError(
-                f"With the repair '{self.repair}' nobody knows how full another's buffer is.",
+                f"With the repair '{self.repair}' no member knows how full another's buffer is.",
                 hint="The adaptive trigger goes with the repairs hybrid and any, where members keep copies.",
             )
 
@@ -330,15 +331,15 @@ class FifoConfiguration:
 
     @property
     def announces(self) -> bool:
-        """Whether a sender tells how far its messages go before the next heartbeat."""
+        """Whether a sender announces the end of its messages before the next heartbeat."""
         return self.errors is None
 
     @property
-    def tell_bytes(self) -> int:
-        """What a member takes from a sender before it acknowledges without waiting: a part of the window."""
+    def acknowledge_bytes(self) -> int:
+        """Bytes after which a member acknowledges at once: a part of the window."""
         return max(1, self.window_bytes // 4)
 
     @property
     def forget_after_ns(self) -> Nanoseconds:
-        """When nothing more is remembered of a member that is gone."""
+        """Silence after which a member is forgotten."""
         return 20 * self.suspect_after_ns

@@ -1,4 +1,4 @@
-"""A member's own messages: taken if there is room, multicast, and delivered here once they are safe."""
+"""This member's own messages: admitted if there is room, multicast, and delivered here once they are safe."""
 
 from typing import Final
 
@@ -7,154 +7,162 @@ from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.fifo.context import Context
+from antiphon.protocols.fifo.group import Group, Peer
 from antiphon.protocols.fifo.pdus import Copy, Data, RidingData
-from antiphon.protocols.fifo.release import Release
-from antiphon.protocols.fifo.state import Peer, State
+from antiphon.protocols.fifo.presence import Presence
+from antiphon.protocols.fifo.schedule import HEARTBEAT
+from antiphon.protocols.fifo.stability import Stability
 from antiphon.protocols.fifo.streams import MOST_KEPT
 from antiphon.protocols.probe import Probe
 
 REPEAT: Final = "repeat"
 MOST_REPEATED: Final = 16
-"""Batches that one timer repeats at most: the oldest, since they are taken in order."""
-LONGEST_PAUSE: Final = 8
-"""Pauses between repetitions double up to this multiple of the first."""
+"""Batches that one timer repeats, the oldest first. Raising it costs bursts of copies."""
 
 
 class Sending:
     """Admission, flow control and, with `acknowledge`, repetition."""
 
-    def __init__(self, state: State, release: Release) -> None:
-        self._state = state
-        self._release = release
-        self._waits = state.configuration.others_keep
-        self._repeats = state.configuration.repair == "acknowledge"
-        configuration = state.configuration
+    def __init__(self, context: Context, group: Group, presence: Presence, stability: Stability) -> None:
+        self._context = context
+        self._group = group
+        self._presence = presence
+        self._stability = stability
+        configuration = context.configuration
+        self._waits = configuration.others_keep
+        self._repeats = configuration.repair == "acknowledge"
         self._announce_ns = configuration.announce_ns if configuration.announces else None
         self._probe = Probe()
         self._held_up = False
-        """Whether what was handed in last was refused for others' sake."""
+        """Whether the last admission was refused because the group is behind."""
         self._slowest = 0
-        """No member that counts is behind this; refreshed when the window seems full."""
+        """No member of the view is behind this position; refreshed when the window seems full."""
 
     def admit(self, now: Nanoseconds, bodies: Packed) -> None:
-        state, own, view = self._state, self._state.own, self._state.view
-        reason = self._objection(bodies)
-        self._held_up = reason is not None and state.taking_part
+        context, own, view = self._context, self._group.own, self._group.view
+        reason = self._reason_to_refuse(bodies)
+        self._held_up = reason is not None and self._presence.taking_part
         if reason is not None:
-            state.effects.append(Rejected(reason))
+            context.emit(Rejected(reason))
             return
         number = own.add(bodies)
         own.sent_ns = now
         self._probe.sent(now, own.expected)
-        state.effects.append(Admitted(number, len(bodies), bodies.size))
-        release = self._release
-        release.fresh_bytes += bodies.weight
+        effects = context.effects
+        effects.append(Admitted(number, len(bodies), bodies.size))
+        stability = self._stability
+        stability.fresh_bytes += bodies.weight
         if len(view.pairs) > 1:
-            row = release.row
+            row = stability.row
             pdu: Data | RidingData
             if row is None:
                 held = view.packer.pack(*view.held())
-                pdu = Data(state.incarnation, number, view.number, held, bodies)
+                pdu = Data(context.incarnation, number, view.number, held, bodies)
             else:
-                pdu = RidingData(state.incarnation, number, view.number, row(view.held()), bodies)
-            state.effects.append(Multicast(pdu))
-            self._note_told(now)
+                pdu = RidingData(context.incarnation, number, view.number, row(view.held()), bodies)
+            effects.append(Multicast(pdu))
+            self._note_acknowledged(now)
             if self._announce_ns is not None:
-                state.arm(now, "heartbeat", self._announce_ns)
+                context.timers.arm(now, HEARTBEAT, self._announce_ns)
         if len(view.pairs) == 1 or not self._waits:
-            release.deliver_own(own.expected)
+            stability.deliver_own(own.expected)
         if self._repeats:
-            own.repaired[number] = (now + state.configuration.repair_ns, state.site)
-            state.arm(now, REPEAT, state.configuration.repair_ns)
-        if release.wakeful:
-            release.wake(now)
-        if release.fresh_bytes > release.due_bytes:
-            release.hurry(now)
+            own.repaired[number] = (now + context.configuration.repair_ns, context.site)
+            context.timers.arm(now, REPEAT, context.configuration.repair_ns)
+        if stability.needs_timer:
+            stability.arm(now)
+        if stability.fresh_bytes > stability.check_bytes:
+            stability.check(now)
 
-    def _objection(self, bodies: Packed) -> str | None:
-        """Why a batch cannot be taken now. One that exceeds a limit by itself is taken when it is alone."""
-        state, own, configuration = self._state, self._state.own, self._state.configuration
-        if not state.taking_part:
+    def _reason_to_refuse(self, bodies: Packed) -> str | None:
+        """Why a batch is refused now. A batch that exceeds a limit by itself is taken when it is alone."""
+        own, configuration = self._group.own, self._context.configuration
+        if not self._presence.taking_part:
             return "This member does not take part yet."
         full = own.kept_bytes + bodies.weight > configuration.retain_bytes or len(own.kept) >= MOST_KEPT // 2
         if own.kept and full:
-            state.counts["refused"] += 1
+            self._context.counts["refused"] += 1
             return "As much as may be retained is not stable yet."
         window_bytes = configuration.window_bytes - bodies.weight
         if own.bytes_beyond(self._slowest) > max(0, window_bytes):
-            self._slowest = min((peer.acked for peer in state.counted()), default=own.expected)
+            self._slowest = self._find_slowest()
             if own.bytes_beyond(self._slowest) > max(0, window_bytes):
                 return "The slowest member is as far behind as the window allows."
         return None
 
-    def _note_told(self, now: Nanoseconds) -> None:
-        """What we just multicast tells our position to everyone who sees the same view."""
-        number = self._state.view.number
-        for peer in self._state.peers.values():
+    def _note_acknowledged(self, now: Nanoseconds) -> None:
+        """A message of ours carries our positions to every member that sees the same view."""
+        number = self._group.view.number
+        for peer in self._group.peers.values():
             if peer.view == number:
                 stream = peer.stream
-                stream.told = stream.expected
-                stream.told_ns = now
-                stream.untold_bytes = 0
+                stream.acknowledged = stream.expected
+                stream.acknowledged_ns = now
+                stream.unacknowledged_bytes = 0
+
+    def _find_slowest(self) -> int:
+        """The least position in our own messages of any member of the view."""
+        return min((peer.acked for peer in self._group.in_view()), default=self._group.own.expected)
 
     # Acknowledgements
 
-    def acknowledged(self, now: Nanoseconds, peer: Peer, position: int) -> None:
+    def on_acknowledged(self, now: Nanoseconds, peer: Peer, position: int) -> None:
         """A member holds our messages below a position."""
-        own = self._state.own
+        own = self._group.own
         if position <= peer.acked or not own.begins_at(position):
             return
         peer.acked = position
         peer.progress_ns = now
         if peer.probed != self._probe.serial:
-            self._time(now, peer)
-        if position > own.delivered and peer.counted:
-            # One more member that counts holds it, so that our crash cannot take it along.
-            self._release.deliver_own(position)
+            self._measure_round_trip(now, peer)
+        if position > own.delivered and peer.in_view:
+            # One more member of the view holds it, so that our crash cannot take it along.
+            self._stability.deliver_own(position)
 
-    def _time(self, now: Nanoseconds, peer: Peer) -> None:
+    def _measure_round_trip(self, now: Nanoseconds, peer: Peer) -> None:
         round_trip_ns = self._probe.held(now, peer.probed, peer.acked)
         if round_trip_ns is not None:
             peer.probed, peer.round_trip_ns = self._probe.serial, round_trip_ns
 
     def reports(self) -> dict[Site, PeerReport]:
-        """How far each member that counts is behind, and whether it is the one that we wait for."""
-        own = self._state.own
-        counted = [peer for peer in list(self._state.peers.values()) if peer.counted]
-        slowest = min((peer.acked for peer in counted), default=own.expected)
+        """How far each member of the view is behind, and whether our sending waits for it."""
+        own = self._group.own
+        members = [peer for peer in list(self._group.peers.values()) if peer.in_view]
+        slowest = min((peer.acked for peer in members), default=own.expected)
         return {
             peer.site: PeerReport(
                 own.expected - peer.acked, peer.heard_ns, peer.round_trip_ns, peer.asked,
                 self._held_up and peer.acked == slowest < own.expected,
             )
-            for peer in counted
+            for peer in members
         }  # fmt: skip
 
-    def new_view(self, now: Nanoseconds) -> None:
-        """Others count than before: whoever is new has all to acknowledge that is not stable."""
-        state, own = self._state, self._state.own
+    def on_view(self, now: Nanoseconds) -> None:
+        """A new view has begun: its new members acknowledge everything that is not stable."""
+        own = self._group.own
         self._slowest = own.stable
-        acked = [peer.acked for peer in state.counted()]
-        self._release.deliver_own(max(acked, default=own.expected))
+        acked = [peer.acked for peer in self._group.in_view()]
+        self._stability.deliver_own(max(acked, default=own.expected))
         if self._repeats and own.kept:
-            state.arm(now, REPEAT, state.configuration.repair_ns)
+            self._context.timers.arm(now, REPEAT, self._context.configuration.repair_ns)
 
-    def repeat(self, now: Nanoseconds) -> None:
-        """With `acknowledge`: multicast again what somebody has not acknowledged in time."""
-        state, own = self._state, self._state.own
-        slowest = min((peer.acked for peer in state.counted()), default=own.expected)
+    def fire(self, now: Nanoseconds) -> None:
+        """With `acknowledge`: multicast again what a member of the view has not acknowledged in time."""
+        context, own = self._context, self._group.own
+        slowest = self._find_slowest()
         if slowest >= own.expected:
             return
-        pause_ns = state.configuration.repair_ns
+        pause_ns = context.configuration.repair_ns
         repeated = 0
         for number, bodies in own.kept.items():
-            due_ns, _ = own.repaired.get(number, (now, state.site))
+            due_ns, _ = own.repaired.get(number, (now, context.site))
             if number < slowest or due_ns > now:
                 continue
-            own.repaired[number] = (now + pause_ns, state.site)
-            state.effects.append(Multicast(Copy(state.site, state.incarnation, number, bodies)))
-            state.counts["copies"] += 1
+            own.repaired[number] = (now + pause_ns, context.site)
+            context.emit(Multicast(Copy(context.site, context.incarnation, number, bodies)))
+            context.counts["copies"] += 1
             repeated += 1
             if repeated == MOST_REPEATED:
                 break
-        state.arm(now, REPEAT, pause_ns)
+        context.timers.arm(now, REPEAT, pause_ns)

@@ -1,4 +1,4 @@
-"""One site's messages as one member holds them: a stretch without gaps, and single batches beyond."""
+"""One site's messages as one member holds them: a range without gaps, and single batches beyond it."""
 
 from bisect import bisect_right
 
@@ -8,17 +8,20 @@ from antiphon.core.time import NEVER_NS, Nanoseconds
 from antiphon.protocols.fifo.pdus import MOST_SPANS
 
 MOST_AHEAD = 4096
-"""Batches held beyond a gap at most, whatever their size."""
+"""Batches held beyond a gap, of any size. Raising it costs memory."""
 MOST_KEPT = 1 << 16
-"""Batches kept at most, likewise."""
+"""Batches kept until they are stable, of any size. Raising it costs memory."""
 
 
 class Stream:
     """The messages of one incarnation of a site. Only a stream that has begun is followed."""
 
     __slots__ = (
+        "acknowledged",
+        "acknowledged_ns",
         "ahead",
         "ahead_bytes",
+        "announced",
         "ask_ns",
         "asked_to",
         "attempts",
@@ -34,12 +37,9 @@ class Stream:
         "repaired",
         "since",
         "site",
-        "spoken",
         "stable",
-        "told",
-        "told_ns",
-        "unsure",
-        "untold_bytes",
+        "unacknowledged_bytes",
+        "unconfirmed",
     )  # fmt: skip
 
     def __init__(self, site: Site, incarnation: int) -> None:
@@ -48,71 +48,71 @@ class Stream:
         self.begun = False
         self.first = 0
         self.expected = 0
-        """Everything from the beginning up to here is held; also called the position."""
+        """The position: the next number in order. Everything below it is held."""
         self.end = 0
-        """How far the stream is known to go, or is said to go by others."""
-        self.spoken = 0
-        """How far its sender itself has said, or shown by its messages, that it goes."""
-        self.unsure: int | None = None
-        """Where we went on, if only others have named that place."""
+        """The end of the stream as far as any member reports."""
+        self.announced = 0
+        """The end of the stream as far as its sender has reported, or shown by its messages."""
+        self.unconfirmed: int | None = None
+        """The position at which we went on, if only members other than the sender reported it."""
         self.stable = 0
-        """Everyone who counts holds everything below, as far as we know."""
+        """Everyone in the view holds everything below this number, as far as we know."""
         self.since = 0
-        """Here we began to follow, or went on after a gap: of what lies below we say nothing."""
+        """Where we began to follow, or went on after a gap: below this number we declare nothing."""
         self.excused = 0
-        """Up to here it has been said that something may be missing."""
+        """Below this number a gap has ended a spell of ours already."""
         self.limit: int | None = None
-        """Set once the site has a later incarnation: whatever lies from here on is not taken any more."""
+        """Set once the site has a later incarnation: nothing is taken from this number on."""
         self.kept: dict[int, Packed] = {}
         self.kept_bytes = 0
         self.ahead: dict[int, Packed] = {}
         self.ahead_bytes = 0
         self.repaired: dict[int, tuple[Nanoseconds, Site]] = {}
-        """When a kept batch was last repeated, and for whom."""
-        # What the sender knows of our position.
-        self.told = 0
-        self.told_ns: Nanoseconds = -NEVER_NS
-        self.untold_bytes = 0
-        # When to ask for what is missing, what was asked for, and how often in vain.
+        """When a kept batch was last repeated, and to which member; the sender's name means to all."""
+        self.acknowledged = 0
+        """The position that the sender knows of us."""
+        self.acknowledged_ns: Nanoseconds = -NEVER_NS
+        self.unacknowledged_bytes = 0
+        # When to ask for what is missing, what was asked for, and how often without an answer.
         self.ask_ns: Nanoseconds | None = None
         self.asked_to = 0
         self.attempts = 0
 
     @property
     def kept_from(self) -> int:
-        """From here on everything held is kept for others."""
+        """Everything held from this number on is kept for others."""
         return next(iter(self.kept), self.expected)
 
     @property
     def missing_to(self) -> int:
-        """How far the stream goes that is to be had: a sealed one no further than its limit."""
+        """The end of what can still be had: a stream that has ended goes no further than its limit."""
         return self.end if self.limit is None else self.limit
 
     @property
     def seen(self) -> int:
-        """How far the stream goes for certain: no claim of others counts."""
-        return max(self.spoken, self.expected)
+        """The end of the stream for certain, whatever other members report."""
+        return max(self.announced, self.expected)
 
     def begin(self, first: int, position: int, stable: int) -> None:
         self.begun = True
         self.first = first
         self.end = max(self.end, position)
-        self.expected = self.since = self.excused = self.told = position
+        self.expected = self.since = self.excused = self.acknowledged = position
         self.stable = min(stable, position)
 
     def take(self, number: int, bodies: Packed, *, keep: bool) -> None:
-        """The batch that was expected."""
+        """Take the batch that was expected."""
         assert number == self.expected, "a batch would be taken out of its order"
         self.expected = number + len(bodies)
         if self.expected > self.end:
             self.end = self.expected
-        self.untold_bytes += bodies.weight
+        self.unacknowledged_bytes += bodies.weight
         if keep:
             self.kept[number] = bodies
             self.kept_bytes += bodies.weight
 
     def put_ahead(self, number: int, bodies: Packed, most_bytes: int) -> bool:
-        """Hold a batch if there is room, as there always is for the one expected; whether it is new."""
+        """Hold a batch if there is room, which the expected one always has; whether it is new."""
         full = len(self.ahead) >= MOST_AHEAD or self.ahead_bytes + bodies.weight > most_bytes
         if number in self.ahead or (full and number != self.expected):
             return False
@@ -121,13 +121,13 @@ class Stream:
         self.end = max(self.end, number + len(bodies))
         return True
 
-    def hear_end(self, end: int) -> None:
-        """The sender itself says how far it has gone: what others have claimed beyond that is refuted.
+    def on_end(self, end: int) -> None:
+        """The sender reports the end of its stream, which corrects what others reported beyond it.
 
-        Batches that have come from it already may have overtaken its word.
+        Batches that have come from it already may have overtaken the report.
         """
         ahead = max((number + len(bodies) for number, bodies in self.ahead.items()), default=0)
-        self.end = self.spoken = max(self.expected, end, ahead)
+        self.end = self.announced = max(self.expected, end, ahead)
         self.excused = min(self.excused, self.end)
 
     def next_ahead(self) -> Packed | None:
@@ -138,12 +138,18 @@ class Stream:
         return bodies
 
     def drop_ahead(self, below: int, beyond: int) -> None:
-        """Forget batches held beyond a gap that can follow on nothing any more."""
+        """Drop batches held beyond a gap that can follow on nothing any more."""
         for number in [number for number in self.ahead if number < below or number >= beyond]:
             self.ahead_bytes -= self.ahead.pop(number).weight
 
+    def note_acknowledged(self, now: Nanoseconds) -> None:
+        """Our position goes out to the sender."""
+        self.acknowledged = self.expected
+        self.acknowledged_ns = now
+        self.unacknowledged_bytes = 0
+
     def jump(self, position: int) -> None:
-        """Give up what lies below a position, and go on there."""
+        """Give up everything below a position, and go on there."""
         self.expected = self.since = position
         self.end = max(self.end, position)
         self.excused = max(self.excused, position)
@@ -153,13 +159,13 @@ class Stream:
         self.attempts = 0
 
     def fall_back(self, position: int) -> None:
-        """Go on at a lower position: where we are, the sender has never been."""
+        """Go on at a lower position: the sender has never reached ours."""
         self.drop_ahead(0, 0)
         self.jump(position)
         self.stable = min(self.stable, position)
 
     def release(self, position: int) -> tuple[int, int]:
-        """Keep nothing below a position any more: the first message let go, and how many."""
+        """Discard everything below a position: the first number discarded, and how many."""
         begin = end = self.kept_from
         kept = self.kept
         for number in list(kept):
@@ -185,7 +191,7 @@ class Stream:
         return found
 
     def _batch_around(self, number: int) -> int:
-        """Where the kept batch begins that has a message; the message's own number if there is none."""
+        """The first number of the kept batch that contains a message; its own number if there is none."""
         begins = list(self.kept)
         place = bisect_right(begins, number) - 1
         if place >= 0 and number < begins[place] + len(self.kept[begins[place]]):
@@ -193,7 +199,7 @@ class Stream:
         return number
 
     def spans(self) -> tuple[int, ...]:
-        """What is missing: from, to, from, to, …"""
+        """The gaps: from, to, from, to, …"""
         spans: list[int] = []
         position, limit = self.expected, self.missing_to
         for number in sorted(self.ahead):
@@ -208,7 +214,7 @@ class Stream:
 
 
 class OwnStream(Stream):
-    """One's own messages: kept until they are stable, and measured."""
+    """This member's own messages: kept until they are stable, and measured."""
 
     __slots__ = ("_before", "delivered", "sent_bytes", "sent_ns")
 
@@ -217,7 +223,7 @@ class OwnStream(Stream):
         self.delivered = 0
         self.sent_bytes = 0
         self.sent_ns: Nanoseconds = -NEVER_NS
-        """When something was last multicast for the first time."""
+        """When a batch was last multicast for the first time."""
         self._before: dict[int, int] = {}
 
     def start(self, incarnation: int, number: int) -> None:
@@ -234,11 +240,11 @@ class OwnStream(Stream):
         return number
 
     def begins_at(self, number: int) -> bool:
-        """Whether a batch that is kept begins here, or the next one will."""
+        """Whether a kept batch begins at this number, or the next one will."""
         return number == self.expected or number in self.kept
 
     def bytes_beyond(self, position: int) -> int:
-        """What was sent from a position on; what is stable does not count."""
+        """Bytes sent from a position on that are not stable."""
         if position >= self.expected:
             return 0
         before = self._before.get(position)

@@ -1,8 +1,8 @@
-"""Bodies that travel apart from their order: kept until the place of each is known, or until it is fetched.
+"""Bodies that travel apart from their order, kept until their token comes.
 
-With `bodies="direct"` a sender multicasts each batch itself to all for whom it is, and only a token goes to
-the primary site and down the tree. A primary site orders a token only when it holds the body, being one of
-those for whom it is; so whoever lacks a body can fetch it there, even if its sender is gone.
+With `bodies="direct"` a sender multicasts each batch to all destinations itself, and only a token goes to the
+primary site and down the tree. The primary site is a destination too, and orders a token only when it holds
+the body. So a site that lacks a body can fetch it there, even if the sender has crashed.
 """
 
 from antiphon.core.ids import Site
@@ -10,7 +10,7 @@ from antiphon.protocols.metagroups.channels import Batch
 
 
 class Bodies:
-    """Batches of each sender that have no place yet, as many as a sender may have under way."""
+    """Batches of each sender that have no place yet, as many as a sender may have unstable."""
 
     __slots__ = ("_found", "_most")
 
@@ -19,14 +19,14 @@ class Bodies:
         self._found: dict[Site, dict[int, Batch]] = {}
 
     def add(self, batch: Batch) -> None:
-        """Keep one; of too many the first go, for they have waited in vain the longest."""
+        """Keep a batch; of too many, the lowest number is dropped."""
         found = self._found.setdefault(batch.sender, {})
         found[batch.number] = batch
         if len(found) > self._most:
             del found[min(found)]
 
     def take(self, token: Batch) -> Batch | None:
-        """The batch that a token stands for, if its body is here; from now on it is somebody else's."""
+        """Remove and return the batch that a token stands for, if its body is here."""
         found = self._found.get(token.sender, {})
         batch = found.get(token.number)
         if batch is None or batch.item != token.item:

@@ -1,19 +1,20 @@
 """Shortcuts past nodes that a group's messages only pass through, where any two groups stay in order.
 
 Source: Jia and So, section 4.2, corrected. The paper links a group's primary meta-group directly to what lies
-below an extra node that has only one way on for the group. That is unsound: with <ABC>, <ABD>, <ACD> in a
-chain, C goes past <ABD> and A does not, so that A and C can be ordered differently at the ends of the chain.
+below an extra node from which only one edge leads on for the group. That is unsound: with <ABC>, <ABD>,
+<ACD> in a chain, C skips <ABD> and A does not, so A and C can be ordered differently at the ends of the
+chain.
 
 What holds instead. Two groups' messages are ordered at the merge point of their ways: the top of the longest
 common end of the two ways to a meta-group. The order of *two* groups is one everywhere exactly if all the
-meta-groups that are part of both have the same merge point; `Shortcuts.conflicts` finds those that have not.
-The plain tree never has any. `bypassed` takes only shortcuts without conflicts. Two groups with one primary
-meta-group are both for it and so merge there, and without conflicts nowhere else: what a sender requests of
-one primary site comes to all in that order, as in the plain tree.
+meta-groups that are part of both have the same merge point; `Shortcuts.conflicts` finds the others. The plain
+tree has none. `bypassed` takes only shortcuts without conflicts. Two groups with one primary meta-group merge
+there, and without conflicts nowhere else: all sites receive a sender's requests to one primary site in that
+order, as in the plain tree.
 
-Not promised with shortcuts: an order without cycles over *three* groups. <AB> - <BC> - <AC>, where A goes
-past <BC>, has no conflict, yet b before a, a before c and c before b can all be seen. So shortcuts are for
-those who need no more than that any two groups' messages come in one order.
+Not promised with shortcuts: an order without cycles over *three* groups. <AB> - <BC> - <AC>, where A skips
+<BC>, has no conflict, yet b before a, a before c and c before b can all be seen. So shortcuts are for
+applications that need only any two groups' messages in one order.
 """
 
 from collections import Counter
@@ -38,7 +39,7 @@ class Conflict(NamedTuple):
 
 
 class Shortcuts:
-    """A forest in which the messages of each group go past the nodes named for it; immutable.
+    """A forest in which the messages of each group skip the nodes named for it; immutable.
 
     Each of those nodes must be one that `candidates` gives for that group.
     """
@@ -65,12 +66,12 @@ class Shortcuts:
         return max(len(self.way(group, label)) for label in self.forest.meta_groups_of[group])
 
     def extra(self, group: Group) -> tuple[Label, ...]:
-        """Nodes that a group's messages pass through without being for them: `Route.extra` likewise."""
+        """Extra nodes of a group: `Route.extra` with the shortcuts."""
         past = self.past.get(group, frozenset())
         return tuple(label for label in self.forest.route(group).extra if label not in past)
 
     def leads(self, label: Label) -> Mapping[Group, tuple[Label, ...]]:
-        """To which nodes a node hands a group's messages: `Forest.leads` with the shortcuts."""
+        """The nodes to which a node passes each group's messages: `Forest.leads` with the shortcuts."""
         return {group: tuple(below) for group, below in self._handed.get(label, {}).items()}
 
     def conflicts(self) -> list[Conflict]:
@@ -87,7 +88,7 @@ class Shortcuts:
 
 
 def candidates(forest: Forest) -> dict[Group, tuple[Label, ...]]:
-    """What the paper's section 4.2 would go past: each group's extra nodes that have one way on for it."""
+    """The nodes that section 4.2 would skip: each group's extra nodes from which one edge leads on for it."""
     return {group: _single_ways(forest, group) for group in forest.primary_of}
 
 
@@ -112,7 +113,7 @@ def bypassed(forest: Forest, groups: Collection[Group] | None = None) -> Shortcu
 
 
 def _kept(forest: Forest, ways: Ways, node: Label, child: Label, tried: set[Group]) -> set[Group]:
-    """Of the groups tried, those that can go past a node to its child; `ways` is changed for them."""
+    """Of the groups tried, those that can skip a node; `ways` is changed for them."""
     for group in tried:
         _go_past(ways[group], node, child)
     while found := _conflicts(forest, ways, tried):
@@ -145,7 +146,7 @@ def _plain_ways(forest: Forest) -> Ways:
 
 
 def _go_past(way: dict[Label, Label], node: Label, child: Label) -> None:
-    """Nodes are passed by from above, so that the next after `node` is still its child in the tree."""
+    """Nodes are skipped from above, so the next one after `node` is still its child in the tree."""
     assert way[child] == node
     way[child] = way.pop(node)
 

@@ -27,13 +27,13 @@ class Change(NamedTuple):
     created: tuple[Label, ...]
     deleted: tuple[Label, ...]
     resized: tuple[Label, ...]
-    """Meta-groups that lost or gained sites and were there before and are there now."""
+    """Meta-groups that lost or gained sites, and existed before and exist now."""
     stopped: tuple[Label, ...]
-    """Roots of the trees that were and are no more as they were."""
+    """Roots of the trees that were altered."""
     begun: tuple[Label, ...]
-    """Roots of the trees that stand in their place."""
+    """Roots of the trees that replace them."""
     kept: tuple[Label, ...]
-    """Roots of the trees that are as they were."""
+    """Roots of the trees that did not change."""
     reparented: tuple[Label, ...]
     """Meta-groups that stay and have another parent."""
     moved: Mapping[Label, tuple[Site, Site]]
@@ -80,7 +80,7 @@ def change(forest: Forest, joins: Moves = (), leaves: Moves = ()) -> Change:
 
 
 def _new_labels(forest: Forest, joins: Moves, leaves: Moves) -> dict[Site, Label]:
-    """The label of every site that moves; a join of a member or a leave of no member is a mistake."""
+    """The label of every site that moves; raises if a member joins or a non-member leaves."""
     groups_of: dict[Site, set[Group]] = {}
 
     def groups(site: Site) -> set[Group]:
@@ -128,7 +128,7 @@ def _concerned(forest: Forest, created: Iterable[Label], deleted: Iterable[Label
 def _ranked(
     removed: Iterable[Node], deleted: Iterable[Label], created: Iterable[MetaGroup]
 ) -> list[MetaGroup]:
-    """What the stopped trees held and still exists, and what is new, ready to be planted."""
+    """The remaining meta-groups of the stopped trees and the new ones, by rank."""
     gone = set(deleted)
     alive = [MetaGroup(node.label, node.sites) for node in removed if node.label not in gone]
     return sorted([*alive, *created], key=lambda meta_group: rank(meta_group.label))

@@ -1,11 +1,11 @@
-"""Channels: the numbered way from a primary site to those it hands messages to, one end and the other.
+"""Channels: numbered streams from a primary site to the sites below it, with a sending and a receiving end.
 
-Source: Jia and So, section 5 (a sequence number for each site that messages are sent to, so that a receiver
-puts them in order and finds out what it lacks). Here a primary site has one channel to all other sites of its
-meta-group, which can be multicast, and one to the primary site of each child.
+Source: Jia and So, section 5: a sequence number for each destination, by which a receiver puts messages in
+order and detects losses. Here a primary site has one channel to all other sites of its meta-group, which can
+be multicast, and one to the primary site of each child.
 
-What a receiver acknowledges is cumulative, and counts for all below it. Two marks come back down: what may be
-delivered (`ready`) and what all have delivered (`settled`).
+Acknowledgements are cumulative, and cover everything below the receiver. Two marks come back down: what may
+be delivered (`ready`), and what all have delivered (`settled`).
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ class Batch(NamedTuple):
     incarnation: int
     number: int
     length: int
-    """How many messages."""
+    """Its number of messages."""
     group: Group
     bodies: Packed | None
     """None for a token, whose bodies travel apart."""
@@ -46,7 +46,7 @@ def to_primary(node: int) -> int:
 
 
 class Outlet:
-    """The sending end: at which place of the primary's own order each entry stands, and who holds it."""
+    """The sending end: the place of each entry in the primary site's order, and which receivers hold it."""
 
     __slots__ = (
         "_done",
@@ -83,17 +83,18 @@ class Outlet:
         self.moved_ns: Nanoseconds = 0
         """When something was last sent or acknowledged."""
 
-    def add(self, place: int) -> int:
-        """One more entry, which stands at this place; its number on the channel."""
+    def add(self, now: Nanoseconds, place: int) -> int:
+        """Add the entry at this place of the order; returns its number on the channel."""
+        self.moved_ns = now
         self._places.append(place)
         self.last += 1
         if not self.receivers:
             self.held = self.done = self.last
         return self.last
 
-    def acknowledge(self, site: Site, held: int, done: int) -> bool:
-        """What a receiver tells; False if that is nothing new, or cannot be."""
-        if site not in self._held or not done <= held <= self.last:
+    def on_held(self, now: Nanoseconds, site: Site, held: int, done: int) -> bool:
+        """A receiver acknowledges; False if that is nothing new, or impossible."""
+        if held > self.last:
             return False
         if held <= self._held[site] and done <= self._done[site]:
             return False
@@ -101,37 +102,47 @@ class Outlet:
         self._done[site] = max(done, self._done[site])
         self.held = min(self._held.values())
         self.done = min(self._done.values())
+        self.moved_ns = now
         return True
 
     def place_before(self, seq: int, end: int) -> int:
-        """Up to which place the entries up to `seq` are all that there are on this channel."""
+        """The last place such that this channel has no entry up to it beyond `seq`."""
         return end if seq >= self.last else self._places[seq + 1 - self.first] - 1
 
-    def count_up_to(self, seq: int, place: int) -> int:
-        """How far entries from `seq` on stand at or before a place."""
+    def advance_ready(self, place: int) -> None:
+        """Everything up to this place of the order is ready."""
+        self.ready = self._count_up_to(self.ready, place)
+
+    def advance_settled(self, place: int) -> None:
+        """Everything up to this place of the order is settled; forget it."""
+        self.settled = self._count_up_to(self.settled, place)
+        while self.first <= self.settled:
+            self._places.popleft()
+            self.first += 1
+
+    def _count_up_to(self, seq: int, place: int) -> int:
+        """The last entry, from `seq` on, that stands at this place or before it."""
         while seq < self.last and self._places[seq + 1 - self.first] <= place:
             seq += 1
         return seq
 
     def place_of(self, seq: int) -> int | None:
-        """At which place an entry stands; None if it is gone or has never been."""
+        """The place of an entry; None if it is settled or does not exist."""
         return self._places[seq - self.first] if self.first <= seq <= self.last else None
 
-    def release(self, seq: int) -> None:
-        """Forget what lies up to here."""
-        while self.first <= seq:
-            self._places.popleft()
-            self.first += 1
+    def note_told(self) -> None:
+        """The receivers are being sent the current marks."""
+        self.told_ready, self.told_settled = self.ready, self.settled
 
     def lagging(self) -> tuple[Site, ...]:
-        """Who does not hold everything, as far as is known."""
+        """Receivers that are not known to hold everything."""
         if self.held == self.last:
             return ()
         return tuple(site for site in self.receivers if self._held[site] < self.last)
 
 
 class Inlet:
-    """The receiving end: puts entries in order and finds out what is lacking."""
+    """The receiving end: puts entries in order and detects losses."""
 
     __slots__ = (
         "_early",
@@ -151,7 +162,7 @@ class Inlet:
         self.channel = channel
         self.source = source
         self._reach = reach
-        """How far ahead entries are kept."""
+        """Entries beyond the next one that are kept."""
         self._early: dict[int, Batch] = {}
         self.next_seq = 1
         self.known = 0
@@ -162,9 +173,9 @@ class Inlet:
         self.told_done = 0
         self.asked_ns: Nanoseconds = -1
 
-    def take(self, pdu: Entry | Token) -> list[Batch]:
-        """An entry has come; what can be used by now, in order."""
-        self.mark(pdu.seq, pdu.ready, pdu.settled)
+    def on_entry(self, pdu: Entry | Token) -> list[Batch]:
+        """An entry has come; returns what is in order now."""
+        self.on_mark(pdu.seq, pdu.ready, pdu.settled)
         if not self.next_seq <= pdu.seq < self.next_seq + self._reach:
             return []
         bodies = pdu.bodies if isinstance(pdu, Entry) else None
@@ -180,13 +191,13 @@ class Inlet:
             self.next_seq += 1
         return found
 
-    def mark(self, last: int, ready: int, settled: int) -> None:
+    def on_mark(self, last: int, ready: int, settled: int) -> None:
         self.known = max(self.known, last)
         self.ready = max(self.ready, ready)
         self.settled = max(self.settled, settled)
 
     def missing(self) -> tuple[int, ...]:
-        """What to ask for."""
+        """Entries to ask for."""
         if self.known < self.next_seq:
             return ()
         last = min(self.known, self.next_seq + self._reach - 1)

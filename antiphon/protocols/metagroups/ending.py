@@ -1,24 +1,26 @@
-"""How a tree ends: one order for everything that was under way on it, made of what its sites hold.
+"""How a tree ends: one order for everything under way on it, computed from what its sites hold.
 
-When a tree is altered, or one of its sites is gone, its sites stop and say what they hold: the end of their
-streams, of which they have delivered a part, and senders name their own batches that they do not know to be
-stable. From that everyone's last deliveries follow.
+When one of its sites fails, the sites of a tree stop and report what they hold: the end of their streams, of
+which a part is delivered, and their own batches that they do not know to be stable. The last deliveries of
+all sites follow from that.
 
-Why the result agrees with everything that anybody has delivered, also those who are gone. Delivery is safe: a
-message is delivered only when all for whom it is hold it, and whoever has stopped acknowledges nothing more.
-So a message that anybody delivered is held by all for whom it is and who are there; call those messages sure.
-A site's stream has them all in the order in which the trees put them. So any order of the sure ones that
-agrees with all streams agrees, at each site, with the trees; and all sites' orders together, those of the
-gone included, have no cycle, as the trees have none. (Where messages go past nodes, streams may be in a
-circle. Then there is no such order, and each site delivers the sure ones as they stand in its own stream: any
-two of them stand in it as in all others.) The rest nobody has delivered: it comes last, in
-whatever order keeps senders' numbers. For that nothing may be sure that stands in some stream after something
-of the same sender that is not. Nobody can have delivered such a message: either the same primary site put
-both in its order, where readiness is a prefix, or the sender waited until the first was stable. A batch that
-only its sender names has either no place yet, or was delivered by all, who then know it.
+Why the result agrees with every delivery, also those of failed sites. Delivery is safe: a message is
+delivered only when every destination holds it, and a stopped site acknowledges nothing more. So every
+destination that reports holds each message that any site has delivered. Call messages that are held in this
+way sure. A site's stream has all sure messages for it, in the order of the tree. So any order of the sure
+messages that agrees with all streams agrees with the tree at each site. The orders of all sites together,
+failed ones included, have no cycle, since the tree has none. (With shortcuts, streams may form a cycle. Then
+no such order exists, and each site delivers the sure messages as they stand in its own stream: any two of
+them stand there as in all other streams.) No site has delivered the rest. It comes last, in an order that
+keeps senders' numbers.
 
-A sender that is there knows best what it sent. A batch of its that is not sure and that it does not name was
-never sent: were it stable, it would be sure.
+For that, no message may be sure that stands in some stream after a message of the same sender that is not.
+No site can have delivered such a message: either the same primary site ordered both, where readiness is a
+prefix, or the sender waited until the first was stable. A batch that only its sender reports either has no
+place yet, or was delivered by all destinations, which then know it.
+
+A sender that reports knows best what it sent. If it does not name a batch that is not sure, the batch was
+never sent: if it were stable, it would be sure.
 """
 
 from collections import Counter
@@ -35,24 +37,24 @@ Name = tuple[Site, int]
 
 
 class Inventory:
-    """All that is known of a tree's batches when it ends."""
+    """What the sites of a tree have reported of its batches when it ends."""
 
     def __init__(self, members: Mapping[Group, frozenset[Site]], holdings: Mapping[Site, Holding]) -> None:
         self._members = members
         self._present = frozenset(holdings)
         self.items: dict[Name, Item] = {}
         self.holders: dict[Name, set[Site]] = {}
-        """In whose streams each is."""
+        """The sites that have each batch in their streams."""
         self.sources: dict[Name, Site] = {}
-        """Who has it, in its stream or as its sender."""
+        """A site that has each batch, in its stream or as its sender."""
         self.delivered: set[Name] = set()
         self.streams: list[list[Name]] = []
-        said: dict[Name, Counter[Item]] = {}
+        reported: dict[Name, Counter[Item]] = {}
         for site in sorted(holdings):
-            for item in self._told_by(site, holdings[site]):
-                said.setdefault((item.sender, item.number), Counter())[item] += 1
-        # Should sites say different things of one batch, its sender's word counts, else that of most.
-        self.items |= {name: max(items, key=lambda item: items[item]) for name, items in said.items()}
+            for item in self._reported_by(site, holdings[site]):
+                reported.setdefault((item.sender, item.number), Counter())[item] += 1
+        # If sites report a batch differently, its sender's report counts, else the most frequent one.
+        self.items |= {name: max(items, key=lambda item: items[item]) for name, items in reported.items()}
         self.named: Final = {
             (site, item.number): item
             for site, holding in holdings.items()
@@ -63,8 +65,8 @@ class Inventory:
         for site in sorted(holdings):
             self._add(site, holdings[site])
 
-    def _told_by(self, site: Site, holding: Holding) -> Iterable[Item]:
-        """What a site tells that it can know: what is for it, and its own."""
+    def _reported_by(self, site: Site, holding: Holding) -> Iterable[Item]:
+        """What a site reports and can know: batches for it, and its own."""
         yield from (item for item in holding.stream if site in self._members.get(item.group, ()))
         yield from (item for item in holding.waiting if item.sender == site)
 
@@ -85,15 +87,15 @@ class Inventory:
                 self.sources.setdefault((site, item.number), site)
 
     def is_forged(self, name: Name) -> bool:
-        """Whether a batch that is not sure was never sent, by the word of its sender."""
+        """Whether a batch that is not sure was never sent, by its sender's report."""
         return name[0] in self._present and name not in self.named
 
     def present(self, item: Item) -> frozenset[Site]:
-        """For whom a batch is, of those who are there."""
+        """The destinations of a batch that have reported."""
         return self._members.get(item.group, frozenset()) & self._present
 
     def sure(self) -> set[Name]:
-        """What may have been delivered somewhere: all for whom it is hold it, and what comes before it."""
+        """Batches that may have been delivered somewhere: every destination holds them and those before."""
         found = set(self.delivered)
         doubtful: dict[Site, list[Name]] = {}
         for name in sorted(self.holders.keys() - found):
@@ -109,7 +111,7 @@ class Inventory:
 def end_tree(
     tree: TreeId, members: Mapping[Group, frozenset[Site]], holdings: Mapping[Site, Holding]
 ) -> Ending:
-    """The last deliveries of a tree, from what the sites that are there hold of it."""
+    """The last deliveries of a tree, by what its sites have reported."""
     inventory = Inventory(members, holdings)
     sure = inventory.sure()
     streams = [[name for name in stream if name in sure] for stream in inventory.streams]
@@ -122,10 +124,10 @@ def end_tree(
 
 
 def order_at(ending: Ending, stream: Iterable[Item]) -> tuple[Item, ...]:
-    """In which order a site with this stream delivers an ending.
+    """The order in which a site with this stream delivers an ending.
 
-    It is the ending's own. Only where messages go past nodes can streams be in a circle that no one order
-    agrees with; then a site keeps to its own stream, as everyone has who delivered any of it.
+    It is the ending's own order. Only with shortcuts can streams form a cycle that no order agrees with. Then
+    a site keeps to its own stream, as every site has that delivered any of it.
     """
     sure = ending.items[: ending.sure]
     known = set(sure)
@@ -137,9 +139,9 @@ def order_at(ending: Ending, stream: Iterable[Item]) -> tuple[Item, ...]:
 
 
 def merge(streams: list[list[Name]]) -> list[Name]:
-    """One order that agrees with all streams; should they disagree, some order.
+    """An order that agrees with all streams.
 
-    Even then it keeps each sender's numbers as the streams do.
+    If they disagree, some order that keeps each sender's numbers as the streams do.
     """
     following: dict[Name, list[Name]] = {}
     before: dict[Name, int] = {}

@@ -38,7 +38,7 @@ def form_meta_groups(membership: Membership) -> tuple[MetaGroup, ...]:
 
 
 def labels_of_sites(membership: Membership) -> dict[Site, Label]:
-    """In which groups each site is."""
+    """The groups of each site."""
     groups_of: dict[Site, list[Group]] = {}
     for group in sorted(membership):
         if isinstance(membership[group], str):
@@ -54,7 +54,7 @@ def rank(label: Label) -> tuple[int, Label]:
 
 
 def label_text(label: Label) -> str:
-    """A label as the paper writes it; names longer than a letter are kept apart.
+    """A label as the paper writes it; names longer than a letter are separated by commas.
 
     >>> label_text(("A", "B")), label_text(("news", "sport"))
     ('<AB>', '<news, sport>')

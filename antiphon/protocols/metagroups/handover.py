@@ -1,58 +1,59 @@
-"""Trees that hand over: how far all sites are with them, as the coordinator gathers and tells it."""
+"""Retiring trees: how far all sites have got with them, as the coordinator gathers it and sends it to all."""
 
 from typing import Final
 
-from antiphon.core.effects import Effect, Multicast
+from antiphon.core.effects import Multicast
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.metagroups.grove import Grove
-from antiphon.protocols.metagroups.pdus import BUSY, FINISHED, Progress, TreeId, Word
+from antiphon.protocols.metagroups.context import Context
+from antiphon.protocols.metagroups.pdus import BUSY, FINISHED, Heartbeat, Progress, TreeId
+from antiphon.protocols.metagroups.site_trees import SiteTrees
 
 
 class Handover:
-    """What is known of other sites' progress in the version in force, and what was told of everybody's."""
+    """The stages that other sites have reported in the current view, and the minimum that was sent last."""
 
-    def __init__(self, site: Site, grove: Grove, effects: list[Effect]) -> None:
-        self._site: Final = site
-        self._grove: Final = grove
-        self._effects: Final = effects
-        self._heard: dict[Site, dict[TreeId, int]] = {}
-        self._told: dict[TreeId, int] = {}
+    def __init__(self, context: Context, trees: SiteTrees) -> None:
+        self._site: Final = context.site
+        self._effects: Final = context.effects
+        self._trees: Final = trees
+        self._reported: dict[Site, dict[TreeId, int]] = {}
+        self._sent: dict[TreeId, int] = {}
 
-    def forget(self) -> None:
-        """Another version is in force, or none."""
-        self._heard.clear()
-        self._told = {}
+    def reset(self) -> None:
+        """The view has changed, or this site starts a new session."""
+        self._reported.clear()
+        self._sent = {}
 
-    def hear(self, sender: Site, pdu: Word) -> None:
-        """A site that knows the version in force tells how far it is."""
-        self._heard[sender] = dict(pdu.stages)
+    def on_heartbeat(self, sender: Site, pdu: Heartbeat) -> None:
+        """A site in the same view reports its stages."""
+        self._reported[sender] = dict(pdu.stages)
 
-    def tell_news(self, now: Nanoseconds) -> None:
-        """Tell all if all have got further."""
+    def send_news(self, now: Nanoseconds) -> None:
+        """Send the stages of all if they have advanced."""
         stages = self._stages()
-        if stages != self._told:
-            self._told = stages
-            self.tell(now)
+        if stages != self._sent:
+            self._sent = stages
+            self.send(now)
 
-    def tell(self, now: Nanoseconds) -> None:
-        """Tell all how far all are."""
+    def send(self, now: Nanoseconds) -> None:
+        """Send all sites the stages that all have reached."""
         stages = tuple(sorted((tree, stage) for tree, stage in self._stages().items() if stage > BUSY))
         if stages:
             self._effects.append(Multicast(Progress(stages)))
-            self._grove.take_progress(now, stages)
+            self._trees.on_progress(now, stages)
 
-    def over(self) -> set[TreeId]:
-        """Trees that all sites are done with."""
-        return self._grove.over | {tree for tree, stage in self._stages().items() if stage == FINISHED}
+    def finished(self) -> set[TreeId]:
+        """Retiring trees that all sites have finished."""
+        return self._trees.over | {tree for tree, stage in self._stages().items() if stage == FINISHED}
 
     def _stages(self) -> dict[TreeId, int]:
-        """How far all sites are with each tree that hands over, as far as is known here."""
-        layout = self._grove.layout
-        if layout is None or not layout.retiring:
+        """The stage that all sites have reached on each retiring tree, as far as is known here."""
+        view = self._trees.view
+        if view is None or not view.retiring:
             return {}
-        others = [site for site in layout.lives if site != self._site]
-        if not all(site in self._heard for site in others):
-            return dict.fromkeys(layout.retiring, BUSY)
-        everyone = [dict(self._grove.stages()), *(self._heard[site] for site in others)]
-        return {tree: min(stages.get(tree, FINISHED) for stages in everyone) for tree in layout.retiring}
+        others = [site for site in view.sessions if site != self._site]
+        if not all(site in self._reported for site in others):
+            return dict.fromkeys(view.retiring, BUSY)
+        everyone = [dict(self._trees.stages()), *(self._reported[site] for site in others)]
+        return {tree: min(stages.get(tree, FINISHED) for stages in everyone) for tree in view.retiring}

@@ -1,8 +1,8 @@
-"""What a site has delivered, over all trees and spells: no message is delivered twice, whatever is said.
+"""What a site has delivered, on all trees and in all sessions: it delivers no message twice, whatever comes.
 
-An honest sender's numbers only grow, so one mark would do for each sender. A primary site that lies can put a
-number of an honest sender in a stream that the sender has not reached: with one mark, all that it sends until
-then would count as delivered. So the numbers themselves are kept, as spans.
+An honest sender's numbers only grow, so the highest number would be enough for each sender. But a primary
+site that lies can put a number into a stream that the honest sender has not reached. Then everything that it
+sends up to that number would count as delivered. So the numbers themselves are kept, as spans.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,20 +12,20 @@ from typing import Final
 from antiphon.core.effects import Deliver, Effect, Stable
 from antiphon.core.ids import Site
 from antiphon.protocols.metagroups.channels import Batch
-from antiphon.protocols.metagroups.pdus import MOST_SITES, Life
+from antiphon.protocols.metagroups.pdus import MOST_SITES, Session
 
 MOST_SENDERS: Final = 2 * MOST_SITES
-"""Senders of which it is known what was delivered. Beyond that the longest silent one without a seat is
-forgotten."""
+"""Senders whose deliveries are remembered. Beyond that, of the senders outside the view the one that was
+delivered from the longest ago is forgotten. Raising it costs memory."""
 MOST_INCARNATIONS: Final = 4
-"""Incarnations of a sender of which this is known; the one that has a seat is kept longest."""
+"""Incarnations of a sender whose deliveries are remembered; the one in the view is forgotten last."""
 MOST_SPANS: Final = 64
-"""Spans of numbers for one incarnation. Beyond that the two with the narrowest gap become one: what an honest
-sender sends to groups without this site leaves narrow gaps, which are never filled."""
+"""Spans of numbers for one incarnation. Beyond that, the two with the narrowest gap are joined: messages of
+an honest sender to other groups leave narrow gaps, which are never filled. Raising it costs memory."""
 
 
 class Spans:
-    """Numbers, as spans in ascending order."""
+    """A set of numbers, as spans in ascending order."""
 
     __slots__ = ("_begins", "_ends")
 
@@ -42,7 +42,7 @@ class Spans:
         return place < len(self._begins) and self._begins[place] < end
 
     def add(self, begin: int, end: int) -> None:
-        """Numbers that are not in it."""
+        """Add numbers that are not in it."""
         first, last = bisect_left(self._ends, begin), bisect_right(self._begins, end)
         if first < last:  # the span before ends where this one begins, or the next begins where it ends
             begin, end = min(begin, self._begins[first]), max(end, self._ends[last - 1])
@@ -55,26 +55,26 @@ class Spans:
 class Ledger:
     """Delivers, and remembers what was delivered."""
 
-    __slots__ = ("_delivered", "_effects", "_lives", "_safe", "_site")
+    __slots__ = ("_delivered", "_effects", "_safe", "_sessions", "_site")
 
     def __init__(self, site: Site, effects: list[Effect], *, safe: bool) -> None:
         self._site = site
         self._effects = effects
         self._safe = safe
-        self._lives: Mapping[Site, Life] = {}
-        """Who has a seat."""
+        self._sessions: Mapping[Site, Session] = {}
+        """The sites of the view."""
         self._delivered: dict[Site, dict[int, Spans]] = {}
-        """By sender and incarnation; those delivered last stand last."""
+        """By sender and incarnation, in the order of their last delivery."""
 
-    def settle(self, lives: Mapping[Site, Life]) -> None:
-        """These have a seat now."""
-        self._lives = lives
+    def on_view(self, sessions: Mapping[Site, Session]) -> None:
+        """The view lists these sites now."""
+        self._sessions = sessions
 
     def has(self, sender: Site, number: int) -> bool:
-        """Whether a message was delivered here: of the incarnation with a seat, or of any if none has one."""
+        """Whether a message was delivered: of the incarnation in the view, or of any if none is in it."""
         known = self._delivered.get(sender, {})
-        life = self._lives.get(sender)
-        spans = known.values() if life is None else [known[life[0]]] if life[0] in known else ()
+        session = self._sessions.get(sender)
+        spans = known.values() if session is None else [known[session[0]]] if session[0] in known else ()
         return any(each.meets(number, number + 1) for each in spans)
 
     def deliver(self, batch: Batch) -> None:
@@ -89,18 +89,18 @@ class Ledger:
             Deliver(batch.sender, batch.number, batch.bodies, batch.group, batch.incarnation)
         )
         if self._safe and batch.sender != self._site:
-            # A site hears of its own batches from their primary site, also where it is not in the group.
+            # A sender learns from the primary site that its batches are stable, in the group or not.
             self._effects.append(Stable(batch.sender, batch.number, batch.length, batch.group))
 
     def _spans(self, batch: Batch) -> Spans:
-        """Those of a batch's incarnation; too many others are forgotten."""
+        """The spans of a batch's incarnation; others beyond the bounds are forgotten."""
         known = self._delivered.pop(batch.sender, {})
         self._delivered[batch.sender] = known
         spans = known.pop(batch.incarnation, None) or Spans()
         known[batch.incarnation] = spans
         if len(known) > MOST_INCARNATIONS:
-            life = self._lives.get(batch.sender)
-            del known[next(each for each in known if life is None or each != life[0])]
+            session = self._sessions.get(batch.sender)
+            del known[next(each for each in known if session is None or each != session[0])]
         if len(self._delivered) > MOST_SENDERS:
-            del self._delivered[next(site for site in self._delivered if site not in self._lives)]
+            del self._delivered[next(site for site in self._delivered if site not in self._sessions)]
         return spans

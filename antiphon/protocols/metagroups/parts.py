@@ -1,11 +1,11 @@
-"""Large words of the council, cut into parts: the table of very many sites fits no single PDU.
+"""Large membership PDUs, split into parts: the view of very many sites does not fit one PDU.
 
-With 1,000 sites in 200 groups, names of four letters and two to four groups a site, a table takes 43 to 66
-KB; what was under way on trees that end, 24 bytes for each batch, and what trees hand over come on top.
+With 1,000 sites in 200 groups, names of four letters and two to four groups a site, a view takes 43 to 66 KB.
+Retiring trees and the batches under way on trees that end, 24 bytes each, come on top.
 
-A part says by what name the whole goes, which follows from its contents. So if some parts are lost and all is
-said again, as the council does until it is answered, the parts of both times make one whole. A site that says
-something else meanwhile is not heard to the end with the first: at most one whole a sender is in the making.
+A part names its whole by a hash of the contents. So if some parts are lost and the membership protocol
+repeats the whole, the parts of both transmissions fit together. A sender that begins another whole gives up
+the one before: at most one whole a sender is being reassembled.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from antiphon.core.wire import Pdu
 from antiphon.protocols.metagroups.pdus import PART_BYTES, Accept, Install, Part, Report
 
 MOST_KEPT: Final = 1024
-"""Parts, from all senders together, of wholes that are in the making."""
+"""Parts of incomplete wholes, of all senders together. Raising it costs memory: 48 KB each."""
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoders: Final = {kind.code: msgspec.msgpack.Decoder(kind) for kind in (Report, Accept, Install)}
 
 
-def cut(pdu: Report | Accept | Install) -> list[Pdu]:
+def split(pdu: Report | Accept | Install) -> list[Pdu]:
     """The PDU itself if it is small enough, else its parts."""
     data = _encoder.encode(pdu)
     if len(data) <= PART_BYTES:
@@ -36,9 +36,9 @@ def cut(pdu: Report | Accept | Install) -> list[Pdu]:
     return [Part(pdu.code, name, place, len(pieces), piece) for place, piece in enumerate(pieces)]
 
 
-def said(pdu: Report | Accept | Install, to: Site | tuple[Site, ...] | None) -> list[Effect]:
-    """What sends one of the PDUs that can be large; to everybody if nobody is named."""
-    return [Send(to, part) if isinstance(to, str) else Multicast(part, to) for part in cut(pdu)]
+def in_parts(pdu: Report | Accept | Install, to: Site | tuple[Site, ...] | None) -> list[Effect]:
+    """The effects that send a PDU that can be large to a site, to several, or to all (None)."""
+    return [Send(to, part) if isinstance(to, str) else Multicast(part, to) for part in split(pdu)]
 
 
 def name_of(data: bytes) -> int:
@@ -50,8 +50,8 @@ def is_part(part: Part) -> bool:
     return part.place < part.count and part.kind in _decoders
 
 
-def put_together(kind: int, name: int, pieces: list[bytes]) -> Pdu | None:
-    """The whole, or None if its pieces make none."""
+def reassemble(kind: int, name: int, pieces: list[bytes]) -> Pdu | None:
+    """The whole, or None if the pieces make none."""
     data = b"".join(pieces)
     if name_of(data) != name:
         return None
@@ -61,21 +61,21 @@ def put_together(kind: int, name: int, pieces: list[bytes]) -> Pdu | None:
         return None
 
 
-class Parts:
-    """What has come of wholes that are not complete, bounded."""
+class Reassembly:
+    """The parts of incomplete wholes, bounded."""
 
     def __init__(self) -> None:
-        self._made: dict[Site, tuple[tuple[int, int, int], dict[int, bytes]]] = {}
-        """By sender, the oldest first: which whole is in the making, and its parts by their places."""
+        self._partial: dict[Site, tuple[tuple[int, int, int], dict[int, bytes]]] = {}
+        """By sender, the oldest first: which whole is incomplete, and its parts by their places."""
         self.kept = 0
 
-    def take(self, sender: Site, part: Part) -> list[bytes] | None:
-        """One more part; all pieces in order if none is missing now."""
+    def add(self, sender: Site, part: Part) -> list[bytes] | None:
+        """Keep a part; all pieces in order if none is missing now."""
         whole = (part.kind, part.name, part.count)
-        known = self._made.get(sender)
+        known = self._partial.get(sender)
         if known is None or known[0] != whole:
             self._drop(sender)
-            known = self._made[sender] = (whole, {})
+            known = self._partial[sender] = (whole, {})
         pieces = known[1]
         self.kept += part.place not in pieces
         pieces[part.place] = part.data
@@ -83,9 +83,9 @@ class Parts:
             self._drop(sender)
             return [piece for _, piece in sorted(pieces.items())]
         if self.kept > MOST_KEPT:
-            self._drop(next(iter(self._made)))
+            self._drop(next(iter(self._partial)))
         return None
 
     def _drop(self, sender: Site) -> None:
-        _, pieces = self._made.pop(sender, (None, ()))
+        _, pieces = self._partial.pop(sender, (None, ()))
         self.kept -= len(pieces)

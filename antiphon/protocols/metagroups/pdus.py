@@ -1,7 +1,7 @@
-"""What the sites of overlapping groups say to one another, and what a user may turn.
+"""The PDUs between the sites of overlapping groups, and the options.
 
-The first PDUs carry messages along one tree. The others serve the council: how sites find out who is
-there, and how they agree on who is in which group and on what becomes of the messages under way.
+The first PDUs carry messages along one tree. The others serve the membership protocol: how sites find one
+another, and how they agree on the members of each group and on the messages under way.
 """
 
 from dataclasses import dataclass
@@ -19,42 +19,42 @@ from antiphon.core.wire import MAXIMUM_BODY_BYTES, MAXIMUM_NAME_BYTES, Pdu
 from antiphon.protocols.metagroups.shapes import Shape
 
 LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 4096
-"""What a batch may take on the wire, so that it also fits with its tree and its names around it."""
+"""Bytes of a batch on the wire. The rest of a PDU is kept for its tree and its names."""
 MOST_MISSING: Final = 32
-"""Places of a channel that are asked for at once."""
+"""Entries that one PDU asks for."""
 BUSY: Final = 0
-"""The stage of a site that has own batches on a tree which are not stable."""
+"""The stage of a site that has own batches on a retiring tree which are not stable."""
 DRAINED: Final = 1
-"""The stage of one that has none left and will have none; when all are there, the streams can end."""
+"""The stage of a site that has none left and will have none; when all are there, the streams can end."""
 FINISHED: Final = 2
-"""The stage of one that has delivered its stream to the end."""
+"""The stage of a site that has delivered its stream to the end."""
 NO_GROUP: Final[Group] = ""
 """The group of an entry that ends a stream."""
 MOST_GROUPS: Final = 1024
 """Groups that one site can be in."""
 MOST_LETTERS: Final = 16 << 10
 """Letters in the names of all groups that one site is in."""
-LARGEST_TABLE: Final = 4 << 20
-"""Letters in a table, a name counted wherever it stands."""
+LARGEST_VIEW: Final = 4 << 20
+"""Letters in a view, each name counted wherever it stands."""
 MOST_RETIRING: Final = 16
-"""Trees that may hand over at once; each keeps what is under way on it. Others are stopped if altered."""
+"""Trees that may retire at once; beyond that, altered trees are stopped. Raising it costs memory."""
 MOST_WANTED: Final = 256
-"""Batches that are asked for at once when a tree ends."""
-SHARED_KNOBS: Final = ("delivery", "bodies", "causal", "shape", "bypass")
+"""Batches that one PDU asks for when a tree ends."""
+SHARED_OPTIONS: Final = ("delivery", "bodies", "causal", "shape", "bypass")
 LONGEST_RULES: Final = 256
-"""Characters in which a site says how it turns them."""
+"""Characters of a site's shared options in a PDU."""
 MOST_SITES: Final = 4096
-"""Sites in a table, and those outside of which word is kept."""
+"""Sites in a view, and sites outside whose requests are kept."""
 MOST_TREES: Final = MOST_SITES + MOST_RETIRING
-"""Trees on which anything can be under way: each has a site that is on no other, or hands over."""
+"""Trees on which anything can be under way: each retires, or has a site that is on no other such tree."""
 MOST_ITEMS: Final = 1 << 16
-"""Batches under way on a tree when it ends. Its parts keep a PDU of more from being taken anyway."""
+"""Batches under way on a tree when it ends. `MOST_PARTS` bounds them too."""
 MOST_TREE_GROUPS: Final = 1 << 16
 """Groups whose messages travel on one tree."""
 PART_BYTES: Final = 48 << 10
-"""What goes into one PDU of those that are cut; anything smaller is not cut."""
+"""Bytes of a part; a smaller PDU is not split."""
 MOST_PARTS: Final = 512
-"""Parts of one whole: 24 MB."""
+"""Reassembly of one whole: 24 MB."""
 
 GroupName: TypeAlias = Annotated[Group, Meta(min_length=1, max_length=MAXIMUM_NAME_BYTES)]
 GroupOrNone: TypeAlias = Annotated[Group, Meta(max_length=MAXIMUM_NAME_BYTES)]
@@ -67,14 +67,14 @@ Sites: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=MOST_SITES)]
 Rules: TypeAlias = Annotated[str, Meta(max_length=LONGEST_RULES)]
 
 TreeId: TypeAlias = tuple[Number, Number]
-"""A tree as long as it stands unchanged: the version of the table that planted it, and its place there."""
+"""A tree: the version of the view that planted it, and its place there."""
 TreeIds: TypeAlias = Annotated[tuple[TreeId, ...], Meta(max_length=MOST_TREES)]
-Life: TypeAlias = tuple[Incarnation, Number]
-"""A site's memory: its incarnation, and how often it has begun anew since, because it was left out."""
+Session: TypeAlias = tuple[Incarnation, Number]
+"""A span of a site's unbroken memory: its incarnation, and how often it has started anew since."""
 Ballot: TypeAlias = tuple[Number, NameOrNone]
-"""An attempt to change the table; of two the greater is the later one."""
+"""An attempt to change the view: its round and its proposer. Of two the greater is the later one."""
 Origin: TypeAlias = tuple[Incarnation, Number, NameOrNone]
-"""Who founded a cluster, with which memory; of two clusters that meet, the greater gives way."""
+"""A cluster, by the session and the name of its founder. Of two clusters that meet, the greater gives way."""
 Stage: TypeAlias = Annotated[int, Meta(ge=BUSY, le=FINISHED)]
 Stages: TypeAlias = Annotated[tuple[tuple[TreeId, Stage], ...], Meta(max_length=MOST_RETIRING)]
 
@@ -85,7 +85,7 @@ class Request(Pdu, frozen=True, gc=False):
     code: ClassVar[int] = 120
     tree: TreeId
     node: Number
-    life: Life
+    session: Session
     seq: FromOne
     number: Number
     group: GroupName
@@ -93,12 +93,12 @@ class Request(Pdu, frozen=True, gc=False):
 
 
 class TokenRequest(Pdu, frozen=True, gc=False):
-    """The same without the bodies, which go to all members directly."""
+    """A request without the bodies, which go to all members directly."""
 
     code: ClassVar[int] = 137
     tree: TreeId
     node: Number
-    life: Life
+    session: Session
     seq: FromOne
     number: Number
     count: FromOne
@@ -106,29 +106,29 @@ class TokenRequest(Pdu, frozen=True, gc=False):
 
 
 class Taken(Pdu, frozen=True, gc=False):
-    """Requests up to `accepted` have come; those up to `stable` are held by all for whom they are."""
+    """Requests up to `accepted` have come; those up to `stable` are held by every destination."""
 
     code: ClassVar[int] = 121
     tree: TreeId
     node: Number
-    life: Life
+    session: Session
     accepted: Number
     stable: Number
 
 
 class Query(Pdu, frozen=True, gc=False):
-    """How far are my requests?"""
+    """A sender asks for the state of its requests."""
 
     code: ClassVar[int] = 134
     tree: TreeId
     node: Number
-    life: Life
+    session: Session
 
 
 class Entry(Pdu, frozen=True, gc=False):
-    """What stands at a place of a channel: messages number, number+1, … of a sender to a group.
+    """The batch at a place of a channel: messages number, number+1, … of a sender to a group.
 
-    What lies up to `ready` may be delivered, and what lies up to `settled` was, by all for whom it is.
+    Entries up to `ready` may be delivered, and those up to `settled` were, by every destination.
     """
 
     code: ClassVar[int] = 122
@@ -145,7 +145,7 @@ class Entry(Pdu, frozen=True, gc=False):
 
 
 class Token(Pdu, frozen=True, gc=False):
-    """The same without the bodies."""
+    """An entry without the bodies."""
 
     code: ClassVar[int] = 138
     tree: TreeId
@@ -161,18 +161,18 @@ class Token(Pdu, frozen=True, gc=False):
 
 
 class Body(Pdu, frozen=True, gc=False):
-    """A batch from its sender to all for whom it is; its place comes along the tree."""
+    """A batch from its sender to all destinations; its place comes along the tree."""
 
     code: ClassVar[int] = 139
     tree: TreeId
-    life: Life
+    session: Session
     number: Number
     group: GroupName
     bodies: Packed
 
 
 class Mark(Pdu, frozen=True, gc=False):
-    """How far a channel goes, and the same two marks without an entry."""
+    """The last entry of a channel, and both marks."""
 
     code: ClassVar[int] = 123
     tree: TreeId
@@ -183,7 +183,7 @@ class Mark(Pdu, frozen=True, gc=False):
 
 
 class Held(Pdu, frozen=True, gc=False):
-    """A receiver and all below it hold what lies up to `held`, and have delivered what lies up to `done`."""
+    """A receiver and all sites below it hold entries up to `held`, and have delivered those up to `done`."""
 
     code: ClassVar[int] = 124
     tree: TreeId
@@ -193,43 +193,43 @@ class Held(Pdu, frozen=True, gc=False):
     missing: Annotated[tuple[Number, ...], Meta(max_length=MOST_MISSING)]
 
 
-class Word(Pdu, frozen=True, gc=False):
-    """I am here, this is the table that I know, and in these groups I want to be; `serial` counts wishes.
+class Heartbeat(Pdu, frozen=True, gc=False):
+    """A sign of life, with the sender's view and the groups that it wants to be in; `serial` counts requests.
 
-    Without an origin it comes from a site that is in no cluster yet.
+    Without an origin it comes from a site that is in no cluster.
     """
 
     code: ClassVar[int] = 125
     origin: Origin | None
     version: Number
-    life: Life
+    session: Session
     serial: Number
     groups: Groups
     rules: Rules
-    """What all sites of a cluster must do alike, as this one does it."""
+    """The sender's shared options."""
     stages: Stages = ()
-    """How far this site is with trees that hand over to others; those that it is done with are left out."""
+    """The sender's stages on retiring trees; trees that it has finished are left out."""
 
 
 class Progress(Pdu, frozen=True, gc=False):
-    """How far all sites are with trees that hand over to others."""
+    """The stages that all sites have reached on retiring trees."""
 
     code: ClassVar[int] = 135
     stages: Stages
 
 
 class Goodbye(Pdu, frozen=True, gc=False):
-    """I go, and need not be waited for."""
+    """The sender goes absent, and need not be waited for."""
 
     code: ClassVar[int] = 136
-    life: Life
+    session: Session
 
 
-class Seat(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One site of the cluster, and in which groups it is."""
+class SiteRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A site of the cluster, its session and its groups."""
 
     site: Name
-    life: Life
+    session: Session
     serial: Number
     groups: Groups
 
@@ -247,9 +247,9 @@ Items: TypeAlias = Annotated[tuple[Item, ...], Meta(max_length=MOST_ITEMS)]
 
 
 class Ending(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is delivered last in a tree that ends, in this order; `sources` are sites that have each of it.
+    """The last deliveries of a tree that ends, in this order, with a site in `sources` that has each.
 
-    The first `sure` of it may have been delivered somewhere.
+    The first `sure` items may have been delivered somewhere.
     """
 
     tree: TreeId
@@ -259,25 +259,22 @@ class Ending(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Retiring(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A tree that hands over to others: what is under way on it goes on, nothing new does.
-
-    `members` tells who is in which group there.
-    """
+    """A tree that finishes what is under way on it, and takes nothing new; with the members of its groups."""
 
     tree: TreeId
     members: Annotated[tuple[tuple[GroupName, Sites], ...], Meta(max_length=MOST_TREE_GROUPS)]
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A version of the table: who is there, in which groups, on which trees; and how earlier trees end.
+    """A view: its sites, their groups, the trees, and how earlier trees end.
 
-    `ballot` is the attempt that made it, and so its name.
+    `ballot` is the attempt that decided it first.
     """
 
     origin: Origin
     version: Number
     ballot: Ballot
-    seats: Annotated[tuple[Seat, ...], Meta(min_length=1, max_length=MOST_SITES)]
+    records: Annotated[tuple[SiteRecord, ...], Meta(min_length=1, max_length=MOST_SITES)]
     primaries: Annotated[tuple[tuple[Groups, Name], ...], Meta(max_length=MOST_SITES)]
     trees: Annotated[tuple[tuple[Groups, TreeId], ...], Meta(max_length=MOST_SITES)]
     retiring: Annotated[tuple[Retiring, ...], Meta(max_length=MOST_RETIRING)]
@@ -285,10 +282,10 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A decision that a site has accepted in some attempt.
+    """A decision that a site has accepted in an attempt.
 
-    `whole` says that it holds all that it must deliver by it. An `adopted` one was made by an earlier attempt
-    and may be in force somewhere.
+    `whole`: the site holds everything that it must deliver by it. `adopted`: it was decided by an earlier
+    attempt and may be installed somewhere.
     """
 
     ballot: Ballot
@@ -298,8 +295,8 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Holding(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a site has of a stopped tree: the end of its stream, of which it delivered so many, and its own
-    batches that it does not know to be stable."""
+    """What a site has of a stopped tree: the end of its stream, how much of that it has delivered, and its
+    own batches that it does not know to be stable."""
 
     tree: TreeId
     stream: Items
@@ -308,7 +305,7 @@ class Holding(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Prepare(Pdu, frozen=True, gc=False):
-    """I want to make the next version of the table: stop these trees, and tell me what you hold of them."""
+    """A proposer asks for a promise, and for reports; the receiver stops these trees."""
 
     code: ClassVar[int] = 126
     rules: Rules
@@ -319,18 +316,18 @@ class Prepare(Pdu, frozen=True, gc=False):
 
 
 class Report(Pdu, frozen=True, gc=False):
-    """I shall take part in no earlier attempt; this is what I have accepted and what I hold."""
+    """The sender promises the attempt, and reports what it has accepted and what it holds."""
 
     code: ClassVar[int] = 127
     version: Number
     round: Number
-    life: Life
+    session: Session
     vote: Vote | None
     holdings: Annotated[tuple[Holding, ...], Meta(max_length=MOST_TREES)]
 
 
 class Accept(Pdu, frozen=True, gc=False):
-    """This is to be the next version."""
+    """A proposer asks to accept a decision."""
 
     code: ClassVar[int] = 128
     version: Number
@@ -340,16 +337,16 @@ class Accept(Pdu, frozen=True, gc=False):
 
 
 class Accepted(Pdu, frozen=True, gc=False):
-    """I have accepted it, and hold all that I must deliver by it."""
+    """The sender has accepted the decision, and holds everything that it must deliver by it."""
 
     code: ClassVar[int] = 129
     version: Number
     round: Number
-    life: Life
+    session: Session
 
 
 class Refuse(Pdu, frozen=True, gc=False):
-    """I take part in a later attempt."""
+    """The sender has promised a later attempt."""
 
     code: ClassVar[int] = 130
     version: Number
@@ -357,7 +354,7 @@ class Refuse(Pdu, frozen=True, gc=False):
 
 
 class Install(Pdu, frozen=True, gc=False):
-    """This version of the table is in force, in a cluster with these rules."""
+    """A view that was decided, in a cluster with these shared options."""
 
     code: ClassVar[int] = 131
     rules: Rules
@@ -365,7 +362,7 @@ class Install(Pdu, frozen=True, gc=False):
 
 
 class Want(Pdu, frozen=True, gc=False):
-    """I lack these batches of a tree: a sender and a number each."""
+    """The sender lacks these batches of a tree: a sender and a number each."""
 
     code: ClassVar[int] = 132
     tree: TreeId
@@ -373,7 +370,7 @@ class Want(Pdu, frozen=True, gc=False):
 
 
 class Copy(Pdu, frozen=True, gc=False):
-    """One of them."""
+    """A batch that was asked for."""
 
     code: ClassVar[int] = 133
     tree: TreeId
@@ -385,13 +382,13 @@ class Copy(Pdu, frozen=True, gc=False):
 
 
 class Part(Pdu, frozen=True, gc=False):
-    """Part number `place` of `count` of a PDU that is too large; `kind` is that one's code."""
+    """Part `place` of `count` of a large PDU with the code `kind`."""
 
     code: ClassVar[int] = 143
-    kind: Annotated[int, Meta(ge=1, le=255)]
+    kind: Annotated[int, Meta(le=255)]
     name: Hash
     place: Number
-    count: Annotated[int, Meta(ge=1, le=MOST_PARTS)]
+    count: Annotated[int, Meta(le=MOST_PARTS)]
     data: Annotated[bytes, Meta(min_length=1, max_length=PART_BYTES)]
 
 
@@ -405,7 +402,7 @@ PDUS: Final[tuple[type[Pdu], ...]] = (
     Body,
     Mark,
     Held,
-    Word,
+    Heartbeat,
     Progress,
     Goodbye,
     Prepare,
@@ -419,51 +416,53 @@ PDUS: Final[tuple[type[Pdu], ...]] = (
     Part,
 )
 DATA_PDUS: Final[tuple[type[Pdu], ...]] = (Request, TokenRequest, Entry, Token, Body)
-"""Those that carry bodies or their order where nobody has crashed: what the paper counts."""
+"""PDUs that carry bodies or their order while no site crashes: what the paper counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetaGroupsConfiguration:
-    """What a user may turn; each knob says what raising it costs."""
+    """The options; each says what raising it costs."""
 
     delivery: Literal["safe", "agreed"] = "safe"
-    """Safe waits until all for whom a message is hold it: only then does a crash take nothing along that
-    somebody has delivered. Agreed is the paper's: at once."""
+    """Safe delivery waits until every destination holds a message, so that no crash loses what any site has
+    delivered. Agreed delivery, the paper's, delivers at once."""
     bodies: Literal["tree", "direct"] = "tree"
-    """Whether bodies travel down the tree, or from their sender to all members at once and only small tokens
-    down the tree. Direct spares primary sites the most bytes and costs one PDU more a batch."""
+    """Whether bodies travel down the tree, or directly from their sender to all members, with small tokens
+    down the tree. Direct bodies spare primary sites most of the bytes and cost one more PDU a batch."""
     causal: bool = False
-    """Whether safe delivery keeps causal order across groups. That costs a sender the time until its earlier
+    """Whether safe delivery keeps causal order across groups. It costs a sender the time until its earlier
     messages are stable whenever it turns to another primary site."""
     shape: Shape = "shallow"
-    """How trees are grown; `printed` follows the paper to the letter and grows chains."""
+    """How trees are built; `printed` follows the paper to the letter and builds chains."""
     bypass: bool = False
-    """Whether messages go past nodes that only pass them on, where any two groups stay in one order. That
-    costs the one order of all groups: three messages to three groups can be in a circle."""
+    """Whether messages skip nodes that only pass them on, where any two groups stay in one order. It costs
+    the one order of all groups: three messages to three groups can form a cycle."""
     admission: int = 64
-    """Own batches that are not stable. Raising it costs memory, here and at primary sites."""
+    """Own batches that may be unstable at once. Raising it costs memory, here and at primary sites."""
     window: int = 64
-    """Batches of its own groups that a primary site has under way. Raising it costs memory everywhere, and
-    makes changes of the table longer."""
+    """Requests that a primary site may have under way. Raising it costs memory everywhere, and makes view
+    changes longer."""
     acknowledge_ns: Nanoseconds = MILLISECOND_NS
-    """How long receivers collect what they acknowledge. Raising it costs latency and saves PDUs."""
+    """Time in which receivers collect acknowledgements. Raising it costs latency and saves PDUs."""
     repair_ns: Nanoseconds = 20 * MILLISECOND_NS
-    """Without news for so long, a sender asks or repeats. Raising it makes losses last longer."""
+    """Time without progress after which a site asks or repeats. Raising it makes losses last longer."""
     heartbeat_ns: Nanoseconds = 50 * MILLISECOND_NS
-    """Pause between words to the coordinator, and from it. Raising it costs time until a crash is found."""
+    """Time between heartbeats to the coordinator, and from it. Raising it delays the detection of crashes."""
     suspect_ns: Nanoseconds = 300 * MILLISECOND_NS
-    """Who is silent for so long is held to be gone. Lowering it leaves out those who are only slow."""
+    """Silence after which a site is suspected. Raising it makes crashes stop trees for longer; lowering it
+    excludes sites that are only slow."""
     gather_ns: Nanoseconds = 10 * MILLISECOND_NS
-    """How long the coordinator waits for more changes to come before it makes one of them all."""
+    """Time in which the coordinator collects requests for one view change. Raising it delays each change."""
     found_ns: Nanoseconds = 300 * MILLISECOND_NS
-    """Who has heard of no cluster for so long founds one. Lowering it makes clusters that have to merge."""
+    """Time without a sign of a cluster after which a site founds one. Raising it delays the first site;
+    lowering it makes clusters that have to merge."""
     says_goodbye: bool = False
-    """Whether a site that goes absent says so: then nobody waits for it, and it begins anew if it returns."""
+    """Whether a site that goes absent says so: then it is excluded at once, and returns in a new session."""
 
     @property
     def rules(self) -> str:
-        """The knobs that all sites of a cluster must turn alike; those who turn them otherwise stay out."""
-        return " ".join(f"{name}={getattr(self, name)}" for name in SHARED_KNOBS)
+        """The options that all sites of a cluster must share; a site with others stays out."""
+        return " ".join(f"{name}={getattr(self, name)}" for name in SHARED_OPTIONS)
 
     def __post_init__(self) -> None:
         if self.delivery not in ("safe", "agreed"):
@@ -477,6 +476,6 @@ class MetaGroupsConfiguration:
             raise UsageError("Times must be positive; only acknowledgements may go out at once.")
         if self.suspect_ns <= 2 * self.heartbeat_ns:
             raise UsageError(
-                "Who misses two words must not be held to be gone yet.",
+                "A site that misses two heartbeats must not be suspected yet.",
                 hint="Raise suspect_ns or lower heartbeat_ns.",
             )

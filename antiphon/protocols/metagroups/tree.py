@@ -2,8 +2,8 @@
 
 Source: Jia and So, sections 3 (rules 1 and 2), 4.1 and 5. A node of a tree is a meta-group. A message of a
 group goes first to the primary site of the group's primary meta-group, and from there down the tree: each
-node that is a part of the group hands it to its own sites, and each hands it to those children that lead to
-more of the group. A node on the way that is no part of the group is extra: it only orders and passes on.
+node that is a part of the group passes it to its own sites, and each node passes it to the children that lead
+to more of the group. A node on the way that is no part of the group is extra: it only orders and passes on.
 
 What the tables cost: `build_forest` takes time in proportion to the memberships, but for sorting; what is
 derived from the tree is worked out when it is first asked for.
@@ -26,7 +26,7 @@ class Node(NamedTuple):
     label: Label
     sites: tuple[Site, ...]
     primary: Site
-    """The one of its sites that receives for all, orders, and hands on."""
+    """The site that receives for all of them, orders, and passes on."""
     parent: Label | None
     children: tuple[Label, ...]
 
@@ -46,7 +46,7 @@ class Route(NamedTuple):
     messages: int
     """All messages: to the primary meta-group, along the edges, and to each meta-group's other sites."""
     busiest: Site
-    """Who sends and receives most of them."""
+    """The site that sends and receives most of them."""
     busiest_load: int
 
 
@@ -98,7 +98,7 @@ class Forest:
         return tuple(sorted(site for label in labels for site in self.nodes[label].sites))
 
     def membership(self) -> dict[Group, tuple[Site, ...]]:
-        """Who is in which group; groups without members are not known here."""
+        """The members of each group that has any."""
         return {group: self.members(group) for group in self.meta_groups_of}
 
     def entry(self, group: Group) -> Site | None:
@@ -111,7 +111,7 @@ class Forest:
         return tuple(group for bit, group in enumerate(self.meta_groups_of) if self._flow[label] >> bit & 1)
 
     def leads(self, label: Label) -> Mapping[Group, tuple[Label, ...]]:
-        """To which children a node hands a group's messages; groups that go no further are left out."""
+        """The children to which a node passes each group's messages; groups that end here are left out."""
         if label not in self._leads:
             found: dict[Group, list[Label]] = {}
             for child in self.nodes[label].children:
@@ -143,7 +143,7 @@ class Forest:
         )
 
     def loads(self, group: Group) -> dict[Site, int]:
-        """How many messages each site sends and receives for one message to a group; its sender's not."""
+        """The messages that each site sends and receives for one to a group, except those of its sender."""
         route = self.route(group)
         return dict.fromkeys(self.members(group), 1) | self._loads(self.meta_groups_of[group], route.edges)
 
@@ -167,7 +167,7 @@ class Forest:
         return parent
 
     def _loads(self, own: Sequence[Label], edges: Sequence[tuple[Label, Label]]) -> dict[Site, int]:
-        """How many messages each primary site on a route sends and receives; other members receive one."""
+        """The messages that each primary site on a route sends and receives; other members receive one."""
         loads = {self.nodes[label].primary: len(self.nodes[label].sites) for label in own}
         for above, below in edges:
             loads.setdefault(self.nodes[below].primary, 1)
@@ -201,8 +201,8 @@ def build_forest(
 ) -> Forest:
     """The forest for a membership; equal memberships give equal forests.
 
-    A meta-group's primary site is the one named for it in `primaries`, as long as that is one of its sites,
-    else the least by name: whoever keeps the primaries that were moves none without need.
+    A meta-group's primary site is the one in `primaries` if that is one of its sites, else the first by name.
+    With the primaries of the forest before, none moves without need.
     """
     meta_groups = form_meta_groups(membership)
     nodes, primary_of = plant(meta_groups, primaries or {}, shape)
@@ -259,7 +259,7 @@ def _broken_links(forest: Forest) -> list[str]:
 
 
 def _broken_paths(forest: Forest) -> list[str]:
-    """A node lies below another if it stands within that one's stretch of the walk through its tree."""
+    """Violations of rule 2. In a walk through a tree, all nodes below a node directly follow it."""
     walk = [label for root in forest.roots for label in forest.tree(root)]
     first = {label: place for place, label in enumerate(walk)}
     sizes = dict.fromkeys(walk, 1)

@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING, Final
 from antiphon.core.ids import Site
 
 if TYPE_CHECKING:
-    from antiphon.protocols.sco.state import Batch
+    from antiphon.protocols.sco.peer import Batch
 
 MOST_REMEMBERED: Final = 4096
-"""Delivered batches whose levels are remembered by who observes."""
+"""Delivered batches whose levels are remembered if `observe` is on. Raising it costs memory."""
 
 
 class Level(Flag):
-    """What a member may say of a message that is addressed to it."""
+    """What a member knows of a message that is addressed to it."""
 
     SIMPLE = auto()
     """It has come."""
     CONTINUOUS = auto()
-    """So has everything that its sender sent here before it."""
+    """Everything that its sender sent here before it has come too."""
     CAUSAL = auto()
-    """So has everything that precedes it."""
+    """Everything that precedes it has come too."""
     ATOMIC = auto()
     """Every destination is known to have it."""
     CONTINUOUSLY_ATOMIC = auto()
-    """The same of everything that its sender sent here before it."""
+    """Everything that its sender sent here before it is atomic too."""
     CAUSALLY_ATOMIC = auto()
-    """The same of everything that precedes it."""
+    """Everything that precedes it is atomic too."""
     FULL = auto()
-    """It can be passed to the application in causal order."""
+    """It can be delivered to the application in causal order."""
 
 
 LEVELS: Final = tuple(Level)
@@ -47,11 +47,11 @@ IMPLIED: Final[dict[Level, Level]] = {
     Level.CAUSALLY_ATOMIC: Level.CAUSAL | Level.CONTINUOUSLY_ATOMIC,
     Level.FULL: Level.CAUSALLY_ATOMIC,
 }
-"""Figure 2: what each level implies at once."""
+"""Figure 2: the levels that each level implies directly."""
 
 
 class Remembered:
-    """The latest batches that were delivered, for who observes; nothing otherwise."""
+    """The latest delivered batches if `observe` is on; nothing otherwise."""
 
     def __init__(self, observes: bool) -> None:
         self._observes = observes

@@ -5,17 +5,18 @@ from random import Random
 
 from antiphon.core.effects import Effect
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import INCARNATION_LIMIT
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Admit, Departed, Input, Received, Returned, Start, Suspected, TimerFired
-from antiphon.core.packing import Packed, pack
+from antiphon.core.packing import Packed
 from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
+from antiphon.protocols.admission import check_admission, pack_within
 from antiphon.protocols.sco.levels import Level
 from antiphon.protocols.sco.membership import Membership
 from antiphon.protocols.sco.observing import level_of
 from antiphon.protocols.sco.ordering import Ordering
-from antiphon.protocols.sco.parting import Parting
 from antiphon.protocols.sco.pdus import (
     LARGEST_BATCH_BYTES,
     SPELL_BITS,
@@ -28,12 +29,11 @@ from antiphon.protocols.sco.pdus import (
     ScoConfiguration,
 )
 from antiphon.protocols.sco.reception import Reception
+from antiphon.protocols.sco.recovery import Recovery
 from antiphon.protocols.sco.roster import Roster
 from antiphon.protocols.sco.sending import Sending
 from antiphon.protocols.sco.state import CONFIRM, CONTROL, REPAIR, State
 from antiphon.protocols.sco.vectors import MalformedError
-
-LARGEST_INCARNATION = 1 << (62 - SPELL_BITS)
 
 
 class Sco:
@@ -50,32 +50,32 @@ class Sco:
         self._ordering = Ordering(state)
         self._sending = Sending(state, self._ordering)
         self._reception = Reception(state, roster, self._ordering)
-        self._parting = Parting(state, roster, self._ordering, self._reception)
+        self._recovery = Recovery(state, roster, self._ordering, self._reception)
         self._membership = Membership(
-            state, roster, self._ordering, self._sending, self._reception, self._parting, random
+            state, roster, self._ordering, self._sending, self._reception, self._recovery, random
         )
         self._started = False
         self._away = False
 
     @property
     def ignored(self) -> int:
-        """How many PDUs made no sense and were dropped."""
+        """PDUs that were malformed and dropped."""
         return self._state.counts["ignored"]
 
     def peers(self, _now: Nanoseconds) -> dict[Site, PeerReport]:
-        """How far the others are behind in what we sent to them, and for whom our sending waits."""
+        """How far the others are behind in what we sent to them, and which of them our sending waits for."""
         return self._sending.reports()
 
     def figures(self) -> dict[str, int]:
-        """What a driver may show: how often what happened, how many bytes it took, and how much is kept."""
+        """Counts of events and bytes, and what is kept, for a driver to show."""
         state = self._state
         return {
             **dict.fromkeys(FIGURES, 0),
             **state.counts,
             "metadata_bytes": sum(count for name, count in state.counts.items() if name.endswith("_bytes")),
-            "held": state.held,
-            "under_way": len(state.own),
-            "members": 1 + len(state.peers),
+            "held": self._ordering.held,
+            "under_way": len(self._ordering.own),
+            "members": 1 + len(state.peers.present),
         }
 
     def level(self, sender: Site, number: int) -> Level | None:
@@ -87,94 +87,85 @@ class Sco:
         return level_of(self._state, self._ordering, sender, number)
 
     def incarnation_of(self, site: Site) -> int:
-        """The latest incarnation that a site itself has spoken with, as far as that is remembered, or 0.
+        """The latest incarnation with which a site itself has spoken, as far as that is remembered, or 0.
 
-        What others say of a site is not told: a site that comes with an earlier life than they named is met.
+        Claims of others do not count: a site that comes with an earlier life than they named is met.
         """
-        return self._state.voices.get(site, 0) >> SPELL_BITS
+        return self._state.lives.heard.get(site, 0) >> SPELL_BITS
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
         state = self._state
         if type(event) is Received:
             if self._started and not self._away:
-                self._receive(now, event.sender, event.pdu)
+                self._on_received(now, event.sender, event.pdu)
         elif type(event) is TimerFired:
-            self._fire(now, event.name)
+            self._on_timer(now, event.name)
         elif type(event) is Admit:
             self._sending.admit(now, self._batch(event), event.destinations)
         else:
-            self._presence(now, event)
-        if state.bereaved:
-            self._parting.attend(now)
-        if state.cut_off:
-            self._membership.begin_anew(now)
+            self._on_presence(now, event)
+        if state.lives.orphaned:
+            self._recovery.start(now)
+        if state.presence.cut_off:
+            self._membership.rejoin(now)
         effects = list(state.effects)
         state.effects.clear()
         return effects
 
     def _batch(self, event: Admit) -> Packed:
-        """What is to be multicast, if that makes sense."""
-        if not self._started:
-            raise UsageError("A member takes messages only after its start.")
-        if not event.bodies:
-            raise UsageError("There is nothing to multicast: no body was handed in.")
+        """The batch to multicast; raises `UsageError` if there is none."""
+        check_admission(event, started=self._started)
         if event.group is not None:
             raise UsageError("SCO's messages go to members, not to groups.", hint="Name the destinations.")
         if event.destinations is not None and not event.destinations:
-            raise UsageError("There is nobody to multicast to: the set of destinations is empty.")
-        batch = pack(event.bodies)
-        if len(batch.data) > LARGEST_BATCH_BYTES:
-            raise UsageError(
-                f"A batch of {len(batch.data)} bytes does not fit a PDU.",
-                hint=f"At most {LARGEST_BATCH_BYTES} bytes do, lengths included; hand in less at once.",
-            )
-        return batch
+            raise UsageError("The set of destinations is empty: there is no member to multicast to.")
+        return pack_within(event.bodies, LARGEST_BATCH_BYTES)
 
-    def _receive(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
-        """Whatever a peer sends, it is taken or counted."""
+    def _on_received(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
+        """Take what a peer sends, or count it as malformed."""
         try:
-            self._take(now, sender, pdu)
+            self._dispatch(now, sender, pdu)
         except MalformedError:
             self._state.ignore()
 
-    def _take(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
+    def _dispatch(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> None:
         if isinstance(pdu, Control):
-            self._membership.control(now, sender, pdu)
+            self._membership.on_control(now, sender, pdu)
             return
         if not isinstance(pdu, Data | Copy | Ask | Holds | Leave):
             raise MalformedError("not a PDU of SCO")
-        peer = self._membership.hear(now, sender, pdu.life)
+        peer = self._membership.on_sender(now, sender, pdu.life)
         if peer is None:
             return
         match pdu:
             case Data():
-                self._reception.data(now, peer, pdu)
+                self._reception.on_data(now, peer, pdu)
             case Copy():
-                self._reception.copy(now, peer, pdu)
-                self._parting.check_all(now)
+                self._reception.on_copy(now, peer, pdu)
+                self._recovery.check_all(now)
             case Ask():
-                self._reception.answer(peer, pdu)
+                self._reception.on_ask(peer, pdu)
             case Holds():
-                self._parting.holds(now, peer, pdu)
+                self._recovery.on_holds(now, peer, pdu)
             case Leave():
-                self._membership.leave(now, peer)
+                self._membership.on_leave(now, peer)
 
-    def _fire(self, now: Nanoseconds, name: str) -> None:
-        self._state.deadlines.pop(name, None)
+    def _on_timer(self, now: Nanoseconds, name: str) -> None:
+        self._state.timers.fired(name)
         if name == CONTROL:
-            self._membership.tick(now)
+            self._membership.on_control_timer(now)
         elif name == CONFIRM:
-            self._sending.confirm(now)
+            self._sending.on_confirm_timer(now)
         elif name == REPAIR:
-            self._reception.repair(now)
-            self._parting.tell_all(now)
+            self._reception.on_repair_timer(now)
+            self._recovery.send_holdings(now)
 
-    def _presence(self, now: Nanoseconds, event: Input) -> None:
+    def _on_presence(self, now: Nanoseconds, event: Input) -> None:
         match event:
             case Start():
                 if self._started:
                     raise UsageError("This member has started already.")
-                if not 0 <= event.incarnation < LARGEST_INCARNATION:
+                if not 0 <= event.incarnation < INCARNATION_LIMIT:
                     raise UsageError(f"There is no incarnation {event.incarnation}.")
                 self._started = True
                 self._membership.start(now, event, self._members)
@@ -183,11 +174,11 @@ class Sco:
                 self._membership.depart()
             case Returned() if self._away:
                 self._away = False
-                self._membership.begin_anew(now)
+                self._membership.rejoin(now)
             case Suspected(site=site) if self._started:
                 self._membership.suspect(now, [site])
             case _:
-                pass  # whoever was wrongly suspected comes back by itself
+                pass  # a member that was wrongly suspected comes back by itself
 
 
 FIGURES = (

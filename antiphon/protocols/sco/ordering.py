@@ -1,9 +1,9 @@
 """From the receipt queues to the causality queue, and from there to delivery (sections 3.3 and 3.4).
 
 A batch at the top of its sender's receipt queue may move when nothing that precedes it can still come or
-waits in another queue. That is asked of each member h with an entry in its csn: everything of h below the
+waits in another queue. That is checked for each member h with an entry in its csn: everything of h below the
 entry has come (`frontier`), and the top of h's queue does not lie below it. The paper waits until no receipt
-queue is empty instead, which blocks behind whoever has nothing to say, and moves tops that another precedes
+queue is empty instead, which blocks behind members that send nothing, and moves tops that another precedes
 (faults S6 and S2 of the printed procedure).
 
 A csn may say too much: a liar's does, and so do those of members that heard the liar. What a member sent
@@ -11,13 +11,19 @@ after it had accepted a batch cannot precede that batch, whatever the csn says. 
 one another, in a circle, are freed (`untie`).
 
 Batches leave the causality queue in its order, once every destination is known to have accepted them.
+
+The paper's names: CRQ is `causality`, ARQ is `_ready`.
 """
+
+from collections import deque
+from itertools import islice
 
 from antiphon.core.effects import Arrived, Deliver, Stable
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sco.levels import Remembered
 from antiphon.protocols.sco.pdus import SPELL_BITS
-from antiphon.protocols.sco.state import FOREVER, Batch, Peer, State
+from antiphon.protocols.sco.peer import FOREVER, Batch, Peer
+from antiphon.protocols.sco.state import State
 
 
 class Ordering:
@@ -25,69 +31,99 @@ class Ordering:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._peers = state.peers
+        self._stamps = state.stamps
+        self._effects = state.effects
+        self._is_full_delivery = state.configuration.delivery == "full"
+        self._acknowledges_at_once = state.configuration.acknowledge == "continuous"
         self.remembered = Remembered(state.configuration.observe)
+        self.begin()
+
+    def begin(self) -> None:
+        """A new life has no batches."""
+        self.own: deque[Batch] = deque()
+        """Own batches from the oldest that some destination has not confirmed."""
+        self._waiting: dict[Peer, None] = {}
+        """Peers whose receipt queues are not empty."""
+        self.causality: deque[Batch] = deque()
+        self._ready: deque[Batch] = deque()
+        """Batches that may be delivered."""
+        self.held = 0
+        """Batches of others, and own ones to ourselves, that are not delivered."""
+
+    def free_buffers(self) -> int:
+        """The paper's buf."""
+        return max(0, self._state.configuration.buffers - self.held)
+
+    def is_full(self) -> bool:
+        return self.held >= self._state.configuration.buffers
+
+    def tops(self) -> list[Batch]:
+        """The first batch of each receipt queue."""
+        return [peer.stream.queue[0] for peer in self._waiting]
+
+    def waits_since_before(self, limit_ns: Nanoseconds) -> bool:
+        """Whether the oldest batch of a queue has waited since before that time."""
+        oldest = (*self.tops(), *islice(self.causality, 1), *islice(self.own, 1))
+        return any(batch.since_ns < limit_ns for batch in oldest)
 
     def accept(self, now: Nanoseconds, batch: Batch) -> None:
-        """A batch comes with nothing of its sender missing before it: it is continuously accepted."""
+        """Accept a batch before which nothing of its sender is missing (continuous acceptance)."""
         state, peer = self._state, batch.sender
-        peer.csn, peer.ack = batch.csn, batch.ack
-        raise_entries(peer.confirmed, batch.ack)
-        state.time(now, peer)
-        state.raise_csn(peer, batch.end)
-        for other, number in batch.csn.items():
-            state.raise_csn(other, number)
-        # One that said it would send nothing below some number, and does, has taken that back.
-        peer.frontier = peer.end = batch.end
-        if peer.first < 0:
-            peer.first = batch.number
-        if peer.gone and batch.end > state.reached.get(peer.site, 0):
-            state.note_reached(peer.site, batch.end)
-        state.effects.append(Arrived(peer.site, batch.number, len(batch.bodies)))
+        peer.confirm(batch.ack)
+        peer.time(now, state.probe, self._peers.me)
+        self._stamps.follow(batch)
+        peer.stream.accept(batch)
+        if peer.gone and batch.end > state.lives.reached.get(peer.site, 0):
+            state.lives.note_reached(peer.site, batch.end)
+        self._effects.append(Arrived(peer.site, batch.number, len(batch.bodies)))
         batch.since_ns = now
         self.enqueue(batch)
-        if state.configuration.acknowledge == "continuous":
+        if self._acknowledges_at_once:
             self._acknowledge(now, batch)
 
+    def add_own(self, batch: Batch) -> None:
+        """An own batch goes out to others."""
+        self.own.append(batch)
+        batch.sender.stream.kept[batch.number] = batch
+
     def enqueue(self, batch: Batch) -> None:
-        """Into its sender's receipt queue; own batches to ourselves go there too."""
-        peer = batch.sender
-        batch.table_version = self._state.table_version
-        peer.kept[batch.number] = batch
-        peer.queue.append(batch)
-        self._state.waiting[peer] = None
-        self._state.held += 1
+        """Put a batch into its sender's receipt queue; own batches to ourselves too."""
+        batch.table_version = self._peers.version
+        batch.sender.stream.enqueue(batch)
+        self._waiting[batch.sender] = None
+        self.held += 1
 
     def progress(self, now: Nanoseconds) -> None:
-        """Let everything move that can."""
+        """Move everything that can move."""
         self._move(now)
-        causality = self._state.causality
+        causality = self.causality
         while causality and self._is_confirmed(causality[0]):
             self._accept_fully(causality.popleft())
         self._settle_own()
-        if self._state.ready and self._state.taking_part:
+        if self._ready and self._state.presence.taking_part:
             self._hand_over()
 
     # Causal acceptance
 
     def _move(self, now: Nanoseconds) -> None:
-        state = self._state
         moved = True
         while moved:
             moved = False
-            for peer in list(state.waiting):
-                queue = peer.queue
+            for peer in list(self._waiting):
+                queue = peer.stream.queue
                 while queue and self._may_move(queue[0]):
                     self._accept_causally(now, queue.popleft())
                     moved = True
                 if not queue:
-                    del state.waiting[peer]
+                    del self._waiting[peer]
 
     def _may_move(self, batch: Batch) -> bool:
-        """Whether nothing that precedes it can come or waits elsewhere; what it waited for is asked first."""
+        """Whether nothing that precedes it can come or waits; the peer that blocked it is checked first."""
         blocked_by, csn = batch.blocked_by, batch.csn
         if blocked_by is not None and self._precedes(batch, blocked_by, csn.get(blocked_by, 0)):
             return False
-        if not _is_alone(batch.sender):
+        if batch.sender.predecessor is not None and not batch.sender.is_alone():
             return False
         for peer, number in csn.items():
             if self._precedes(batch, peer, number):
@@ -99,47 +135,49 @@ class Ordering:
         """Whether a peer's message below this number is still to be moved, or may be."""
         if peer in batch.freed:
             return False
-        if peer.frontier < number:
+        stream = peer.stream
+        if stream.frontier < number:
             number = min(number, self._most_sent(batch, peer))
-        if peer.frontier < number or not _is_alone(peer):
+            if stream.frontier < number:
+                return True
+        if peer.predecessor is not None and not peer.is_alone():
             return True
-        return bool(peer.queue) and peer.queue[0].number < number and not _follows(peer.queue[0], batch)
+        queue = stream.queue
+        return bool(queue) and queue[0].number < number and not _follows(queue[0], batch)
 
     def _most_sent(self, batch: Batch, peer: Peer) -> int:
         """The number that a peer can have reached when a batch was sent, as far as that is known."""
-        if peer is self._state.me or peer.has_accepted(batch):
-            return peer.frontier
-        return peer.answered_number if batch.table_version < peer.answered else FOREVER
+        if peer is self._peers.me or peer.has_accepted(batch):
+            return peer.stream.frontier
+        return peer.claims.most_sent(batch.table_version)
 
     def _accept_causally(self, now: Nanoseconds, batch: Batch) -> None:
-        state = self._state
-        state.causality.append(batch)
-        if state.csn_fell:
-            for other, number in batch.csn.items():
-                state.raise_csn(other, min(number, other.frontier))
-        if state.configuration.acknowledge == "causal":
+        self.causality.append(batch)
+        if self._stamps.fell:
+            self._stamps.follow_moved(batch)
+        if not self._acknowledges_at_once:
             self._acknowledge(now, batch)
-        if state.configuration.delivery == "causal":
-            state.ready.append(batch)
+        if not self._is_full_delivery:
+            self._ready.append(batch)
 
     def _acknowledge(self, now: Nanoseconds, batch: Batch) -> None:
-        state = self._state
-        if batch.sender is state.me:
-            return  # everyone knows that we have our own
-        state.raise_ack(batch.sender, batch.end)
-        state.tell(now, batch.sender)
+        if batch.sender is self._peers.me:
+            return  # every member knows that we have our own
+        confirm_soon = self._state.timers.confirm_soon
+        self._stamps.acknowledge(batch)
+        confirm_soon(now, batch.sender)
         for peer in batch.destinations:
-            state.tell(now, peer)
+            confirm_soon(now, peer)
 
     # Batches that wait for one another
 
     def untie(self, now: Nanoseconds, limit_ns: Nanoseconds) -> None:
-        """Free batches that have waited since then, each for the next: one of them says what cannot be."""
+        """Free batches that have waited since then in a circle: what one of them says cannot be true."""
         seen: set[Batch] = set()
         freed = False
-        for start in [peer.queue[0] for peer in self._state.waiting]:
+        for top in self.tops():
             path: dict[Batch, tuple[Peer | None, Batch]] = {}
-            batch = start
+            batch = top
             while batch.since_ns <= limit_ns and batch not in seen:
                 seen.add(batch)
                 awaited = self._awaited(batch)
@@ -154,25 +192,25 @@ class Ordering:
             self.progress(now)
 
     def _awaited(self, batch: Batch) -> tuple[Peer | None, Batch] | None:
-        """For whom a batch waits, and for which batch; None if that is not here.
+        """The peer and the batch for which a batch waits; None if that batch is not here.
 
-        Nobody is named where it waits for an earlier life of its own site.
+        The peer is None where it waits for an earlier life of its own site.
         """
-        if not _is_alone(batch.sender):
-            blocked_by, first = None, _first_life(batch.sender)
+        if not batch.sender.is_alone():
+            blocked_by, first = None, batch.sender.first_life()
         else:
             blocked_by = next(
                 (peer for peer, number in batch.csn.items() if self._precedes(batch, peer, number)), None
             )
             if blocked_by is None:
                 return None
-            first = _first_life(blocked_by)
-        return (blocked_by, first.queue[0]) if first.queue else None
+            first = blocked_by.first_life()
+        return (blocked_by, first.stream.queue[0]) if first.stream.queue else None
 
     # Full acceptance
 
     def _is_confirmed(self, batch: Batch) -> bool:
-        """Whether every destination that is not gone is known to have it."""
+        """Whether every destination that has not departed is known to have it."""
         waiting = batch.unconfirmed
         while waiting:
             if not self.has_confirmed(waiting[-1], batch):
@@ -181,93 +219,63 @@ class Ordering:
         return True
 
     def has_confirmed(self, peer: Peer, batch: Batch) -> bool:
-        """Of a sender that is gone, whoever has all that there is of it has this too."""
+        """Whether a peer is known to have a batch, or to have completed its departed sender's stream."""
         if peer.settled or peer.confirmed.get(batch.sender, 0) >= batch.end:
             return True
-        return batch.sender.settled and peer.final and peer.digest == self._state.digest
+        return batch.sender.settled and peer.view.is_final(self._state.lives.digest)
 
     def _accept_fully(self, batch: Batch) -> None:
-        state = self._state
-        batch.sender.kept.pop(batch.number, None)
-        if state.configuration.delivery == "full":
-            state.ready.append(batch)
+        batch.sender.stream.kept.pop(batch.number, None)
+        if self._is_full_delivery:
+            self._ready.append(batch)
         else:
-            state.effects.append(Stable(batch.sender.site, batch.number, len(batch.bodies)))
-            state.held -= 1
+            self._effects.append(Stable(batch.sender.site, batch.number, len(batch.bodies)))
+            self.held -= 1
 
     def _hand_over(self) -> None:
-        """To the application."""
-        state = self._state
-        full = state.configuration.delivery == "full"
-        for batch in state.ready:
+        """Deliver to the application."""
+        effects, is_full = self._effects, self._is_full_delivery
+        for batch in self._ready:
             sender = batch.sender
             if not sender.linked:
                 self._link(sender)
-            state.effects.append(
+            effects.append(
                 Deliver(sender.site, batch.number, batch.bodies, None, sender.life >> SPELL_BITS, batch.sites)
             )
-            if full:
-                state.effects.append(Stable(sender.site, batch.number, len(batch.bodies)))
-                state.held -= 1
+            if is_full:
+                effects.append(Stable(sender.site, batch.number, len(batch.bodies)))
+                self.held -= 1
             self.remembered.add(batch)
-        state.ready.clear()
+        self._ready.clear()
+
+    def _settle_own(self) -> None:
+        """Forget own batches that all have; those to ourselves are stable when they are delivered."""
+        me = self._peers.me
+        while self.own and self._is_confirmed(self.own[0]):
+            batch = self.own.popleft()
+            if me not in batch.destinations:
+                me.stream.kept.pop(batch.number, None)
+                self._effects.append(Stable(me.site, batch.number, len(batch.bodies)))
 
     # A site's next life
 
     def link_all(self) -> None:
-        """Look at those whose first number is known and of whose earlier lives nothing waits any more."""
-        state = self._state
-        new = [peer for peer in state.peers.values() if not peer.linked and peer.first >= 0]
+        """Link lives whose first number is known and whose site's earlier lives have nothing waiting."""
+        new = [peer for peer in self._peers.present.values() if not peer.linked and peer.stream.first >= 0]
         if new:
-            waiting = {batch.sender.site for batch in (*state.causality, *state.ready)}
+            waiting = {batch.sender.site for batch in (*self.causality, *self._ready)}
             for peer in new:
-                if peer.site not in waiting and _is_alone(peer):
+                if peer.site not in waiting and peer.is_alone():
                     self._link(peer)
 
     def _link(self, peer: Peer) -> None:
-        """Whether a life goes on where the site's earlier one was with us: if not, a spell of ours is over.
+        """Compare where a life begins with where the site's earlier one ended here.
 
-        Between its lives the site went on without us, though we may have counted it all the time.
+        If there is a gap, the site sent messages without us between its lives: our spell of presence ends.
         """
         peer.linked = True
-        if peer.first > self._state.reached.get(peer.site, FOREVER):
-            self._state.note_hole()
-
-    def _settle_own(self) -> None:
-        """Forget own batches that all have; those to ourselves are stable when they are delivered."""
-        state = self._state
-        while state.own and self._is_confirmed(state.own[0]):
-            batch = state.own.popleft()
-            if state.me not in batch.destinations:
-                state.me.kept.pop(batch.number, None)
-                state.effects.append(Stable(state.site, batch.number, len(batch.bodies)))
-
-
-def raise_entries(vector: dict[Peer, int], told: dict[Peer, int]) -> None:
-    """Entries never fall."""
-    for peer, number in told.items():
-        if number > vector.get(peer, 0):
-            vector[peer] = number
-
-
-def _is_alone(peer: Peer) -> bool:
-    """Whether nothing is left to move of earlier lives of its site: their messages come first."""
-    earlier = peer.predecessor
-    while earlier is not None:
-        if earlier.queue or not earlier.settled:
-            return False
-        earlier = peer.predecessor = earlier.predecessor
-    return True
-
-
-def _first_life(peer: Peer) -> Peer:
-    """The earliest life of its site of which something is left to move, or may come."""
-    first, earlier = peer, peer.predecessor
-    while earlier is not None:
-        if earlier.queue or not earlier.settled:
-            first = earlier
-        earlier = earlier.predecessor
-    return first
+        if peer.stream.first > self._state.lives.reached.get(peer.site, FOREVER):
+            self._state.presence.note_hole()
 
 
 def _follows(later: Batch, earlier: Batch) -> bool:
@@ -275,10 +283,10 @@ def _follows(later: Batch, earlier: Batch) -> bool:
     return later.ack.get(earlier.sender, 0) >= earlier.end
 
 
-def _free_one(knot: dict[Batch, tuple[Peer | None, Batch]]) -> None:
-    """Of batches that each wait for the next, free the first that does not have the next from its sender."""
+def _free_one(circle: dict[Batch, tuple[Peer | None, Batch]]) -> None:
+    """Of batches that each wait for the next, free the first whose sender has not accepted the next."""
     batch, (blocked_by, _) = min(
-        ((batch, awaited) for batch, awaited in knot.items() if awaited[0] is not None),
+        ((batch, awaited) for batch, awaited in circle.items() if awaited[0] is not None),
         key=lambda item: (_follows(item[0], item[1][1]), item[0].since_ns),
     )
     assert blocked_by is not None

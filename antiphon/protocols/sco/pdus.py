@@ -1,4 +1,4 @@
-"""What SCO's members say to one another, and what a user may turn.
+"""SCO's PDUs and configuration.
 
 Source: Tachikawa and Takizawa, section 3. The paper's fields: `sqn` is a batch's first number, `lsn` its
 place in what was sent to a destination, `csn` and `ack` are vectors with an entry for each member in the
@@ -19,43 +19,44 @@ from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import MAXIMUM_BODY_BYTES, Pdu
 
 SPELL_BITS: Final = 16
-"""A life is an incarnation and, in so many low bits, how often that was left out and came back."""
+"""Low bits of a life that count how often the incarnation has rejoined; the others are the incarnation.
+Raising it costs incarnations."""
 LARGEST_LIFE: Final = INCARNATION_LIMIT << SPELL_BITS
 MOST_NAMES: Final = fields.MOST_NAMES
-"""Members that are known at a time, and lives that are remembered to be over. Raising it costs memory, and
-PDUs that may grow too large."""
+"""Members that are known at a time, and lives that are remembered to be over. Raising it costs memory and
+larger PDUs."""
 NAME_OVERHEAD_BYTES: Final = 15
-"""What a life takes in a PDU beside the name of its site, at most."""
+"""Bytes that a life takes in a PDU beside the name of its site, at most."""
 TABLE_BYTES: Final = 24 << 10
-"""What the names of all members and of those who are gone may take in a PDU. Raising it costs the room of
-batches: a copy carries the names, three vectors and the batch, and has to fit."""
+"""Bytes that the names of present and departed lives may take in a PDU. Raising it costs room for batches:
+a copy carries the names, three vectors and the batch, and has to fit."""
 OVER_BYTES: Final = 64 << 10
-"""What the lives that are remembered to be over may take in a PDU. Raising it costs bytes."""
+"""Bytes that the lives that are over may take in a PDU. Raising it costs larger PDUs."""
 MOST_HELD: Final = 1 << 14
-"""Places of batches that a member may hold of one life that is over. Raising it costs memory."""
+"""Places of batches that a member may hold of one departed life. Raising it costs memory."""
 MOST_ASKED: Final = 64
-"""Places that one request names."""
+"""Places that one request names. Raising it costs bursts of copies."""
 LARGE_GROUP: Final = 32
-"""Members from whom on it is felt what it costs to tell those whom a message is not for. Raising it costs
-control messages in groups that are smaller than that."""
+"""Group size from which on members that a message is not for are told later. Raising it costs control
+messages in smaller groups."""
 PATIENCE: Final = 2
-"""How many times as long that may wait then. Raising it costs latency in large groups."""
+"""Multiple of `confirm_ns` after which they are told then. Raising it costs latency in large groups."""
 LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 65536
-"""What a batch may take on the wire, so that it also fits with the names and numbers of many members."""
+"""Bytes that a batch may take on the wire; the rest of a PDU is for names and vectors of many members."""
 
 
 Life: TypeAlias = Annotated[int, Meta(ge=0, lt=LARGEST_LIFE)]
 LONGEST_TABLE: Final = 2 * MOST_NAMES + 1
-"""Ourselves, the others, and those who are gone."""
+"""Our own life, the others, and departed ones."""
 BITMAP_BYTES: Final = (LONGEST_TABLE + 7) // 8
 Bitmap: TypeAlias = Annotated[bytes, Meta(max_length=BITMAP_BYTES)]
 Packing: TypeAlias = Annotated[bytes, Meta(max_length=1 + BITMAP_BYTES + 8 * LONGEST_TABLE)]
-"""Numbers, or a vector, with an entry for each member of a table."""
+"""Numbers, or a vector, with an entry for each name of a table."""
 Targets: TypeAlias = Annotated[bytes, Meta(max_length=BITMAP_BYTES + 17 * LONGEST_TABLE)]
 
 
 class Name(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One life of a site. `gone` in a table says that this life is over, `left` that this is no mistake."""
+    """One life of a site. `gone` says that the life is over, `left` that the site said so itself."""
 
     site: fields.Name
     life: Life
@@ -63,7 +64,7 @@ class Name(msgspec.Struct, frozen=True, array_like=True, gc=False):
     left: bool = False
 
     def wire_bytes(self) -> int:
-        """What it takes in a PDU, at most."""
+        """Bytes that it takes in a PDU, at most."""
         return NAME_OVERHEAD_BYTES + len(self.site.encode())
 
 
@@ -72,11 +73,11 @@ Places: TypeAlias = Annotated[tuple[Number, ...], Meta(max_length=MOST_HELD)]
 
 
 class Data(Pdu, frozen=True, gc=False):
-    """Messages number, number+1, … of a member: one batch, to the destinations that it chose.
+    """Messages number, number+1, … of a member: one batch, to the destinations that the sender chose.
 
-    `table` is the version of the sender's table of names, whose positions all else refers to. `destinations`
-    is a bitmap; `places` has the batch's place in what was sent to each destination, the sender left out.
-    `csn` and `ack` are vectors, told as differences to the batch before at each destination.
+    `table` is the version of the sender's table of names; the other fields refer to its positions.
+    `destinations` is a bitmap. `places` has the batch's place in what was sent to each destination except the
+    sender. `csn` and `ack` are vectors, as differences to the previous batch to each destination.
     """
 
     code: ClassVar[int] = 93
@@ -92,14 +93,14 @@ class Data(Pdu, frozen=True, gc=False):
 
 
 class Control(Pdu, frozen=True, gc=False):
-    """What a member tells those to whom it had no messages to send.
+    """The state of its sender, for members to which it had no messages to send.
 
-    `number` is its next; `targets` has a bitmap of those it speaks to and for each how many batches it has
-    sent there, which version of their table it knows, and whether it has all that they hold for it of those
-    who are gone. `ack` tells some entries, whole. `gone` is a digest of all lives that it holds to be over,
-    and `final` says that it has gone on with all it will ever have of them.
-    `company` is how many it counts. `names` is its table, and `over` the lives themselves, for those who may
-    not know them; without `names` they know the table already.
+    `number` is the sender's next. `targets` has a bitmap of the members that are addressed, and for each the
+    batches sent to it, the version known of its table, and 1 if the sender has all that it holds for the
+    sender of departed lives. `ack` has some entries, whole. `gone` is the digest of all lives that the sender
+    holds to be over; `final` says that their streams are complete at the sender. `members` is how many
+    members it counts. `names` is its table, left out if all addressed members know it. `over` has the lives
+    that are over, for members that may not know them.
     """
 
     code: ClassVar[int] = 94
@@ -112,13 +113,13 @@ class Control(Pdu, frozen=True, gc=False):
     buffers: Number
     gone: Hash
     final: bool
-    company: Number
+    members: Number
     names: Table | None = None
     over: Annotated[tuple[Name, ...], Meta(max_length=MOST_NAMES)] | None = None
 
 
 class Ask(Pdu, frozen=True, gc=False):
-    """Its sender lacks these places of a member's batches, and takes them from whoever has them."""
+    """Its sender lacks the batches of these places of a life, and requests copies."""
 
     code: ClassVar[int] = 95
     life: Life
@@ -129,8 +130,7 @@ class Ask(Pdu, frozen=True, gc=False):
 class Copy(Pdu, frozen=True, gc=False):
     """A batch again, as it was: from its sender, or from another of its destinations.
 
-    It brings a table of its own, the batch's sender first, and its vectors are whole, so that it can be read
-    by itself.
+    It has a table of its own, the batch's sender first, and whole vectors, so that it can be read by itself.
     """
 
     code: ClassVar[int] = 96
@@ -145,14 +145,14 @@ class Copy(Pdu, frozen=True, gc=False):
 
 
 class Holding(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Of one life that is over: the places of batches for somebody that its sender holds."""
+    """The places of a departed life's batches that the sender of the PDU holds for its receiver."""
 
     of: Name
     places: Places
 
 
 class Holds(Pdu, frozen=True, gc=False):
-    """All that a member has for another of the lives that are over, by the digest of those lives."""
+    """All that a member holds for another of departed lives, by the digest of the lives that are over."""
 
     code: ClassVar[int] = 97
     life: Life
@@ -161,7 +161,7 @@ class Holds(Pdu, frozen=True, gc=False):
 
 
 class Leave(Pdu, frozen=True, gc=False):
-    """Its sender goes; nobody need wait until it is missed."""
+    """Its sender leaves; the others need not wait until it is missed."""
 
     code: ClassVar[int] = 98
     life: Life
@@ -172,45 +172,46 @@ PDUS: Final[tuple[type[Pdu], ...]] = (Data, Control, Ask, Copy, Holds, Leave)
 
 @dataclass(frozen=True, kw_only=True)
 class ScoConfiguration:
-    """The knobs; each says what raising it costs. Members of one group use the same."""
+    """Each knob says what raising it costs. All members of a group use the same values."""
 
     window: int = 20
     """The paper's W: own batches from the oldest that some destination has not confirmed. Raising it costs
-    everyone buffers."""
+    buffers at all members."""
     buffers: int = 1024
-    """Batches held that are not fully accepted: what `buf` is counted down from. Raising it costs memory."""
+    """Batches held that are not fully accepted; the paper's buf counts down from it. Raising it costs memory
+    at each member."""
     buffer_share: int = 2
-    """The paper's H: a sender uses one part in H n of a destination's buffers. Raising it costs throughput
-    where buffers are few, and saves overruns."""
+    """The paper's H: a sender uses a share of 1 / (H n) of a destination's buffers. Raising it costs
+    throughput where buffers are few, and saves overruns."""
     confirm_ns: Nanoseconds = 2 * MILLISECOND_NS
-    """The paper's k: how long news for a member waits for a message that takes them along. Raising it costs
-    latency, and saves control messages."""
+    """The paper's k: how long a confirmation waits for a message to ride on. Raising it costs latency, and
+    saves control messages."""
     control_ns: Nanoseconds = 20 * MILLISECOND_NS
-    """T_c: a member to whom nothing was sent for so long gets a control message. Raising it costs time to
-    find that the last of a burst was lost."""
+    """T_c: a member to which nothing was sent for this long gets a control message. Raising it costs time to
+    find that the last message of a burst was lost."""
     repair_ns: Nanoseconds = 5 * MILLISECOND_NS
-    """T_rtx: pause before what is missing is asked for, and asked for again. Raising it costs latency when
-    something is lost."""
+    """T_rtx: pause before what is missing is requested, and requested again. Raising it costs latency after
+    a loss."""
     silence_ns: Nanoseconds = 500 * MILLISECOND_NS
-    """Silence after which a member is left out. Raising it costs a longer halt when one is gone."""
+    """Silence after which a member is left out. Raising it costs a longer halt after a crash."""
     settle_ns: Nanoseconds = 60 * MILLISECOND_NS
     """How long a newcomer listens before it takes part. Raising it costs time to join."""
     announce_ns: Nanoseconds = 200 * MILLISECOND_NS
-    """Pause between announcements to those whom nobody counts. Raising it costs time until they are met."""
+    """Pause between announcements to sites that no member knows. Raising it costs time until they are met."""
     delivery: Literal["full", "causal"] = "full"
-    """Deliver what every destination is known to have, or as soon as nothing before it is missing. Full
-    costs a confirmation's time; causal costs what a message is worth that dies with a member."""
+    """Deliver a message once every destination is known to have it, or once nothing before it is missing.
+    Full costs a confirmation's time; causal costs atomicity when members crash."""
     acknowledge: Literal["continuous", "causal"] = "continuous"
-    """What a confirmation means: that nothing of its sender is missing before it, or nothing at all. Causal
-    costs latency, and control messages in large groups, and is the paper's."""
+    """What a confirmation means: nothing of the batch's sender is missing before it, or nothing that precedes
+    it is. Causal is the paper's; it costs latency, and control messages in large groups."""
     vectors: Literal["plain", "compressed"] = "compressed"
     """How csn and ack travel: eight bytes a member as in the paper, or as differences. Compressed costs a few
-    microseconds a batch."""
+    microseconds per batch."""
     splits: bool = True
-    """Whether members may be cut off from one another without having crashed. Then those who have lost half
-    of their company or more take themselves to be the ones who are gone. False lets any survivor go on."""
+    """Whether the network may split. Then members that have lost half of the group or more take themselves to
+    be cut off, and rejoin. False lets any survivor go on."""
     observe: bool = False
-    """Whether the levels of messages that were delivered are remembered too. True costs memory."""
+    """Whether the levels of delivered messages are remembered too. True costs memory."""
 
     def __post_init__(self) -> None:
         choices = {
@@ -224,26 +225,26 @@ class ScoConfiguration:
                     f"There is no {name} '{getattr(self, name)}'.", hint=f"Choose {' or '.join(known)}."
                 )
         if min(self.window, self.buffers, self.buffer_share) < 1:
-            raise UsageError("Windows, buffers and their shares are at least one.")
+            raise UsageError("The window, the buffers and their share must be at least 1.")
         spans = (self.confirm_ns, self.control_ns, self.repair_ns, self.settle_ns, self.announce_ns)
         if min(spans) < 1:
-            raise UsageError("SCO's times are positive.")
+            raise UsageError("SCO's times must be positive.")
         if self.silence_ns <= self.control_ns:
             raise UsageError(
-                "Nobody can be heard of more often than its control messages come.",
+                "silence_ns must be longer than control_ns, the pause between control messages.",
                 hint="Make silence_ns several times control_ns.",
             )
 
     def others_ns(self, members: int) -> Nanoseconds:
-        """How long those whom a message is not for may wait to be told so, in a group of that size.
+        """How long members that a message is not for may wait to be told so, in a group of that size.
 
-        They need it once something comes that follows the message. In a large group telling them is most of
-        what is sent; there it waits longer, as long as that is beside confirmations and not before them.
+        They need to know once something comes that follows the message. In a large group this is most of the
+        control messages; there it waits longer, unless confirmations or deliveries would wait for it.
         """
         is_beside = self.acknowledge == "continuous" and self.delivery == "full"
         return self.confirm_ns * (PATIENCE if is_beside and members >= LARGE_GROUP else 1)
 
     @property
     def reach(self) -> int:
-        """How far a sender's places may run ahead of what was accepted; not felt unless one is stuck."""
+        """How far a sender's places may run ahead of what was accepted from it."""
         return 4 * self.window

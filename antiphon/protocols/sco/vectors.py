@@ -3,13 +3,13 @@
 A vector of n numbers, one for each member in the sender's table, is a byte that names its form and then:
 
 - `PLAIN`, the paper's form: n integers of eight bytes.
-- `DIFFERENCES`: a bitmap of the entries that are told, and of each told entry as many of its low bits as the
-  reader needs. Entries never fall. Whoever reads knows an earlier value of each, and the writer knows a floor
-  that no reader's value lies below. If an entry is less than 2^(7g) above the floor, its low 7g bits tell the
-  reader which number it is: the first one from its own value on that has these bits. Entries that are on the
-  floor are left out, since then every reader has the same.
+- `DIFFERENCES`: a bitmap of the entries that are sent, and of each of these as many of its low bits as the
+  reader needs. Entries never fall. A reader knows an earlier value of each, and the writer knows a floor that
+  no reader's value lies below. If an entry is less than 2^(7g) above the floor, its low 7g bits tell the
+  reader which number it is: the first one from its own value on that has these bits. Entries on the floor are
+  left out, since then every reader has the same value.
 
-With a floor of zeros that is an ordinary variable-length integer for each entry that is not zero.
+With a floor of zeros, each entry that is not zero is an ordinary variable-length integer.
 """
 
 import struct
@@ -19,13 +19,13 @@ from typing import Final
 from antiphon.core.fields import NUMBER_LIMIT
 
 LARGEST: Final = NUMBER_LIMIT
-"""No number that a peer tells may be as large: there is always room to count on, here and on the wire."""
+"""Every number of a peer is below this, so that there is always room to count on, here and on the wire."""
 PLAIN: Final = 0
 DIFFERENCES: Final = 1
 GROUP_BITS: Final = 7
 MORE: Final = 0x80
 MOST_GROUPS: Final = 8
-"""Groups of seven bits that hold every number below `LARGEST`."""
+"""Groups of seven bits that hold every number below `LARGEST`. Raising it lets longer numbers in."""
 ENTRY_BYTES: Final = 8
 
 
@@ -78,7 +78,7 @@ def pack_plain(values: Sequence[int]) -> bytes:
 
 
 def pack_differences(values: Sequence[int], floors: Sequence[int]) -> bytes:
-    """Those entries that are above the floor, told to readers who know at least the floor."""
+    """The entries above the floor, for readers that know at least the floor."""
     bits = 0
     packed = bytearray()
     for position, (value, floor) in enumerate(zip(values, floors, strict=True)):
@@ -89,12 +89,12 @@ def pack_differences(values: Sequence[int], floors: Sequence[int]) -> bytes:
 
 
 def pack_whole(values: Sequence[int]) -> bytes:
-    """Every entry that is not zero, for readers who know nothing."""
+    """Every entry that is not zero, for readers that know nothing."""
     return pack_differences(values, [0] * len(values))
 
 
 def read_vector(data: bytes, known: Sequence[int]) -> list[int]:
-    """The entries, for a reader who knows these earlier values; raises `MalformedError` if there are none."""
+    """The entries, for a reader that knows these earlier values; raises `MalformedError`."""
     if not data:
         raise MalformedError("a vector without a form")
     if data[0] == PLAIN:
@@ -104,7 +104,7 @@ def read_vector(data: bytes, known: Sequence[int]) -> list[int]:
     told, offset = read_bitmap(data, 1, len(known))
     values = list(known)
     if len(data) - offset == len(told) and max(data[offset:], default=0) < MORE:
-        # One group each, as it is mostly.
+        # The usual case: one group each.
         for position, low in zip(told, data[offset:], strict=True):
             values[position] += (low - values[position]) % MORE
     else:
@@ -128,7 +128,7 @@ def _read_plain(data: bytes, length: int) -> list[int]:
 
 
 def _append_low_bits(packed: bytearray, value: int, above: int) -> None:
-    """As many groups of the value's low bits as hold every number up to `above`."""
+    """Append as many groups of the value's low bits as hold every number up to `above`."""
     while above >= MORE:
         packed.append(value & (MORE - 1) | MORE)
         value >>= GROUP_BITS
@@ -137,7 +137,7 @@ def _append_low_bits(packed: bytearray, value: int, above: int) -> None:
 
 
 def _read_groups(data: bytes, offset: int) -> tuple[int, int, int]:
-    """A number, of how many groups it was made, and where it ends."""
+    """A number, how many groups it has, and where it ends."""
     number = 0
     for group, byte in enumerate(data[offset : offset + MOST_GROUPS]):
         number |= (byte & (MORE - 1)) << GROUP_BITS * group

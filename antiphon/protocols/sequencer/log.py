@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from antiphon.core.effects import Deliver, Discard, Effect, Stable
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sequencer.pdus import MOST_STREAM_BYTES, name_bytes
+
+MOST_RANGES: Final = 8
+"""Separate ranges of numbers that are remembered of a member. Raising it costs memory."""
 
 
 class Entry(NamedTuple):
@@ -21,7 +24,7 @@ class Entry(NamedTuple):
 
 
 class Streams(dict[Site, int]):
-    """For each sender the number of its first message without a place; the longest silent are forgotten."""
+    """For each sender the number of its first message without a place; the least recent are forgotten."""
 
     __slots__ = ("_bytes",)
 
@@ -39,15 +42,45 @@ class Streams(dict[Site, int]):
         self[sender] = number
 
     def replace(self, others: Mapping[Site, int]) -> None:
-        """Take over what somebody else knows."""
+        """Take over what another member knows."""
         self.clear()
         self._bytes = 0
         for sender, number in others.items():
             self.note(sender, number)
 
 
+class Placed:
+    """The numbers of one member's incarnation that have a place, so that none gets a second one.
+
+    The latest `MOST_RANGES` ranges are remembered. Only a member that contradicts itself has more than one.
+    """
+
+    __slots__ = ("_incarnation", "_ranges")
+
+    def __init__(self) -> None:
+        self._incarnation = 0
+        self._ranges: list[tuple[int, int]] = []
+
+    def note(self, entry: Entry) -> None:
+        """A batch has got a place."""
+        if entry.incarnation != self._incarnation:
+            self._incarnation, self._ranges = entry.incarnation, []
+        first, end = entry.number, entry.number + len(entry.bodies)
+        if self._ranges and self._ranges[-1][1] == first:
+            first = self._ranges.pop()[0]
+        self._ranges.append((first, end))
+        del self._ranges[:-MOST_RANGES]
+
+    def has(self, entry: Entry) -> bool:
+        """Whether any message of a batch has a place."""
+        end = entry.number + len(entry.bodies)
+        return entry.incarnation == self._incarnation and any(
+            first < end and entry.number < last for first, last in self._ranges
+        )
+
+
 class Log:
-    """A stretch of the order: from `kept_from` to `position` without gaps, and single entries beyond."""
+    """A range of the order: from `kept_from` to `position` without gaps, and single entries beyond."""
 
     __slots__ = ("delivered", "entries", "kept_from", "position", "stable", "streams")
 
@@ -79,7 +112,7 @@ class Log:
             self.delivered = place + 1
 
     def release(self, stable: int, effects: list[Effect]) -> None:
-        """Everything below `stable` is held by all who count: say so, and keep it no longer."""
+        """Everyone in the view holds everything below `stable`: declare and discard it."""
         assert stable <= self.delivered, "a member would call stable what it has not delivered"
         if stable <= self.stable:
             return
@@ -91,7 +124,7 @@ class Log:
         self.stable = stable
 
     def figures(self) -> dict[str, int]:
-        """What is held for others, or beyond a gap."""
+        """What is kept for others, or beyond a gap."""
         kept = [entry.bodies for entry in self.entries.values()]
         return {"kept_messages": sum(map(len, kept)), "kept_bytes": sum(bodies.size for bodies in kept)}
 
@@ -119,12 +152,12 @@ class Log:
             del self.entries[place]
 
     def forget(self) -> None:
-        """Keep nothing for others any more, and what lies beyond a gap neither."""
+        """Discard everything, also what lies beyond a gap."""
         self.entries.clear()
         self.kept_from = self.position
 
     def jump(self, position: int, stable: int, streams: Mapping[Site, int]) -> None:
-        """Forget everything and go on at a position of the sequencer's choice."""
+        """Discard everything and go on at the position that the sequencer names."""
         self.entries.clear()
         self.kept_from = self.delivered = self.position = position
         self.stable = min(stable, position)
@@ -132,7 +165,7 @@ class Log:
 
 
 class Outstanding:
-    """A request of one's own that has no place in the order yet."""
+    """A request of this member that has no place in the order yet."""
 
     __slots__ = ("asked", "bodies", "due_ns", "number", "sent_ns")
 
@@ -141,7 +174,7 @@ class Outstanding:
         self.bodies = bodies
         self.sent_ns: Nanoseconds = 0
         self.due_ns: Nanoseconds = 0
-        """When it is to be sent again, or asked after."""
+        """When it is to be repeated, or asked after."""
         self.asked = 0
         """How often either was done."""
 
@@ -168,7 +201,7 @@ class Outbox:
 
     @property
     def crowded(self) -> bool:
-        """Whether places come so late that a request without one is more likely waiting than lost."""
+        """Whether places come so late that a request without a place is more likely waiting than lost."""
         return 2 * self.latency_ns > self._repeat_ns
 
     def full(self) -> bool:
@@ -188,7 +221,7 @@ class Outbox:
                 return
             request = self.waiting.pop(oldest)
             if request.sent_ns:
-                # From its last sending: so a request that was lost at first does not look like a crowd.
+                # Measured from its last repetition: a request that was lost at first does not count as slow.
                 self.latency_ns += (now - request.sent_ns - self.latency_ns) // 8
 
     def overdue(self, now: Nanoseconds, most: int) -> list[Outstanding]:

@@ -1,4 +1,4 @@
-"""What the fixed sequencer's members say to one another, and what a user may turn."""
+"""The PDUs of the fixed sequencer, and its configuration."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, TypeAlias
@@ -24,26 +24,27 @@ from antiphon.core.wire import MAXIMUM_BODY_BYTES, Pdu
 NO_POSITION: Final = -1
 """The position of a member that holds nothing of the order."""
 NOBODY: Final[Site] = ""
-"""The witness while nobody counts."""
+"""The witness while the view is empty."""
 MOST_MISSING: Final = 32
-"""Positions that one PDU asks for at most, so that one answer cannot flood the network."""
+"""Positions that one PDU asks for. Raising it costs bursts of answers."""
 MOST_MEMBERS: Final = MOST_NAMES
-"""Members that the sequencer knows at most."""
+"""Members that the sequencer knows. Raising it costs memory."""
 MOST_NAME_BYTES: Final = 24_000
-"""What the names of all members may take together, so that a list of them fits a datagram."""
+"""Bytes of all members' names together. Raising it costs rosters that fit no datagram."""
 MOST_STREAM_BYTES: Final = 2 * MOST_NAME_BYTES
-"""What the table of streams may take on the wire: all members, and as many that are gone."""
+"""Bytes of the table of streams on the wire: all members, and as many that are gone. Raising it costs
+memory, and longer `Resume` and `Report` PDUs."""
 MOST_REASONS: Final = 16
-"""Reasons that a roster tells: those of the members that ceased to count last."""
+"""Reasons in a roster, of the members that left the view last. Raising it costs longer rosters."""
 LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 4096
-"""What a batch may take on the wire, so that it also fits with its place and two names around it."""
+"""Bytes of a batch on the wire, so that it fits a PDU beside its place and two names."""
 NUMBER_BYTES: Final = 12
-"""What a number takes in a table on the wire, with the length of the name beside it."""
+"""Bytes of a number in a table on the wire, with the length of the name beside it."""
 LONGEST_SETBACK: Final = 1 << 41
-"""Milliseconds, 70 years, by which a clock may have gone back: no epoch of which a sequencer only hears is
-believed if it lies further beyond the one that it began with."""
+"""Milliseconds, 70 years, by which a clock may have gone back: a sequencer believes no reported epoch that
+exceeds its first one by more. Raising it costs epochs that a liar can use up."""
 LATEST_HEARSAY: Final = INCARNATION_LIMIT // 2
-"""Nor is one beyond this: there is always room for the restarts to come."""
+"""The latest epoch that is believed when reported: there is always room for later restarts."""
 
 Witness: TypeAlias = Annotated[Site, Meta(max_length=LONGEST_NAME)]
 Places: TypeAlias = Annotated[tuple[Number, ...], Meta(max_length=MOST_MISSING)]
@@ -56,15 +57,15 @@ Reasons: TypeAlias = Annotated[dict[Name, Reason], Meta(max_length=MOST_REASONS)
 
 
 def name_bytes(site: Site) -> int:
-    """What a name takes in a table on the wire, with a number beside it."""
+    """Bytes of a name in a table on the wire, with a number beside it."""
     return len(site.encode(errors="replace")) + NUMBER_BYTES
 
 
 class Request(Pdu, frozen=True, gc=False):
     """A member asks for a place in the order for messages number, number+1, … of its own.
 
-    `first` is the number of its oldest message without a place: whatever lies below it has one or died with
-    an earlier incarnation, and is not waited for. `position` is an acknowledgement that costs no datagram.
+    `first` is the number of its oldest message without a place: each message below it has a place or was lost
+    with an earlier incarnation, and is not waited for. `position` acknowledges without a datagram of its own.
     """
 
     code: ClassVar[int] = 32
@@ -77,7 +78,7 @@ class Request(Pdu, frozen=True, gc=False):
 
 
 class Ordered(Pdu, frozen=True, gc=False):
-    """What stands at a position of the order; every position below `stable` is held by all who count."""
+    """The entry at a position of the order; all of the view hold every entry below `stable`."""
 
     code: ClassVar[int] = 33
     epoch: Incarnation
@@ -88,11 +89,11 @@ class Ordered(Pdu, frozen=True, gc=False):
     number: Number
     bodies: Packed
     incarnation: Incarnation = 0
-    """The sender's, that numbered them."""
+    """The incarnation of the sender that numbered them."""
 
 
 class Heartbeat(Pdu, frozen=True, gc=False):
-    """The sequencer tells how far the order goes, so that a lost tail is found."""
+    """The sequencer announces the end of the order, so that a lost tail is found."""
 
     code: ClassVar[int] = 34
     epoch: Incarnation
@@ -118,8 +119,8 @@ class Acknowledge(Pdu, frozen=True, gc=False):
 class Join(Pdu, frozen=True, gc=False):
     """A member wants to take part; it reached `position` in the order of `epoch`.
 
-    `promised` is the latest epoch it has heard of. A `newcomer` has never taken part before, in no
-    incarnation: it can be let in where the order begins without seeing anything twice.
+    `promised` is the latest epoch that it knows. A `newcomer` has never taken part in any incarnation: it can
+    be let in at the beginning of the order without delivering anything twice.
     """
 
     code: ClassVar[int] = 36
@@ -135,9 +136,9 @@ class Join(Pdu, frozen=True, gc=False):
 class Resume(Pdu, frozen=True, gc=False):
     """The sequencer lets a member take part from `position` on.
 
-    `kept` says that the member goes on without a gap, `whole` that the order begins at `position`: nothing
-    came before it. If not kept, `streams` tells for each sender the number of its first message that has no
-    place below `position`; a sender that is not named begins with whatever it sends.
+    If `kept`, the member goes on without a gap. If `whole`, the order begins at `position`. If not kept,
+    `streams` has for each sender the number of its first message without a place below `position`; a sender
+    that is not named begins with the first message that it sends.
     """
 
     code: ClassVar[int] = 37
@@ -152,7 +153,7 @@ class Resume(Pdu, frozen=True, gc=False):
 
 
 class Recover(Pdu, frozen=True, gc=False):
-    """A sequencer that lost its memory asks everyone what they hold."""
+    """A sequencer that lost its memory asks all members what they hold."""
 
     code: ClassVar[int] = 38
     epoch: Incarnation
@@ -187,7 +188,7 @@ class Fetch(Pdu, frozen=True, gc=False):
 
 
 class Leave(Pdu, frozen=True, gc=False):
-    """A member goes, and says so: nobody need wait for it. The sequencer's incarnation here is its epoch."""
+    """A member leaves and need not be waited for. The sequencer's incarnation here is its epoch."""
 
     code: ClassVar[int] = 41
     incarnation: Incarnation
@@ -195,7 +196,7 @@ class Leave(Pdu, frozen=True, gc=False):
 
 
 class Roster(Pdu, frozen=True, gc=False):
-    """Who counts beside the sequencer, and why others lately ceased to."""
+    """The view without the sequencer, and why members left it recently."""
 
     code: ClassVar[int] = 42
     epoch: Incarnation
@@ -205,9 +206,9 @@ class Roster(Pdu, frozen=True, gc=False):
 
 
 class Enquire(Pdu, frozen=True, gc=False):
-    """A member asks after requests that have waited for their places for longer than usual.
+    """A member asks after requests that have waited for a place for longer than usual.
 
-    Bodies are sent again only where they are lacking: when everyone sends, places come late, and copies
+    Bodies are repeated only if the sequencer lacks them: when all members send, places come late, and copies
     would make them come later.
     """
 
@@ -219,7 +220,7 @@ class Enquire(Pdu, frozen=True, gc=False):
 
 
 class Lacking(Pdu, frozen=True, gc=False):
-    """The answer: requests that the sequencer does not have and would take now."""
+    """The answer: requests that the sequencer lacks and has room for."""
 
     code: ClassVar[int] = 44
     epoch: Incarnation
@@ -246,28 +247,28 @@ PDUS: Final[tuple[type[Pdu], ...]] = (
 
 @dataclass(frozen=True, kw_only=True)
 class SequencerConfiguration:
-    """The knobs; each says what raising it costs."""
+    """The knobs, each with what raising it costs."""
 
     window: int = 64
-    """Own requests under way. Raising it costs the sequencer memory: it may have to queue them all."""
+    """Requests of one member without a place. Raising it costs memory at the sequencer, which queues them."""
     order_window: int = 256
-    """How far the order may run ahead of the slowest member that counts. Raising it costs memory at all."""
+    """Positions between the slowest member of the view and the end of the order. Raising it costs memory."""
     repeat_ns: Nanoseconds = 20 * MILLISECOND_NS
     """Pause before a request is asked after or a join repeated. Raising it costs latency when one is lost."""
     heartbeat_ns: Nanoseconds = 10 * MILLISECOND_NS
     """Pause between announcements. Raising it costs latency when the last message of a burst is lost."""
     acknowledge_ns: Nanoseconds = 5 * MILLISECOND_NS
-    """How long a member keeps its new position to itself. Raising it costs memory: stability comes later."""
+    """The longest delay of an acknowledgement. Raising it costs memory: stability comes later."""
     acknowledge_every: int = 16
-    """Positions after which a member tells without waiting. Raising it costs the same."""
+    """Positions after which a member acknowledges at once. Raising it costs the same."""
     gap_ns: Nanoseconds = 3 * MILLISECOND_NS
     """How long a gap may be mere reordering. Raising it costs latency when something is lost."""
     suspect_after_ns: Nanoseconds = 200 * MILLISECOND_NS
-    """Silence after which a member no longer counts. Raising it costs a longer halt when one is gone."""
+    """Silence after which a member leaves the view. Raising it costs a longer halt after a crash."""
     lag_ns: Nanoseconds = 2 * SECOND_NS
-    """How long a member may speak without getting on. Raising it costs a longer halt when one is stuck."""
+    """How long a live member may make no progress. Raising it costs a longer halt when a member is stuck."""
     recovery_ns: Nanoseconds = 300 * MILLISECOND_NS
-    """How long a sequencer without memory waits for answers. Raising it costs a longer halt then."""
+    """How long a sequencer without memory waits for answers. Raising it costs a longer halt after a crash."""
 
     def __post_init__(self) -> None:
         if self.window < 1 or self.order_window < 1 or self.acknowledge_every < 1:
@@ -278,15 +279,15 @@ class SequencerConfiguration:
 
     @property
     def keepalive_ns(self) -> Nanoseconds:
-        """Everyone speaks eight times before silence counts, so that loss alone seldom leaves one out."""
+        """A member sends eight PDUs before it is suspected, so that loss alone seldom excludes it."""
         return max(1, self.suspect_after_ns // 8)
 
     @property
     def give_up_ns(self) -> Nanoseconds:
-        """How long a member tries to tell its sequencer of a later epoch before it forgets that one."""
+        """How long a member reports a later epoch to its sequencer before it forgets that epoch."""
         return self.lag_ns // 2
 
     @property
-    def tell_every(self) -> int:
-        """Positions after which a member tells: often enough that the order need not wait for the word."""
+    def acknowledge_after(self) -> int:
+        """Positions after which a member acknowledges: often enough that the order need not wait."""
         return max(1, min(self.acknowledge_every, self.order_window // 4))

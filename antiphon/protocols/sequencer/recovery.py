@@ -1,12 +1,12 @@
 """How a sequencer that lost its memory learns the order again: it asks, waits, and fetches.
 
-What the most advanced member has reached is the order. Whatever a member holds beyond a gap has been
-delivered nowhere, and its sender will ask for a place again; so nothing is lost by leaving it out, and the
+The most advanced member's position is the end of the order. What a member holds beyond a gap has been
+delivered nowhere, and its sender will ask for a place again. So nothing is lost by leaving it out, and the
 order never depends on which of two members buffered what.
 
-A sequencer that knows its group waits until everyone has answered or the time is over, and then for someone.
-One that knows nobody, as in a live group, waits for the time to be over; if nobody has answered by then,
-there is no order, and it begins one.
+A sequencer that knows its group waits until all members have answered or the time is over, and then for the
+first answer. A sequencer that knows no members, as in a live group, waits for the time to be over; if no
+answer has come by then, there is no order, and it begins one.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class Recovered(NamedTuple):
     """The order up to `position`, with what is not stable yet, as the members of `epoch` knew it."""
 
     epoch: int
-    """-1 if nobody knew any order."""
+    """-1 if no member knew any order."""
     position: int
     stable: int
     streams: dict[Site, int]
@@ -41,7 +41,7 @@ class Recovered(NamedTuple):
     reports: dict[Site, Report]
 
     def holders(self, place: int) -> list[Site]:
-        """Who has reported to hold what stands at a place."""
+        """The members that have reported to hold the entry at a place."""
         return [
             site
             for site, report in self.reports.items()
@@ -50,7 +50,7 @@ class Recovered(NamedTuple):
 
 
 class Recovery:
-    """One attempt after another, until every answer needed has come."""
+    """Repeats its questions until every answer needed has come."""
 
     def __init__(self, epoch: int, others: tuple[Site, ...], configuration: SequencerConfiguration) -> None:
         self._epoch = epoch
@@ -61,20 +61,20 @@ class Recovery:
         self._waiting = set(others)
         self._plan: Recovered | None = None
         self._fetches = 0
-        """How often it was asked for the bodies of this plan."""
+        """How often the bodies of this plan were asked for."""
 
     def begin(self, now: Nanoseconds) -> list[Effect]:
-        """Ask everyone, forgetting what was answered before."""
+        """Ask all members, and forget earlier answers."""
         self._deadline_ns = now + self._configuration.recovery_ns
         self._reports.clear()
         self._waiting = set(self._others)
         self._plan = None
-        return self._ask()
+        return self._multicast_recover()
 
     def makes_sense(self, report: Report) -> bool:
-        """The order never runs more than two windows ahead of what is stable; twice that is nonsense.
+        """Whether a report is possible: the order never runs more than two windows ahead of what is stable.
 
-        No order gets half as far as numbers go; what a member reports must leave room to count on.
+        Twice that is refused, and so is a position that leaves too few numbers for the messages to come.
         """
         if report.position == NO_POSITION:
             return True
@@ -82,8 +82,8 @@ class Recovery:
             return False
         return report.position - report.stable <= 4 * self._configuration.order_window
 
-    def receive(self, now: Nanoseconds, sender: Site, pdu: Report | Ordered) -> list[Effect]:
-        """Take an answer, one that makes sense."""
+    def on_answer(self, now: Nanoseconds, sender: Site, pdu: Report | Ordered) -> list[Effect]:
+        """Take an answer that makes sense."""
         if isinstance(pdu, Report):
             room = sender in self._reports or len(self._reports) < MOST_MEMBERS
             if self._plan is None and room:
@@ -97,27 +97,27 @@ class Recovery:
         return []
 
     def tick(self, now: Nanoseconds, gone: Iterable[Site]) -> list[Effect]:
-        """Repeat what was not answered; begin again when a member that holds something does not answer."""
+        """Repeat what was not answered; begin again if a member that holds something does not answer."""
         self._waiting.difference_update(gone)
         if self._make_plan(now):
             return self._fetch()
         if self._plan is None:
-            return self._ask()
+            return self._multicast_recover()
         return self._fetch() if now < self._deadline_ns else self.begin(now)
 
     def outcome(self) -> Recovered | None:
         """The order, once it is complete."""
         return self._plan if self._plan is not None and not self._lacking() else None
 
-    def _ask(self) -> list[Effect]:
+    def _multicast_recover(self) -> list[Effect]:
         return [
             Multicast(Recover(self._epoch)),
             SetTimer("recover", self._configuration.repeat_ns),
         ]
 
     def _make_plan(self, now: Nanoseconds) -> bool:
-        """Decide what the order is, if all who must be heard have been."""
-        if self._plan is not None or not self._heard_enough(now):
+        """Decide what the order is, if enough members have answered."""
+        if self._plan is not None or not self._has_enough(now):
             return False
         useful = [report for report in self._reports.values() if report.position >= 0]
         epoch = max((report.order_epoch for report in useful), default=-1)
@@ -135,7 +135,7 @@ class Recovery:
         self._fetches = 0
         return True
 
-    def _heard_enough(self, now: Nanoseconds) -> bool:
+    def _has_enough(self, now: Nanoseconds) -> bool:
         if now < self._deadline_ns and (self._waiting or not self._others):
             return False
         return bool(self._reports) or not self._others
@@ -146,7 +146,7 @@ class Recovery:
         return [place for place in range(plan.stable, plan.position) if place not in plan.entries]
 
     def _fetch(self) -> list[Effect]:
-        """Ask for the bodies, each of a member that holds it: if one does not answer, of the next."""
+        """Ask for the bodies, each from a member that holds it; in the next attempt from another."""
         assert self._plan is not None
         plan = self._plan
         wanted: dict[Site, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Message stability detection: who holds what, so that it can be forgotten (Guo). The protocols, by name.
+"""Message stability detection (Guo): what all members hold can be discarded. The protocols by name.
 
 Each of them can be the stability layer of a group whose membership changes: for every view of it the owner
 asks `StabilityProtocol.make` for a new object, tells it what is held and stable (`begin`), and forwards
@@ -34,22 +34,23 @@ from antiphon.protocols.stability.base import Configuration, Objective, Repetiti
 from antiphon.protocols.stability.structured import StructuredConfiguration
 
 LONGEST_REPEAT: Final = 8
-"""Pauses between repetitions grow up to this multiple of the first."""
+"""Pauses between repetitions grow up to this multiple of the first. Raising it costs time after losses."""
 SUBGROUP: Final = 4
-"""A parent and its children in the trees of the structured protocols."""
+"""Members in a sub-group of the structured protocols: a parent and its children. Raising it costs steps at
+the parent, and saves generations."""
 
 SEARCH_FACTOR: Final = 8
-"""How much shorter or longer than usual a gossip's step may become where it adapts itself."""
+"""The factor by which an adaptive step may be shorter or longer. Raising it costs rounds of search."""
 FARTHEST: Final = 8
-"""Links that a gossip crosses at most where members know no addresses; the network's own limit is one too."""
+"""Links that a gossip without addresses crosses, if the network lets it. Raising it costs traffic."""
 
 
 class Layer(Interface):
-    """What a stability protocol is, for one view, to whoever owns it.
+    """The interface of a stability protocol for one view.
 
-    It is told what is held just before each input that may make it speak. It answers with PDUs and timers of
-    its own, and with `Stable` for what every member of the view holds, or with `Missing` for what others have
-    seen and this member has not; it never takes that back.
+    Its owner reports what is held just before each input that may make it send. It answers with PDUs and
+    timers of its own, and with `Stable` for what every member of the view holds, or with `Missing` for what
+    others have seen and this member has not; it never takes that back.
     """
 
     ignored: int
@@ -59,14 +60,14 @@ class Layer(Interface):
 
     @property
     def coordinator(self) -> Site:
-        """Where a round is triggered."""
+        """The member at which rounds are triggered."""
 
     @property
     def under_way(self) -> bool:
         """Whether a round in which this member takes part has not ended here."""
 
     def abandon(self) -> None:
-        """Forget the round that is under way here, which takes too long."""
+        """Give up the round under way here, which takes too long."""
 
     def begin(self, held: Sequence[int], stable: Sequence[int]) -> None:
         """What is held, and what has been found before, when a view begins."""
@@ -75,14 +76,14 @@ class Layer(Interface):
         """How many messages of each sender are held here, counted from 0 without a gap; never fewer."""
 
     def can_hold(self, counts: Sequence[int]) -> bool:
-        """Whether these counts are no fewer than those told before."""
+        """Whether these counts are no fewer than those reported before."""
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What an object must know of the view that it is to serve; members and senders are the same sites."""
+    """The view that an object serves; members and senders are the same sites."""
 
     site: Site
     members: tuple[Site, ...]
@@ -90,21 +91,21 @@ class Setting:
     """The number that its PDUs carry."""
     objective: Objective
     repeat_ns: Nanoseconds
-    """Pause before a PDU is repeated that may be lost."""
+    """Pause before a PDU is repeated that may have been lost."""
     round_ns: Nanoseconds
-    """Pause between rounds: what goes on by steps has to be done with several of them in about that time."""
+    """Pause between rounds; protocols that work by steps take several steps in about that time."""
     random: Random
     steady: bool = False
-    """Whether nobody of the view is ever suspected: the owner makes a new view instead."""
+    """Whether no member of the view is ever suspected: the owner makes a new view instead."""
 
     @property
     def group(self) -> tuple[Site, tuple[Site, ...], tuple[Site, ...]]:
-        """Who this is, the members, and the senders."""
+        """This site, the members, and the senders."""
         return self.site, self.members, self.members
 
     @property
     def common(self) -> dict[str, Any]:
-        """What all of them are told."""
+        """The arguments that all protocols take."""
         longest_ns = LONGEST_REPEAT * self.repeat_ns
         repetition = Repetition(first_ns=self.repeat_ns, longest_ns=longest_ns)
         return {
@@ -116,10 +117,10 @@ class Setting:
 
     @property
     def step_ns(self) -> Nanoseconds:
-        """Between a member's gossips: each member then handles two PDUs a step, however large the group.
+        """Pause between a member's gossips: each member then handles two PDUs a step in a group of any size.
 
         So a gossip round lasts some steps more than the pause between rounds, ten with a few members and
-        twenty with fifty, and costs each member no more than rounds that follow one another without it.
+        twenty with fifty, and costs each member no more than rounds without a pause would.
         """
         return self.round_ns
 
@@ -188,10 +189,10 @@ def _s_gossip(setting: Setting) -> Layer:
 PROTOCOLS: Final = {
     name: StabilityProtocol(name=name, summary=summary, pdus=pdus, make=make)
     for name, summary, pdus, make in (
-        ("coordp", "one member asks all and tells all", coordp.PDUS, _coordp),
+        ("coordp", "one member asks all members and multicasts the result", coordp.PDUS, _coordp),
         ("fulldist", "all multicast what they hold, and each finds the least", fulldist.PDUS, _fulldist),
         ("train", "one list goes from member to member, twice round", train.PDUS, _train),
-        ("gossip", "members tell others at random what they have heard", gossip.PDUS, _gossip),
+        ("gossip", "members send others at random what they know", gossip.PDUS, _gossip),
         ("gossip-adaptive", "the same, its step found by search", gossip.PDUS, _gossip_adaptive),
         (
             "gossip-hops",
@@ -218,11 +219,11 @@ ROWS: Final = {
 PDUS: Final = tuple(
     dict.fromkeys(pdu for protocol in (*PROTOCOLS.values(), *ROWS.values()) for pdu in protocol.pdus)
 )
-"""Those of all of them; some share some."""
+"""The PDUs of all protocols; some are shared."""
 
 
 def find_protocol(name: str) -> StabilityProtocol:
-    """The protocol of that name; one that does not exist is told with those that do."""
+    """The protocol of that name; an unknown name raises, with the names that exist."""
     if name not in PROTOCOLS:
         near = difflib.get_close_matches(name, PROTOCOLS, n=1)
         guess = f"Did you mean '{near[0]}'? " if near else ""

@@ -1,10 +1,10 @@
-"""What the stability protocols share: members, counts, suspicion, views, and what becomes of a result.
+"""What the stability protocols share: members, counts, suspicion, views, and the use of a result.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, sections 4.1 and 7.
 Each member holds, of every sender, the messages 0 to count-1 without a gap. A round finds for every sender
-the least of the members' counts, and whatever lies below it is stable. With `GREATEST` the same protocols
-detect errors: members say how far they have *seen* each sender's messages, a round finds the greatest, and
-who has seen less learns what it is missing (chapter 7).
+the least of the members' counts; everything below it is stable. With `GREATEST` the same protocols detect
+errors: members report how far they have *seen* each sender's messages, a round finds the greatest, and a
+member that has seen less learns what it is missing (chapter 7).
 
 Deviations from the text: counts of contiguous messages instead of 'the maximum sequence number', which is
 unsafe when messages overtake each other, and everything below a count is stable (erratum G6). PDUs name the
@@ -33,17 +33,18 @@ COUNT_BYTES: Final = 8
 WIRE_COUNTS: Final = np.dtype("<i8")
 LARGEST_COUNT: Final = (1 << 63) - 1
 MOST_AHEAD: Final = 1 << 20
-"""No honest round is further ahead of the last one heard of, so that lies cannot use the numbers up."""
+"""The furthest that an honest round is ahead of the last one known. Raising it costs numbers that a liar can
+use up."""
 
 FIRST_LIMIT: Final = NUMBER_LIMIT // 2
-"""The first round heard of is below this, so that enough numbers are left whatever it is."""
+"""The first round that is known is below this, so that enough numbers are left."""
 CountBytes: TypeAlias = Annotated[bytes, Meta(max_length=COUNT_BYTES * MOST_NAMES)]
 """A count for each sender of messages."""
 Bitmap: TypeAlias = Annotated[bytes, Meta(max_length=MOST_NAMES // 8)]
 """A bit for each member."""
 
 MOST_KEPT: Final = 8
-"""How much of each kind is kept for the members of one process to share, the latest."""
+"""Objects of each kind that the members of one process share, the latest. Raising it costs memory."""
 Made = TypeVar("Made")
 
 
@@ -51,9 +52,9 @@ class Objective(Enum):
     """What a round finds of each sender's counts."""
 
     LEAST = "stability"
-    """What all hold."""
+    """What all members hold."""
     GREATEST = "errors"
-    """How far anyone has seen."""
+    """The furthest that any member has seen."""
 
     def fold(self, first: Counts, second: Counts) -> Counts:
         return np.minimum(first, second) if self is Objective.LEAST else np.maximum(first, second)
@@ -70,7 +71,7 @@ class Objective(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """When to say again what may have been lost.
+    """When to repeat what may have been lost.
 
     A longer `first_ns` costs time after a loss and saves repetitions that were not needed; each wait is
     `factor` times the one before, up to `longest_ns`, so that repetitions do not feed the congestion that
@@ -91,36 +92,35 @@ class Repetition:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """The knobs that all have."""
+    """The knobs of all protocols."""
 
     coordinator: Site | None = None
-    """Who comes first while it is not suspected; the first member unless told otherwise."""
+    """The member that triggers rounds while it is not suspected; None means the first member."""
     repetition: Repetition | None = Repetition()
     """None where nothing is ever lost: then no PDU is sent twice."""
     view: int = 0
-    """Which of a changing group's member lists this is; what is said in another one does not concern us."""
+    """The number of the view of a changing group; PDUs of another view are dropped."""
     objective: Objective = Objective.LEAST
     steady: bool = False
-    """Whether nobody is ever suspected: then rounds are the first member's, and no other's are believed."""
+    """Whether no member is ever suspected: then only rounds of the first member are believed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Roster:
-    """Who is in the group: the same for all members, so that those in one process share it."""
+    """The members of a group, shared by all of them in one process."""
 
     order: tuple[Site, ...]
-    """The members as they take over from each other."""
+    """The members in the order in which they take over from each other."""
     rank: dict[Site, int]
     senders: tuple[Site, ...]
     place: dict[Site, int]
 
 
 class Kept(Generic[Made]):
-    """What is made once for all members of a process, found again by what it was made from.
+    """Objects made once for all members of a process, found again by the identity of their sources.
 
-    By what the sources are and not by what they say: to hash a hundred thousand names for each of a hundred
-    thousand members takes minutes. The sources are kept too, so that nothing else can take their place in
-    memory.
+    To hash a hundred thousand names for each of a hundred thousand members takes minutes. The sources are
+    kept too, so that nothing else can take their place in memory.
     """
 
     def __init__(self) -> None:
@@ -190,11 +190,11 @@ class Stability:
         self.rounds_finished = 0
         """Rounds whose result this member has computed itself."""
 
-    # What the owner may ask and say
+    # For the owner
 
     @property
     def coordinator(self) -> Site:
-        """Who comes first, as far as this member knows: the first in order that it does not suspect."""
+        """The member that triggers rounds: the first in order that this member does not suspect."""
         return next(member for member in self._order if member not in self._suspected)
 
     @property
@@ -203,7 +203,7 @@ class Stability:
 
     @property
     def stable(self) -> tuple[int, ...]:
-        """What is known to be stable; when errors are detected, how far anyone is known to have seen."""
+        """What is known to be stable; in error detection, the furthest that any member has seen."""
         return tuple(self._stable.tolist())
 
     def hold(self, sender: Site, count: int) -> None:
@@ -213,7 +213,7 @@ class Stability:
             raise UsageError(f"'{sender}' is not among the senders.")
         if count < self._held[place]:
             raise UsageError(f"What is held of '{sender}' cannot go back to {count}.")
-        # A new array: the one there was may be part of what is being told.
+        # A new array: the old one may be part of a PDU.
         held = self._held.copy()
         held[place] = count
         self._held = held
@@ -259,18 +259,18 @@ class Stability:
         return self._objective is not Objective.LEAST or not (read_counts(counts) > self._held).any()
 
     def _result(self, found: Counts) -> Counts:
-        """What a round has found, and earlier ones had."""
+        """The result of a round, joined with those of earlier ones."""
         return found if self._revises else np.maximum(self._stable, found)
 
     @property
     def _revises(self) -> bool:
-        """Whether a later result refutes an earlier one: that something was seen may have been a lie."""
+        """Whether a later result corrects an earlier one, which may have been a lie."""
         return self._steady and self._objective is Objective.GREATEST
 
     def _declare(self, result: Counts) -> list[Effect]:
-        """Whatever is newly known, sender by sender."""
+        """What is newly known, sender by sender."""
         if self._revises:
-            # What was found before and is not found any more was wrong, and counts as if never found.
+            # What was found before and is not found any more was wrong, and is dropped.
             self._stable = np.minimum(self._stable, np.maximum(result, self._held))
         if not (result > self._stable).any():
             return []
@@ -282,7 +282,7 @@ class Stability:
         return [Missing(sender, seen, now - seen) for sender, seen, now in rows if now > seen]
 
     def _may_follow(self, last: int, number: int) -> bool:
-        """Whether a round may have this number if `last` is the greatest that was heard of."""
+        """Whether a round may have this number if `last` is the greatest known."""
         return number < FIRST_LIMIT if last <= 0 else number <= last + MOST_AHEAD
 
     def _ignore(self) -> list[Effect]:

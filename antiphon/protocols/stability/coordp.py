@@ -1,11 +1,11 @@
-"""CoordP: a coordinator asks every member what it holds and tells all of them the minimum.
+"""CoordP: a coordinator asks every member what it holds and multicasts the minimum.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, section 4.2.1; assumptions of 4.1.
 A round has three steps: START is multicast; each member answers with ACK, which carries for each sender how
 many of its messages, counted from the first without a gap, the member holds; INFO multicasts the minima.
 
-Assumes: a failure detector that tells of crashes through Suspected and Restored, and an owner (a reliable
-multicast, or a study) that says what is held with `hold`. Nothing is assumed of the network: PDUs may be
+Assumes: a failure detector that reports crashes by Suspected and Restored, and an owner (a reliable
+multicast, or a study) that reports what is held with `hold`. Nothing is assumed of the network: PDUs may be
 lost, repeated and reordered.
 Guarantees: a member declares stable only what it holds itself and what every member that the coordinator
 did not suspect holds (checker: stability); what has been declared is never taken back; a round that was
@@ -16,12 +16,12 @@ Deviations from the text, and why:
 - Completion is also tested when a member is suspected, not only when an ACK comes (erratum G8).
 - Rounds are numbered. A number belongs to one round of one coordinator, the greatest known one wins, and an
   ACK of another round than the one under way is never counted.
-- The text repeats ACKs for ever; here a member repeats until it knows the result, ever more rarely, and the
-  coordinator asks those again who have not answered. A member that missed the result gets it when it
+- The text repeats ACKs for ever; here a member repeats until it knows the result, at growing pauses, and the
+  coordinator asks members again that have not answered. A member that missed the result gets it when it
   repeats. Without repetition a round sends what the text counts and nothing else.
 - The text's membership does not change while a round lasts. Here an owner whose membership changes makes a
   new object for each view of it, and PDUs name the view that they belong to.
-- The text has no word on the coordinator's crash: the next member in order that is not suspected takes
+- The text does not treat the coordinator's crash: the next member in order that is not suspected takes
   over, and members that wait for a result turn to it.
 """
 
@@ -45,16 +45,16 @@ from antiphon.protocols.stability.base import (
 )
 
 FOLD_ANSWERS: Final = 256
-"""How many answers are folded into the minimum at once: more are faster and take more memory."""
+"""Answers folded into the minimum at once. Raising it costs memory, and saves time."""
 
 ACKNOWLEDGE: Final = "acknowledge"
 """A member's timer: repeat the ACK."""
 ASK: Final = "ask"
-"""The coordinator's timer: repeat START to those who have not answered."""
+"""The coordinator's timer: repeat START to members that have not answered."""
 
 
 class StartRound(Pdu, frozen=True, gc=False):
-    """START: tell me what you hold."""
+    """START: a request to report what is held."""
 
     code: ClassVar[int] = 16
     round: Number
@@ -83,7 +83,7 @@ PDUS: Final = (StartRound, Acknowledgement, Information)
 
 
 class CoordP(Stability):
-    """One member's part. The layer above says what has come with `hold` and forwards inputs and effects."""
+    """One member's part. Its owner reports what is held with `hold`, and forwards inputs and effects."""
 
     __slots__ = ("_again", "_answers", "_awaiting", "_finished", "_least", "_missing", "_round", "_wait_ns")
 
@@ -96,11 +96,11 @@ class CoordP(Stability):
         random: Random | None = None,
     ) -> None:
         super().__init__(site, members, senders, configuration or Configuration(), random)
-        # As a member: the greatest round heard of, and whether its result is still awaited.
+        # As a member: the greatest round known, and whether its result is still awaited.
         self._round = -1
         self._awaiting = False
         self._wait_ns: Nanoseconds = 0
-        # As the coordinator: who has not answered, the minimum so far, and whether to go round again.
+        # As the coordinator: the members that have not answered, the minimum so far, whether to repeat.
         self._missing: set[Site] | None = None
         self._least: Counts = self._held
         self._answers: list[bytes] = []
@@ -151,7 +151,7 @@ class CoordP(Stability):
         return self._begin()
 
     def _begin(self) -> list[Effect]:
-        """Begin a round under a number of our own, greater than any heard of."""
+        """Begin a round under a number of our own, greater than any known."""
         size, rank = len(self._rank), self._rank[self.site]
         self._round = (self._round // size + 1) * size + rank
         self._awaiting = self._again = False
@@ -170,7 +170,7 @@ class CoordP(Stability):
         if not self._makes_sense(number, sender):
             return self._ignore()
         if number < self._round:
-            # Its sender does not know that the group is further, say after a restart; our answer tells it.
+            # Its sender does not know later rounds, say after a restart; our answer brings it up to date.
             return [Send(sender, Acknowledgement(self._round, self._held.tobytes(), self._view))]
         known = number == self._round
         if known and not self._awaiting:
@@ -191,10 +191,10 @@ class CoordP(Stability):
             self._missing = None
             self._again = True
 
-    # Step 3: the coordinator collects, and tells the minima
+    # Step 3: the coordinator collects, and multicasts the minima
 
     def _on_acknowledgement(self, sender: Site, pdu: Acknowledgement) -> list[Effect]:
-        # A negative count says no more than a zero would: what is stable already stays so.
+        # A negative count has the effect of a zero: what is stable already stays so.
         held, missing, answers = pdu.held, self._missing, self._answers
         if not self._are_counts(held):
             return self._ignore()
@@ -209,7 +209,7 @@ class CoordP(Stability):
         return []
 
     def _on_stray_acknowledgement(self, sender: Site, number: int) -> list[Effect]:
-        """An ACK of another round: its sender has missed the result, or waits for one who is gone."""
+        """An ACK of another round: its sender has missed the result, or waits for a crashed coordinator."""
         if sender not in self._rank or sender == self.site or not self._is_round(number):
             return self._ignore()
         if self._missing is not None and number == self._round:
@@ -218,7 +218,7 @@ class CoordP(Stability):
             return [Send(sender, self._finished)]
         idle = self._missing is None and not self._awaiting
         if self.coordinator == self.site and (number >= self._round or idle):
-            # The result was another's to tell, who is gone: what all hold has to be found again.
+            # The coordinator of that round has crashed: a new round has to find the result.
             self._round = max(self._round, number)
             return self._begin()
         return []
@@ -278,7 +278,7 @@ class CoordP(Stability):
         return []
 
     def _repeat_answer(self) -> list[Effect]:
-        """To whoever asked, or to its successor if it is gone; what is held by now may be told."""
+        """The ACK, to the coordinator or its successor, with what is held by now."""
         asker = self._owner(self._round)
         to = self.coordinator if asker in self._suspected else asker
         if to == self.site:

@@ -2,27 +2,27 @@
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, section 4.2.2; its scattered form: 5.4.3.
 The first member multicasts its row, the others multicast theirs when the first row of the round reaches them.
-Whoever has the rows of all members takes the least of each column. Scattered, a member waits a random time
+A member that has all rows takes the least of each column. Scattered, a member waits a random time
 before it multicasts, so that the rows do not meet in the network all at once.
 
-Assumes: a failure detector that tells of crashes through Suspected and Restored, and an owner that says what
-is held. Nothing is assumed of the network: PDUs may be lost, repeated and reordered.
+Assumes: a failure detector that reports crashes by Suspected and Restored, and an owner that reports what is
+held. Nothing is assumed of the network: PDUs may be lost, repeated and reordered.
 Guarantees: a member declares stable only what it holds itself and what every member holds that was not
-suspected by it or, if it was told the result, by the one that found it (checker: stability); what has been
+suspected by it or, if it received the result, by the member that found it (checker: stability); what has been
 declared is never taken back; a round that was triggered ends at every member once PDUs get through and the
 crashed are suspected.
 
 Deviations from the text, and why:
 - Those of all the protocols (`antiphon.protocols.stability.base`, `numbered`).
-- The text's members keep a matrix of n rows. Here they keep who has been heard and the rows only until a few
-  hundred of them are folded into the minimum: the same result in n bytes and m counts.
+- The text's members keep a matrix of n rows. Here they keep which rows have come, and the rows only until a
+  few hundred of them are folded into the minimum: the same result in n bytes and m counts.
 - The text's members multicast periodically, so that a later row makes up for a lost one. Here a member that
-  lacks rows asks one of those whose rows they are, ever more rarely, and both tell the other the least of all
-  rows that they have, with a bitmap of whose they are; who knows the result answers with it. Where links lose
-  what finds their buffers full, n(n-1) rows asked for one by one would only fill them again. Without
+  lacks rows asks one of their members, at growing pauses, and both send the other the least of all rows that
+  they have, with a bitmap of the members covered; a member that knows the result answers with it. Where links
+  lose PDUs because buffers are full, n(n-1) rows asked for one by one would only fill them again. Without
   repetition a round sends what the text counts and nothing else.
-- Nobody takes over from a member that crashes after it has begun a round: any member that has heard of the
-  round carries it on. Suspected members are not waited for, and completion is tested on suspicion too (G8).
+- No member takes over from a member that crashes after it has begun a round: any member that knows the round
+  carries it on. Suspected members are not waited for, and completion is tested on suspicion too (G8).
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ FOLD_ROWS: Final = 256
 """How many rows are folded into the minimum at once: more are faster and take more memory."""
 
 ASK: Final = "ask"
-"""Ask one of those whose rows are missing."""
+"""Ask a member whose row is missing."""
 SPEAK: Final = "speak"
 """In the scattered form: multicast our row."""
 
@@ -94,7 +94,7 @@ class FullDistConfiguration(Configuration):
 
 
 class FullDist(Numbered):
-    """One member's part. The layer above says what has come with `hold` and forwards inputs and effects."""
+    """One member's part. Its owner reports what is held with `hold`, and forwards inputs and effects."""
 
     __slots__ = ("_finished", "_heard", "_joined", "_least", "_missing", "_rows", "_scatter_ns", "_spoken")
 
@@ -116,7 +116,7 @@ class FullDist(Numbered):
         self._spoken = True
         """Whether our row of the round has been multicast."""
         self._heard = bytearray(0)
-        """By rank, whose rows of this round have come; our own counts as come."""
+        """By rank, which rows of this round have come, our own included."""
         self._missing = 0
         """How many rows of members that are not suspected have not come."""
         self._rows: list[bytes] = []
@@ -125,7 +125,7 @@ class FullDist(Numbered):
 
     @property
     def under_way(self) -> bool:
-        """Whether a round that this member has heard of has not ended here."""
+        """Whether a round that this member knows has not ended here."""
         return self._joined
 
     def abandon(self) -> None:
@@ -178,7 +178,7 @@ class FullDist(Numbered):
         self._spoken = True
         return [Multicast(Row(self._round, self._held.tobytes(), view=self._view))]
 
-    # Step 2: the others multicast theirs, and everyone collects
+    # Step 2: the others multicast theirs, and every member collects
 
     def _on_row(self, sender: Site, pdu: Row) -> list[Effect]:
         """A row of the round under way here, or the least of several."""
@@ -208,7 +208,7 @@ class FullDist(Numbered):
         return self._answer(sender, pdu)
 
     def _read_heard(self, sender: Site, bitmap: bytes) -> NDArray[np.uint8] | None:
-        """By rank, 1 for those whose rows are told; None if that makes no sense."""
+        """By rank, 1 for each row that is covered; None if that makes no sense."""
         size = len(self._order)
         if len(bitmap) != (size + 7) // 8:
             return None
@@ -225,7 +225,7 @@ class FullDist(Numbered):
             return self._ignore()
         if pdu.round > self._round:
             return self._join(pdu.round) + self._on_pdu(sender, pdu)
-        # One that asks, or that has begun a round, does not know that the group is further.
+        # A member that asks, or that has begun a round, does not know later rounds.
         if pdu.purpose == Purpose.ASK or self._owner(pdu.round) == sender:
             return [Send(sender, self._known())]
         return []
@@ -234,7 +234,7 @@ class FullDist(Numbered):
         return [Send(sender, self._known())] if pdu.purpose == Purpose.ASK else []
 
     def _known(self) -> Row:
-        """What helps one who lacks something: the result, or else all that we have."""
+        """What helps a member that lacks something: the result, or else all that we have."""
         if self._joined or self._finished is None:
             return self._all_rows(Purpose.TELL)
         return self._finished
@@ -299,7 +299,7 @@ class FullDist(Numbered):
         return []
 
     def _unheard(self) -> list[Site]:
-        """Those who are not suspected and whose rows have not come."""
+        """The members that are not suspected and whose rows have not come."""
         rows = zip(self._order, self._heard, strict=True)
         return [site for site, heard in rows if not heard and site not in self._suspected]
 

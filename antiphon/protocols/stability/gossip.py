@@ -1,11 +1,11 @@
-"""Gossip: members tell a few others at random what they and those they have heard from hold.
+"""Gossip: members send a few others at random the least counts of all members that they know of.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, section 4.2.4, figures 4.5 and 4.6.
-Every step each member sends the least counts that it knows of, and whose counts they cover, to `subset`
-others drawn at random. Whoever has heard from everyone has the result and multicasts it.
+Every step each member sends the least counts that it knows, and which members they cover, to `subset`
+others drawn at random. A member whose counts cover all members has the result and multicasts it.
 
-Assumes: a failure detector that tells of crashes through Suspected and Restored, and an owner that says what
-is held with `hold`. Nothing is assumed of the network: PDUs may be lost, repeated and reordered.
+Assumes: a failure detector that reports crashes by Suspected and Restored, and an owner that reports what is
+held with `hold`. Nothing is assumed of the network: PDUs may be lost, repeated and reordered.
 Guarantees: a member declares stable only what it holds itself and what every member that the finder of the
 result did not suspect holds (checker: stability); what has been declared is never taken back; a round that
 was triggered ends once PDUs get through and the crashed are suspected.
@@ -15,19 +15,19 @@ Deviations from the text, and why (errata G1 to G8; the text's own form stops fo
 - On entering a later round a member adds its own counts and its own bit, which the text forgets (G1). Counts
   are always merged by minimum and union (G2), what is stable is never lowered (G3), and every later round is
   entered, not only the next one (G4).
-- Who has been heard from is told as a bitmap over the members of one view, the same for all (G5).
+- The members covered travel as a bitmap over the members of one view, the same for all (G5).
 - Between rounds members are idle. Any member can be triggered, the others enter on the first gossip of the
   round, and begin their own steps at a random moment within one (G7).
 - Completion is also tested when a member is suspected and at each step (G8).
 - The result is multicast once, as the text proposes, and not added to gossips. A member that missed it goes
   on gossiping, and those that have it answer, each at most once a step and not within a step of the result.
-- The result names whom it covers unless that is everyone. A member that asked for the round and is not
-  covered, or was a round behind, asks again.
+- The result names the members that it covers unless it covers all. A member that asked for the round and is
+  not covered, or was a round behind, asks again.
 - With `search` the step adapts itself: the first member of the view tries steps in the rounds that it begins,
   and looks for the best one as section 5.3.2 does offline. Gossips then carry the step of their round.
 
-What makes it fast: the counts told are at most what each member covered holds. So a gossip that covers no
-one new needs nothing done, one that covers all whom we cover is taken as it is, and only the rest is merged.
+What makes it fast: the counts sent are at most what each member covered holds. So a gossip that covers no new
+member is skipped, one that covers all that we cover is taken as it is, and only the rest is merged.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ count_bits: Final = int.from_bytes
 
 
 class Rumour(Pdu, frozen=True, gc=False):
-    """A gossip: the least counts of those heard from, a bit for each of them in the view's order."""
+    """A gossip: the least counts of the members covered, and a bit for each of them in the view's order."""
 
     code: ClassVar[int] = 27
     round: Number
@@ -76,7 +76,7 @@ class Rumour(Pdu, frozen=True, gc=False):
 
 
 class Outcome(Pdu, frozen=True, gc=False):
-    """The result of a round; `heard` says whose counts it covers and is empty if that is everyone."""
+    """The result of a round; `heard` has the members that it covers, and is empty if it covers all."""
 
     code: ClassVar[int] = 28
     round: Number
@@ -100,7 +100,7 @@ class GossipConfiguration(Configuration):
     """For members that know no addresses: each gossip is multicast so far, a number of links drawn from
     this range, instead of to a subset. Farther costs messages, which grow as fast as the network does."""
     search: tuple[Nanoseconds, Nanoseconds] | None = None
-    """Look for the best step within this range; `step_ns` is then what others use until they are told.
+    """Look for the best step within this range; others use `step_ns` until they learn another.
     A wider range costs more rounds with steps that turn out bad."""
 
     def __post_init__(self) -> None:
@@ -127,7 +127,7 @@ def draw(
 ) -> list[Site]:
     """So many different members, or all if there are not as many, each as likely as any other.
 
-    They are drawn from those whose places in the order are given, or, if none are, from all but our own.
+    They are drawn from the places given or, if none are given, from all but our own.
     """
     choices = len(others) if others is not None else len(order) - 1
     wanted = min(wanted, choices)
@@ -142,7 +142,7 @@ def draw(
 
 
 class Gossip(Stability):
-    """One member's part. The layer above says what has come with `hold` and forwards inputs and effects."""
+    """One member's part. Its owner reports what is held with `hold`, and forwards inputs and effects."""
 
     __slots__ = (
         "_active", "_again", "_answer_until_ns", "_answered", "_began_ns", "_bit", "_controller", "_everyone",
@@ -170,10 +170,10 @@ class Gossip(Stability):
         self._fold = np.minimum if configuration.objective is Objective.LEAST else np.maximum
         self._bit = 1 << self._rank[site]
         self._everyone = self._needed = (1 << size) - 1
-        """Bits: of all members, and of those who are waited for."""
+        """Bits: of all members, and of the members waited for."""
         self._heard_bytes = (size + 7) // 8
         self._others: list[int] | None = None
-        """The ranks to gossip to; None while nobody is suspected, since then all but our own will do."""
+        """The ranks to gossip to; None, for all but our own, while no member is suspected."""
         self._round = 0
         """The round under way here, or the one that would be next."""
         self._active = self._again = self._wanted = False
@@ -181,7 +181,7 @@ class Gossip(Stability):
         self._heard = 0
         self._least: Counts = self._held
         self._rumour: Rumour | None = None
-        """What is told as long as nothing new is heard."""
+        """What is sent while nothing new comes."""
         self._finished: Outcome | None = None
         self._answered = 0
         self._answer_until_ns: Nanoseconds = 0
@@ -192,7 +192,7 @@ class Gossip(Stability):
         return self._active
 
     def abandon(self) -> None:
-        """Nothing: a member that has the result of a round tells it to whoever still gossips about it."""
+        """No-op: a member that has the result sends it to members that still gossip about the round."""
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
         if type(event) is Received:
@@ -217,7 +217,7 @@ class Gossip(Stability):
             return self._on_restored(event.site)
         return []
 
-    # A round begins, here or by what is heard
+    # A round begins, here or by a gossip
 
     def _on_trigger(self, now: Nanoseconds) -> list[Effect]:
         if self._active:
@@ -265,10 +265,10 @@ class Gossip(Stability):
         least, most = self._hops
         return least + int(self._uniform() * (most - least + 1))
 
-    # What is heard
+    # Gossip of others
 
     def _learn(self, now: Nanoseconds, sender: Site, pdu: Rumour, theirs: int, together: int) -> list[Effect]:
-        """A gossip of our round that covers someone new."""
+        """A gossip of our round that covers a new member."""
         least = pdu.least
         sound = self._are_counts(least) and len(pdu.heard) == self._heard_bytes
         if not sound or together > self._everyone or sender not in self._rank:
@@ -293,7 +293,7 @@ class Gossip(Stability):
         self._round, self._began_ns = pdu.round, None
         if self._search is not None and self._search[0] <= pdu.step_ns <= self._search[1]:
             self._step = step_timer(pdu.step_ns)
-        # What we tell in this round is newer than any wish for another one.
+        # Our counts in this round are newer than any wish for another round.
         self._wanted, self._again = self._wanted or self._again, False
         return self._enter(now, self._fold(self._held, read_counts(pdu.least)), heard | self._bit)
 
@@ -322,7 +322,7 @@ class Gossip(Stability):
         self._active = self._again = self._wanted = False
         self._rumour, self._least = None, self._held
         self._finished, self._round = outcome, outcome.round + 1
-        # Those that gossip on are probably about to receive the result: nobody is answered for one step.
+        # Members that gossip on are probably about to receive the result: none is answered for one step.
         self._answered, self._answer_until_ns = self._everyone, now + self._step.after_ns
         return self._begin(now) if again else []
 
@@ -335,7 +335,7 @@ class Gossip(Stability):
             return self._ignore()
         result = read_counts(pdu.stable)
         if self._objective is Objective.LEAST:
-            # More than we hold was found by those who suspected us.
+            # Members that suspected us may have found more than we hold.
             result = np.minimum(result, self._held)
         effects = self._declare(result)
         if pdu.round < self._round:
@@ -348,7 +348,7 @@ class Gossip(Stability):
         return effects + self._end(now, pdu)
 
     def _answer(self, now: Nanoseconds, sender: Site, number: int) -> list[Effect]:
-        """One who gossips about a round that is over has missed its result."""
+        """A member that gossips about a round that is over has missed its result."""
         finished = self._finished
         if self._repetition is None or finished is None or finished.round < number:
             return []

@@ -25,7 +25,7 @@ class Hierarchy:
     place: dict[Site, int]
     parent: tuple[int, ...]
     size: tuple[int, ...]
-    """How many members the sub-tree has, the one at its top included."""
+    """The number of members of the sub-tree, the one at its top included."""
     elder: tuple[int, ...]
     """The sibling just before."""
 
@@ -55,7 +55,7 @@ class Hierarchy:
 
     @classmethod
     def complete(cls, order: Sequence[Site], branching: int) -> "Hierarchy":
-        """Level by level in this order, each member with so many children as long as there are enough.
+        """Level by level in this order, each member with `branching` children while there are enough.
 
         >>> hierarchy = Hierarchy.complete("abcde", 3)
         >>> [hierarchy.walk[child] for child in hierarchy.children(0)]
@@ -67,7 +67,7 @@ class Hierarchy:
 
     @classmethod
     def two_level(cls, order: Sequence[Site], subgroup: int) -> "Hierarchy":
-        """Sub-groups of so many consecutive members, the first of each its head; the first head is the root.
+        """Sub-groups of consecutive members, the first of each its head; the first head is the root.
 
         >>> hierarchy = Hierarchy.two_level("abcdef", 3)
         >>> [hierarchy.walk[child] for child in hierarchy.children(0)]
@@ -108,7 +108,7 @@ class Hierarchy:
 
     @property
     def height(self) -> int:
-        """How many generations stand below the root."""
+        """The number of generations below the root."""
         depth = [0] * len(self.walk)
         for place in range(1, len(depth)):
             depth[place] = depth[self.parent[place]] + 1
@@ -116,9 +116,9 @@ class Hierarchy:
 
 
 def _heads(members: int, subgroup: int) -> list[int]:
-    """For each of so many members the head of its sub-group, and `NOBODY` for a head."""
+    """For each member the head of its sub-group, and `NOBODY` for a head."""
     if subgroup < 2:
-        raise UsageError(f"A sub-group of {subgroup} is a head and nobody else.", hint="Take 2 or more.")
+        raise UsageError(f"A sub-group of {subgroup} has no member but its head.", hint="Take 2 or more.")
     return [index - index % subgroup if index % subgroup else NOBODY for index in range(members)]
 
 

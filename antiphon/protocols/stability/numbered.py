@@ -1,12 +1,12 @@
-"""What the stability protocols with numbered rounds share: whose a number is, suspicion, and repeated words.
+"""What the stability protocols with numbered rounds share: the owner of a number, suspicion, and repetition.
 
-A number belongs to one round of one member, its owner, and the greatest number heard of wins: who hears of a
-greater one takes part in that round and forgets the one before. An owner whose round is passed over in this
-way, or that is triggered while its round lasts, begins another round afterwards, so that whatever was stable
-at a trigger is found by the end of some round.
+A number belongs to one round of one member, its owner, and the greatest number known wins: a member that
+learns of a greater one takes part in that round and gives up the one before. An owner whose round is given up
+in this way, or that is triggered while its round lasts, begins another round afterwards, so that everything
+that was stable at a trigger is found by the end of some round.
 
-Rounds are triggered at the first member in order that is not suspected. Whoever waits ever more rarely says
-again what may have been lost, each member with a spread of its own.
+Rounds are triggered at the first member in order that is not suspected. A member that waits repeats what may
+have been lost, at growing pauses, each member with a random spread.
 """
 
 from abc import ABC, abstractmethod
@@ -32,7 +32,7 @@ from antiphon.protocols.stability.base import (
 
 
 class Numbered(Stability, ABC):
-    """One member's part; a protocol says what it does with each kind of input."""
+    """One member's part; a protocol implements the handlers."""
 
     __slots__ = ("_again", "_round", "_wait_ns")
 
@@ -46,7 +46,7 @@ class Numbered(Stability, ABC):
     ) -> None:
         super().__init__(site, members, senders, configuration, random)
         self._round = -1
-        """The greatest round heard of."""
+        """The greatest round known."""
         self._again = False
         """Whether another round is to begin here when this one has ended."""
         self._wait_ns: Nanoseconds = 0
@@ -60,7 +60,7 @@ class Numbered(Stability, ABC):
         if type(event) is Received:
             sender, pdu = event.sender, event.pdu
             if getattr(pdu, "view", self._view) != self._view:
-                return []  # not garbage: the group's members are seen differently for a moment
+                return []  # not garbage: its sender has another view for a moment
             if sender not in self._rank or sender == self.site:
                 return self._ignore()
             return self._on_pdu(sender, pdu)
@@ -78,7 +78,7 @@ class Numbered(Stability, ABC):
 
     @abstractmethod
     def abandon(self) -> None:
-        """Forget the round that is under way here: the next one makes up for it."""
+        """Give up the round under way here: the next one replaces it."""
 
     @abstractmethod
     def _on_pdu(self, sender: Site, pdu: Pdu) -> list[Effect]:
@@ -115,7 +115,7 @@ class Numbered(Stability, ABC):
         return self._begin()
 
     def _begin_again(self) -> list[Effect]:
-        """Another round, if one was asked for here and it is still for us to begin it."""
+        """Begin another round, if one was asked for and we are still the coordinator."""
         if not self._again or self.coordinator != self.site:
             return []
         return self._begin()
@@ -124,7 +124,7 @@ class Numbered(Stability, ABC):
         return self._order[number % len(self._order)]
 
     def _next_number(self, owner: Site) -> int:
-        """A number of this member's, greater than any heard of."""
+        """A number that this member owns, greater than any known."""
         size = len(self._order)
         return (self._round // size + 1) * size + self._rank[owner]
 
@@ -147,7 +147,7 @@ class Numbered(Stability, ABC):
     def _makes_sense(self, number: int, counts: bytes) -> bool:
         """Whether a round may have this number, and these bytes are a count for each sender.
 
-        A negative count says no more than a zero would: what is stable already stays so.
+        A negative count has the effect of a zero: what is stable already stays so.
         """
         return self._are_counts(counts) and self._is_round(number)
 
@@ -156,9 +156,9 @@ class Numbered(Stability, ABC):
         return owned and self._may_follow(self._round, number)
 
     def _take_result(self, counts: bytes) -> list[Effect]:
-        """Declare what someone has found, as far as it concerns what is held here.
+        """Declare a result as far as it is held here.
 
-        More than that was found by those who suspected this member.
+        Members that suspected this member may have found more.
         """
         result = read_counts(counts)
         if self._objective is Objective.LEAST:
@@ -169,7 +169,7 @@ class Numbered(Stability, ABC):
         return self._makes_sense(number, counts) and none_negative(counts)
 
     def _fold_held(self, least: Counts | None) -> Counts:
-        """What was gathered, and what is held here by now."""
+        """What was gathered, joined with what is held here by now."""
         return self._held if least is None else self._objective.fold(least, self._held)
 
     # Repetition
@@ -194,6 +194,6 @@ class Numbered(Stability, ABC):
         return self._wait(timer)
 
     def _wait(self, timer: str, more_ns: Nanoseconds = 0) -> list[Effect]:
-        """Members wait up to twice as long, each its own time: in step they would fill the same buffers."""
-        assert self._random is not None, "who repeats has a source of randomness"
+        """Set a timer of one to two waits, at random: in step, members would fill the same buffers."""
+        assert self._random is not None, "a protocol that repeats has a source of randomness"
         return [SetTimer(timer, more_ns + self._wait_ns + self._random.randrange(self._wait_ns))]

@@ -1,26 +1,26 @@
-"""S_CoordP: CoordP on a tree; each parent folds what its children hold, and the root tells the minima.
+"""S_CoordP: CoordP on a tree; each parent folds what its children hold, and the root multicasts the minima.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, section 4.3.1.
 The root multicasts START. A leaf then sends its counts to its parent as an ACK; a member with children waits
 for the ACKs of all of them and sends the least counts on; the root multicasts the result as INFO. A round has
-p+2 steps in a tree of height p, and nobody handles more messages than it has children, and four.
+p+2 steps in a tree of height p, and a member handles at most four messages more than it has children.
 
-Assumes: a failure detector that tells of crashes through Suspected and Restored, an owner that says what is
+Assumes: a failure detector that reports crashes by Suspected and Restored, an owner that reports what is
 held, and that all members know the same tree. Nothing is assumed of the network.
-Guarantees: the root ends a round only when everyone whom it does not suspect has been counted; a member
+Guarantees: the root ends a round only when every member that it does not suspect is covered; a member
 declares stable only what it holds itself and what all of those hold (checker: stability); what has been
 declared is never taken back; a round that was triggered ends once PDUs get through and the crashed are
 suspected.
 
 Deviations from the text, and why:
 - Those of all the protocols (`antiphon.protocols.stability.base`, `numbered`).
-- The text says that a member whose parent crashes connects to its grandparent. So it does here, to the
-  nearest ancestor that it does not suspect; and ACKs say whose counts they lack, so that nobody's is taken
-  for granted while members disagree about who is gone (`antiphon.protocols.stability.structured`).
-- The text has no word on the root's crash: the next member in order takes its place in the tree.
-- ACKs are repeated only until the result is known, ever more rarely, and a parent asks those again that have
-  not reported. Without repetition a round sends what the text counts and nothing else.
-- A member that hears of a round by an ACK does not wait for START.
+- The text connects a member whose parent crashes to its grandparent. Here it reports to the nearest ancestor
+  that it does not suspect; and ACKs name the members that they lack, so that none is taken for granted while
+  members suspect different members (`antiphon.protocols.stability.structured`).
+- The text does not treat the root's crash: the next member in order takes its place in the tree.
+- ACKs are repeated only until the result is known, at growing pauses, and a parent asks children again that
+  have not reported. Without repetition a round sends what the text counts and nothing else.
+- A member that learns of a round by an ACK does not wait for START.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ PDUS: Final = (StartRound, ChildReport, Information)
 
 
 class SCoordP(Structured):
-    """One member's part. The layer above says what has come with `hold` and forwards inputs and effects."""
+    """One member's part. Its owner reports what is held with `hold`, and forwards inputs and effects."""
 
     __slots__ = ()
 

@@ -1,27 +1,26 @@
-"""S_Gossip: members gossip within local groups, and one of each group gossips with those of the others.
+"""S_Gossip: members gossip within local groups, and the groups' controllers gossip with each other.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, section 4.3.3; Gossip (4.2.4) for the rest.
 First each local group finds what all of it hold, by gossip among its members. Then its stability controllers
-gossip among those of all groups, about groups instead of members. The first that has heard from all groups
-has the result and multicasts it to everyone.
+gossip among those of all groups, about groups instead of members. The first controller whose counts cover all
+groups has the result and multicasts it.
 
 Assumes and guarantees what Gossip does (`antiphon.protocols.stability.gossip`). What is declared stable is
 held by every member that neither the finder of its group's result nor the finder of the whole suspected.
 
 Deviations from the text, and why:
 - Those of Gossip, wherever they apply.
-- The text does not say how a local group ends its gossip. The default is the plainest that makes use of what
-  is known: the first member with the local result multicasts it within the group, and everyone stops
-  (`first`). As `controller`, members gossip until a controller has heard from all of them; as `own`, each
-  stops when it has heard from all itself.
+- The text leaves open how a local group ends its gossip. By default (`first`) the first member with the local
+  result multicasts it within the group, and all members stop. With `controller`, members gossip until a
+  controller covers all of them; with `own`, each stops when it covers all itself.
 - The controllers count groups, not controllers, and a group's controllers are the first of its members that
   are not suspected: when one fails, the next takes its place. The local result is kept until the whole round
   ends, and no other local round begins before: otherwise a controller that fails would take it along.
-- A member that waits for the result tells its controller the local one again from time to time. So neither
-  loss nor a failed controller can make it wait for ever.
-- A result that does not cover everyone names the groups that it covers and those of which it covers only a
+- A member that waits for the result repeats the local one to its controller now and then. So neither loss nor
+  a failed controller can make it wait for ever.
+- A result that does not cover all members names the groups that it covers and those of which it covers only a
   part. A member that asked for the round and is not covered asks again; if it cannot know, once.
-- A member that is gossiped to as a controller acts as one in that round, whomever it suspects itself.
+- A member that is gossiped to as a controller acts as one in that round, whatever it suspects itself.
 - The text's members know only the addresses of their local group. Here they know the whole view, since the
   protocols must agree on it.
 """
@@ -62,7 +61,7 @@ LocalEnd = Literal["first", "controller", "own"]
 
 
 class LocalOutcome(Pdu, frozen=True, gc=False):
-    """What a local group holds; `heard` says which of its members it covers and is empty if all."""
+    """What a local group holds; `heard` has the members that it covers, and is empty if it covers all."""
 
     code: ClassVar[int] = 30
     round: Number
@@ -72,7 +71,7 @@ class LocalOutcome(Pdu, frozen=True, gc=False):
 
 
 class GroupRumour(Pdu, frozen=True, gc=False):
-    """A controller's gossip: the least counts of the groups heard from, a bit for each of them.
+    """A controller's gossip: the least counts of the groups covered, and a bit for each of them.
 
     `partial` has the bits of those groups of which not every member is covered, and is empty if none is.
     """
@@ -90,7 +89,7 @@ PDUS: Final = (Rumour, Outcome, LocalOutcome, GroupRumour)
 
 @dataclass(frozen=True, kw_only=True)
 class SGossipConfiguration(Configuration):
-    """Who gossips with whom, and how often."""
+    """The local groups, their controllers, and the pace of gossip."""
 
     step_ns: Nanoseconds = SECOND_NS
     """Between a member's gossips, in its group and among controllers; see Gossip's."""
@@ -126,7 +125,7 @@ class Grouping:
     place: dict[Site, int]
     """A member's place in its group."""
     controllers: tuple[Site, ...]
-    """While nobody is suspected."""
+    """While no member is suspected."""
     controller_place: dict[Site, int]
 
 
@@ -146,7 +145,7 @@ def _make_grouping(order: tuple[Site, ...], configuration: SGossipConfiguration)
     return Grouping(groups, group_of, place, controllers, {site: at for at, site in enumerate(controllers)})
 
 
-class _Council:
+class _ControllerState:
     """What a controller knows of the groups in a round."""
 
     __slots__ = ("heard", "joined", "least", "partial", "rumour")
@@ -155,18 +154,18 @@ class _Council:
         self.heard = self.partial = 0
         self.least: Counts | None = None
         self.rumour: GroupRumour | None = None
-        """What is told as long as nothing new is heard."""
+        """What is sent while nothing new comes."""
         self.joined = False
         """Whether our own group's result is part of it."""
 
 
 class SGossip(Stability):
-    """One member's part. The layer above says what has come with `hold` and forwards inputs and effects."""
+    """One member's part. Its owner reports what is held with `hold`, and forwards inputs and effects."""
 
     __slots__ = (
-        "_active", "_again", "_answer_until_ns", "_answered", "_asked", "_council", "_covered", "_finished",
-        "_fold", "_group", "_grouping", "_heard", "_knobs", "_least", "_local", "_locals", "_needed",
-        "_round", "_rumour", "_step", "_wait_ns", "_wanted",
+        "_active", "_again", "_answer_until_ns", "_answered", "_asked", "_controller_state", "_covered",
+        "_finished", "_fold", "_group", "_grouping", "_heard", "_knobs", "_least", "_local", "_locals",
+        "_needed", "_round", "_rumour", "_step", "_wait_ns", "_wanted",
     )  # fmt: skip
 
     def __init__(
@@ -194,18 +193,18 @@ class SGossip(Stability):
         self._heard = 0
         self._least: Counts = self._held
         self._rumour: Rumour | None = None
-        """What is told in the local group as long as nothing new is heard."""
+        """What is sent in the local group while nothing new comes."""
         self._local: LocalOutcome | None = None
         """The local result, once the local round is over."""
         self._covered = False
         """Whether it is known to cover us."""
-        self._council: _Council | None = None
-        """What is known of the groups, by those who act as controllers."""
+        self._controller_state: _ControllerState | None = None
+        """What is known of the groups, if we act as a controller."""
         self._asked = False
         """Whether a round that did not cover us, as far as we know, has been asked for again."""
         self._finished: Outcome | None = None
         self._answered: set[Site] | None = None
-        """Whom we have answered of late; None while nobody is to be answered."""
+        """The members answered in this step; None while none is to be answered."""
         self._answer_until_ns: Nanoseconds = 0
         self._wait_ns: Nanoseconds = 0
 
@@ -215,7 +214,7 @@ class SGossip(Stability):
         return self._active
 
     def abandon(self) -> None:
-        """Nothing: a member that has the result of a round tells it to whoever still gossips about it."""
+        """No-op: a member that has the result sends it to members that still gossip about the round."""
 
     @property
     def gossips_locally(self) -> bool:
@@ -225,7 +224,7 @@ class SGossip(Stability):
     @property
     def gossips_as_controller(self) -> bool:
         """Whether this member gossips among the controllers."""
-        return self._active and self._council is not None and self._council.joined
+        return self._active and self._controller_state is not None and self._controller_state.joined
 
     @property
     def controls(self) -> bool:
@@ -236,7 +235,7 @@ class SGossip(Stability):
         if type(event) is Received:
             sender, pdu = event.sender, event.pdu
             if getattr(pdu, "view", self._view) != self._view:
-                return []  # not garbage: the group's members are seen differently for a moment
+                return []  # not garbage: its sender has another view for a moment
             if type(pdu) is Rumour:
                 return self._on_rumour(now, sender, pdu)
             if sender not in self._rank or sender == self.site:
@@ -256,7 +255,7 @@ class SGossip(Stability):
             return self._on_restored(event.site)
         return []
 
-    # A round begins, here or by what is heard
+    # A round begins, here or by a gossip
 
     def _on_trigger(self, now: Nanoseconds) -> list[Effect]:
         self._asked = False
@@ -275,11 +274,11 @@ class SGossip(Stability):
         effects: list[Effect] = []
         if self._active:
             effects = [CancelTimer(GROUP_STEP), CancelTimer(REMIND)]
-            # What we tell in this round is newer than any wish for another one.
+            # Our counts in this round are newer than any wish for another round.
             self._wanted, self._again = self._wanted or self._again, False
         self._active, self._round = True, number
         self._least, self._heard, self._rumour = self._held, self._own_bit(), None
-        self._local, self._covered, self._council = None, False, None
+        self._local, self._covered, self._controller_state = None, False, None
         if not self._needed & ~self._heard:
             return effects + self._finish_local(now)
         return [*effects, self._at_random(STEP)]
@@ -288,14 +287,14 @@ class SGossip(Stability):
         return 1 << self._grouping.place[self.site]
 
     def _at_random(self, timer: str) -> SetTimer:
-        assert self._random is not None, "who gossips has a source of randomness"
+        assert self._random is not None, "a protocol that gossips has a source of randomness"
         return SetTimer(timer, int(self._random.random() * self._step.after_ns))
 
     def _on_timer(self, now: Nanoseconds, name: str) -> list[Effect]:
         if name == STEP and self._local is None:
             return self._on_step(now)
-        if name == GROUP_STEP and self._council is not None and self._council.joined:
-            return self._on_group_step(now, self._council)
+        if name == GROUP_STEP and self._controller_state is not None and self._controller_state.joined:
+            return self._on_group_step(now, self._controller_state)
         return self._remind(now) if name == REMIND else []
 
     # The local group
@@ -314,7 +313,7 @@ class SGossip(Stability):
         return [*self._spread(rumour, self._locals, place[self.site], others), self._step]
 
     def _spread(self, pdu: Pdu, among: Sequence[Site], own: int, others: list[int] | None) -> list[Effect]:
-        assert self._random is not None, "who gossips has a source of randomness"
+        assert self._random is not None, "a protocol that gossips has a source of randomness"
         drawn = draw(self._random.random, self._knobs.subset, among, own, others)
         return [Send(other, pdu) for other in drawn]
 
@@ -346,7 +345,7 @@ class SGossip(Stability):
         return [] if self._needed & ~together else self._finish_local(now)
 
     def _finish_local(self, now: Nanoseconds) -> list[Effect]:
-        """We have heard from the whole local group."""
+        """Our counts cover the whole local group."""
         if self._knobs.local == "controller" and not self.controls:
             return []
         size = len(self._locals)
@@ -379,7 +378,7 @@ class SGossip(Stability):
         self._covered = not local.heard or bool(count_bits(local.heard, "little") & self._own_bit())
         self._delay_answers(now)
         effects: list[Effect] = [CancelTimer(STEP)]
-        if self._council is not None or self.controls:
+        if self._controller_state is not None or self.controls:
             return effects + self._join(now, local)
         return effects + self._first_wait()
 
@@ -387,37 +386,37 @@ class SGossip(Stability):
 
     def _join(self, now: Nanoseconds, local: LocalOutcome) -> list[Effect]:
         """Gossip among the controllers, from a random moment of one step on."""
-        council = self._council = self._council or _Council()
-        council.joined, bit = True, 1 << self._group
-        self._merge(council, read_counts(local.least), bit, bit if local.heard else 0)
-        return self._finish(now, council) if self._is_complete(council) else [self._at_random(GROUP_STEP)]
+        state = self._controller_state = self._controller_state or _ControllerState()
+        state.joined, bit = True, 1 << self._group
+        self._merge(state, read_counts(local.least), bit, bit if local.heard else 0)
+        return self._finish(now, state) if self._is_complete(state) else [self._at_random(GROUP_STEP)]
 
-    def _merge(self, council: _Council, least: Counts, heard: int, partial: int) -> None:
-        council.least = least if council.least is None else self._fold(council.least, least)
-        council.heard |= heard
-        council.partial |= partial
-        council.rumour = None
+    def _merge(self, state: _ControllerState, least: Counts, heard: int, partial: int) -> None:
+        state.least = least if state.least is None else self._fold(state.least, least)
+        state.heard |= heard
+        state.partial |= partial
+        state.rumour = None
 
-    def _is_complete(self, council: _Council) -> bool:
-        """Whether all groups have been heard from; one whose members are all suspected is not waited for."""
+    def _is_complete(self, state: _ControllerState) -> bool:
+        """Whether all groups are covered; a group whose members are all suspected is not waited for."""
         groups = self._grouping.groups
-        if council.heard == (1 << len(groups)) - 1:
+        if state.heard == (1 << len(groups)) - 1:
             return True
         if not self._suspected:
             return False
-        absent = (sites for group, sites in enumerate(groups) if not council.heard >> group & 1)
+        absent = (sites for group, sites in enumerate(groups) if not state.heard >> group & 1)
         return not any(self._live(sites, 1) for sites in absent)
 
-    def _on_group_step(self, now: Nanoseconds, council: _Council) -> list[Effect]:
-        if self._is_complete(council):
-            return self._finish(now, council)
-        if council.rumour is None:
-            assert council.least is not None, "who has joined knows at least its own group's counts"
+    def _on_group_step(self, now: Nanoseconds, state: _ControllerState) -> list[Effect]:
+        if self._is_complete(state):
+            return self._finish(now, state)
+        if state.rumour is None:
+            assert state.least is not None, "a controller knows its own group's counts"
             size = _bytes_for(len(self._grouping.groups))
-            partial = council.partial.to_bytes(size, "little") if council.partial else b""
-            heard = council.heard.to_bytes(size, "little")
-            council.rumour = GroupRumour(self._round, heard, council.least.tobytes(), partial, self._view)
-        return [*self._spread_among_controllers(council.rumour), SetTimer(GROUP_STEP, self._step.after_ns)]
+            partial = state.partial.to_bytes(size, "little") if state.partial else b""
+            heard = state.heard.to_bytes(size, "little")
+            state.rumour = GroupRumour(self._round, heard, state.least.tobytes(), partial, self._view)
+        return [*self._spread_among_controllers(state.rumour), SetTimer(GROUP_STEP, self._step.after_ns)]
 
     def _spread_among_controllers(self, rumour: GroupRumour) -> list[Effect]:
         grouping = self._grouping
@@ -440,32 +439,32 @@ class SGossip(Stability):
         effects: list[Effect] = []
         if pdu.round > self._round or not self._active:
             effects = self._enter(now, pdu.round)
-        if not self._active or pdu.round != self._round:
-            return effects  # who suspects everyone else is done with a round at once
-        if self._council is None:
-            # Who sent this holds us for a controller.
-            self._council = _Council()
+        if not self._active:
+            return effects  # a member that suspects all others finishes a round as it enters it
+        if self._controller_state is None:
+            # Its sender takes us for a controller.
+            self._controller_state = _ControllerState()
             if self._local is not None:
                 effects += [CancelTimer(REMIND), *self._join(now, self._local)]
         return effects + self._learn_of_groups(now, pdu, heard, partial)
 
     def _learn_of_groups(self, now: Nanoseconds, pdu: GroupRumour, heard: int, partial: int) -> list[Effect]:
-        council = self._council
-        if council is None or pdu.round != self._round or (heard | council.heard) == council.heard:
+        state = self._controller_state
+        if state is None or pdu.round != self._round or (heard | state.heard) == state.heard:
             return []
-        self._merge(council, read_counts(pdu.least), heard, partial)
-        return self._finish(now, council) if self._is_complete(council) else []
+        self._merge(state, read_counts(pdu.least), heard, partial)
+        return self._finish(now, state) if self._is_complete(state) else []
 
     # The result
 
-    def _finish(self, now: Nanoseconds, council: _Council) -> list[Effect]:
-        assert council.least is not None, "a complete council has counts"
-        result = self._result(self._fold(council.least, self._held))
+    def _finish(self, now: Nanoseconds, state: _ControllerState) -> list[Effect]:
+        assert state.least is not None, "a complete state has counts"
+        result = self._result(self._fold(state.least, self._held))
         groups = len(self._grouping.groups)
         size = _bytes_for(groups)
         heard = b""
-        if council.partial or council.heard != (1 << groups) - 1:
-            heard = council.heard.to_bytes(size, "little") + council.partial.to_bytes(size, "little")
+        if state.partial or state.heard != (1 << groups) - 1:
+            heard = state.heard.to_bytes(size, "little") + state.partial.to_bytes(size, "little")
         finished = Outcome(self._round, result.tobytes(), heard, self._view)
         self.rounds_finished += 1
         self._consider_covered(heard)
@@ -478,7 +477,7 @@ class SGossip(Stability):
         if self._active:
             effects = [CancelTimer(STEP), CancelTimer(GROUP_STEP), CancelTimer(REMIND)]
         self._active = self._again = self._wanted = False
-        self._rumour, self._least, self._local, self._council = None, self._held, None, None
+        self._rumour, self._least, self._local, self._controller_state = None, self._held, None, None
         self._finished, self._round = outcome, outcome.round + 1
         self._delay_answers(now)
         return effects + self._begin(now) if again else effects
@@ -490,7 +489,7 @@ class SGossip(Stability):
             return self._ignore()
         result = read_counts(pdu.stable)
         if self._objective is Objective.LEAST:
-            # More than we hold was found by those who suspected us.
+            # Members that suspected us may have found more than we hold.
             result = np.minimum(result, self._held)
         effects = self._declare(result)
         if pdu.round < self._round:
@@ -500,25 +499,25 @@ class SGossip(Stability):
         return effects + self._end(now, pdu)
 
     def _consider_covered(self, heard: bytes) -> None:
-        """Whether the round that was asked for here has been had, or must be asked for again."""
+        """Note whether the round that was asked for here must be asked for again."""
         size = len(heard) // 2
         if heard and not count_bits(heard[:size], "little") >> self._group & 1:
             return
         partial = bool(count_bits(heard[size:], "little") >> self._group & 1)
-        # Where someone of our group is not covered it may be us. To ask once more must do, since one that is
-        # gone is never covered.
+        # If a member of our group is not covered, it may be us. We ask once more only, since a crashed member
+        # is never covered.
         self._wanted, self._asked = self._wanted and partial and not self._covered and not self._asked, True
 
     # Loss
 
     def _delay_answers(self, now: Nanoseconds) -> None:
-        """Those that gossip on are probably about to receive the result: nobody is answered for one step."""
+        """Members that gossip on are probably about to receive the result: none is answered for one step."""
         self._answered, self._answer_until_ns = None, now + self._step.after_ns
 
     def _answer(
         self, now: Nanoseconds, sender: Site, number: int, answer: LocalOutcome | Outcome | None
     ) -> list[Effect]:
-        """One who gossips about what is over has missed its result."""
+        """A member that gossips about what is over has missed its result."""
         needed = self._repetition is not None or self._knobs.local == "own"
         if not needed or answer is None or answer.round < number:
             return []
@@ -533,14 +532,14 @@ class SGossip(Stability):
         return [] if self._repetition is None else self._wait(self._repetition.first_ns)
 
     def _wait(self, wait_ns: Nanoseconds) -> list[Effect]:
-        """Up to twice as long, each its own time: in step they would fill the same buffers."""
+        """One to two waits, at random: in step, members would fill the same buffers."""
         assert self._random is not None, "who repeats has a source of randomness"
         self._wait_ns = wait_ns
         return [SetTimer(REMIND, wait_ns + self._random.randrange(wait_ns))]
 
     def _remind(self, now: Nanoseconds) -> list[Effect]:
         """Tell a controller the local result: it may lack it, or know the result of the whole."""
-        if self._council is not None or self._repetition is None or self._local is None:
+        if self._controller_state is not None or self._repetition is None or self._local is None:
             return []
         controller = self._live(self._locals, 1)[0]
         if controller == self.site:
@@ -564,9 +563,9 @@ class SGossip(Stability):
             return []
         if self._local is None:
             return [] if self._needed & ~self._heard else self._finish_local(now)
-        council = self._council
-        if council is not None:
-            return self._finish(now, council) if self._is_complete(council) else []
+        state = self._controller_state
+        if state is not None:
+            return self._finish(now, state) if self._is_complete(state) else []
         return [CancelTimer(REMIND), *self._join(now, self._local)] if self.controls else []
 
     def _on_restored(self, site: Site) -> list[Effect]:

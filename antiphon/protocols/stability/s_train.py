@@ -4,17 +4,17 @@ Source: K. Guo, Scalable Message Stability Detection Protocols, section 4.3.2.
 The root multicasts START. The first of a sub-group's siblings sends its counts to the second as an ACK1, that
 one the least counts of both to the third, and so on; the last sends an ACK2 to the parent. A member with
 children sends its ACK when it has the ACK2 of its last child, too. The root multicasts the result as INFO. A
-round has bp+2 steps in a tree of height p with b children each, and nobody handles more than five messages.
+round has bp+2 steps in a tree of height p with b children each, and no member handles more than five
+messages.
 
 Assumes and guarantees what S_CoordP does (`antiphon.protocols.stability.s_coordp`).
 
 Deviations from the text, and why:
 - Those of all the protocols (`antiphon.protocols.stability.base`, `numbered`), and S_CoordP's.
-- The text says that the train takes another way when a sibling crashes and that the sub-group of a crashed
-  parent reports to the grandparent. So it does here: a member reports to the next sibling that it does not
-  suspect, or else to the nearest such ancestor. A train that goes past a sibling goes past the sub-tree of it
-  too, whose members report to the ancestor; ACKs say whose counts they lack
-  (`antiphon.protocols.stability.structured`).
+- In the text the train bypasses a crashed sibling, and the sub-group of a crashed parent reports to the
+  grandparent. Here a member reports to the next sibling that it does not suspect, or else to the nearest such
+  ancestor. A train that bypasses a sibling bypasses its sub-tree too, whose members report to the ancestor;
+  ACKs name the members that they lack (`antiphon.protocols.stability.structured`).
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ PDUS: Final = (StartRound, SiblingReport, SubgroupReport, Information)
 
 
 class STrain(Structured):
-    """One member's part. The layer above says what has come with `hold` and forwards inputs and effects."""
+    """One member's part. Its owner reports what is held with `hold`, and forwards inputs and effects."""
 
     __slots__ = ()
 

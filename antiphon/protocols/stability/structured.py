@@ -1,23 +1,24 @@
-"""What S_CoordP and S_Train share: counts climb a logical tree, and its root tells everyone the minima.
+"""What S_CoordP and S_Train share: counts climb a logical tree, and its root multicasts the minima.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, section 4.3.
 The root multicasts START; reports go from member to member and each covers more of the tree; when the root
-has counts of everyone it multicasts INFO. The two protocols differ only in who reports to whom: see
+has counts of all members it multicasts INFO. The two protocols differ only in the paths of reports: see
 `antiphon.protocols.stability.s_coordp` and `s_train`.
 
-How it stays sound while members disagree about who is gone. A member's report speaks for a *span*: a range of
-places in the depth-first walk of the tree. It names those within the span whose counts it lacks, and is empty
-there as long as nobody is missing, so that its size is then the text's. A member reports when it has counts
-of everyone in its span whom it does not suspect and whose counts come its way, and again whenever it learns
-more. The root ends the round only when everyone whom the root itself does not suspect is covered. Whatever
-way counts come, they count: what is folded into a minimum twice changes nothing.
+How it stays sound while members suspect different members. A member's report covers a *span*: a range of
+places in the depth-first walk of the tree. It names the members of the span that it lacks; that list is empty
+while none is missing, so that the report has the text's size. A member reports when it has counts of all
+members of its span that it does not suspect and that report to it, and again whenever it learns more. The
+root ends the round only when all members are covered that the root itself does not suspect. Counts are used
+on whatever path they come: folding them into a minimum twice changes nothing.
 
-Who reports goes by suspicion: a member whose next one is suspected reports to the one after that, up to the
-nearest ancestor that is not suspected. A member that waits asks those who should report to it, and whoever is
-asked answers. So counts find their way as soon as detectors agree, and are never taken for others'.
+The path of a report avoids suspected members: if the next one is suspected, a member reports to the one after
+that, up to the nearest ancestor that is not suspected. A member that waits asks the members that should
+report to it, and a member that is asked answers. So counts arrive as soon as detectors agree, and are never
+taken for those of other members.
 
-The member that begins a round stands at the root of the tree for that round, and the one whose place that is
-stands in its place: so nothing else changes when the first member is gone and the next takes over.
+The member that begins a round stands at the root of the tree for that round, and the root's member in its
+place: so nothing else changes when the first member has crashed and the next takes over.
 """
 
 from abc import abstractmethod
@@ -38,13 +39,13 @@ from antiphon.protocols.stability.hierarchy import Hierarchy
 from antiphon.protocols.stability.numbered import Numbered
 
 REPEAT: Final = "repeat"
-"""Report again, or ask those who have not reported."""
+"""Report again, or ask members that have not reported."""
 
 
 class Report(Pdu, frozen=True, gc=False):
     """ACK: the least counts of all in the sender's span, but for those named as lacking.
 
-    `lacking` is a bitmap over the span, empty if nobody is lacking. A protocol gives it a code.
+    `lacking` is a bitmap over the span, empty if no member is lacking. A protocol gives it a code.
     """
 
     round: Number
@@ -74,7 +75,7 @@ def _default_hierarchy(order: tuple[Site, ...], subgroup: int) -> Hierarchy:
 
 
 class Structured(Numbered):
-    """One member's part; the protocols say who reports to whom."""
+    """One member's part; a protocol defines the paths of reports."""
 
     __slots__ = (
         "_awaiting", "_covered", "_end", "_finished", "_first", "_hierarchy", "_least", "_root", "_stand",
@@ -102,7 +103,7 @@ class Structured(Numbered):
         self._stand = 0
         """Our place in this round."""
         self._first, self._end = 0, 0
-        """Our span: the places for which our report speaks."""
+        """Our span: the places that our report covers."""
         self._covered = 0
         """Whose counts are in, as bits from the span's first place on."""
         self._told = 0
@@ -113,25 +114,25 @@ class Structured(Numbered):
 
     @property
     def under_way(self) -> bool:
-        """Whether a round that this member has heard of has not ended here."""
+        """Whether a round that this member knows has not ended here."""
         return self._awaiting
 
     def abandon(self) -> None:
         self._awaiting = False
 
-    # Who reports to whom
+    # The paths of reports
 
     @abstractmethod
     def _span(self, place: int) -> tuple[int, int]:
-        """The first place for which a member's report speaks, and the one after the last."""
+        """The first place that a member's report covers, and the one after the last."""
 
     @abstractmethod
     def _superiors(self) -> Iterator[int]:
-        """To whom we report: the first of these places whose member is not suspected; the root is last."""
+        """The places that we report to: the first whose member is not suspected; the root is last."""
 
     @abstractmethod
     def _reporters(self) -> Iterator[int]:
-        """The places of those who should report to us, if all suspect whom we suspect."""
+        """The places of the members that should report to us, if all suspect the same members."""
 
     @abstractmethod
     def _excused(self, place: int) -> int:
@@ -169,7 +170,7 @@ class Structured(Numbered):
         return self._on_information(pdu) if type(pdu) is Information else self._ignore()
 
     def _on_start(self, sender: Site, number: int) -> list[Effect]:
-        """From the root, or from one to whom we should report and who has heard nothing from us."""
+        """From the root, or from a member that waits for our report."""
         if not self._is_round(number):
             return self._ignore()
         if number > self._round:
@@ -190,7 +191,7 @@ class Structured(Numbered):
         return self._advance() or self._first_wait(REPEAT)
 
     def _on_past(self, number: int) -> list[Effect]:
-        """A round of ours of which we know nothing, say after a restart; others may wait for its result."""
+        """A round of ours that we do not know, say after a restart; others may wait for its result."""
         self._round, self._awaiting = number, False
         return self._begin() if self.coordinator == self.site else []
 
@@ -199,7 +200,7 @@ class Structured(Numbered):
     def _on_report(self, sender: Site, pdu: Report) -> list[Effect]:
         if not self._makes_sense(pdu.round, pdu.counts):
             return self._ignore()
-        # Whoever reports has heard of its round, be it before us.
+        # A member that reports knows its round, maybe before us.
         effects = self._join(pdu.round) if pdu.round > self._round else []
         if pdu.round < self._round or not self._awaiting:
             return effects or [Send(sender, self._news())]
@@ -208,7 +209,7 @@ class Structured(Numbered):
         if covered is None:
             return self._ignore()
         if first < self._first or end > self._end:
-            return effects  # it takes us for the one to begin a round in the place of one who is gone
+            return effects  # it takes us for the owner of a round in the place of a crashed member
         covered <<= first - self._first
         if covered & ~self._covered:
             self._covered |= covered
@@ -217,7 +218,7 @@ class Structured(Numbered):
         return effects
 
     def _read_covered(self, lacking: bytes, place: int, first: int, end: int) -> int | None:
-        """Whose counts are in a report, as bits; None if it makes no sense."""
+        """The members that a report covers, as bits; None if it makes no sense."""
         everyone = (1 << (end - first)) - 1
         if not lacking:
             return everyone
@@ -229,7 +230,7 @@ class Structured(Numbered):
         self._least = counts if self._least is None else self._objective.fold(self._least, counts)
 
     def _advance(self) -> list[Effect]:
-        """Report, or end the round, if all are covered that must be and there is something new to say."""
+        """Report, or end the round, if all required members are covered and there is something new."""
         owner = self._owner(self._round)
         if owner in self._suspected or not self._is_complete():
             return []
@@ -249,7 +250,7 @@ class Structured(Numbered):
         return not self._needed() & ~self._covered
 
     def _needed(self) -> int:
-        """Whom we must cover before we report."""
+        """The members that we must cover before we report."""
         needed = (1 << (self._end - self._first)) - 1
         for site in self._suspected:
             place = self._place_of(site)
@@ -267,7 +268,7 @@ class Structured(Numbered):
         counts = self._fold_held(self._least).tobytes()
         return self._report_kind(to)(self._round, counts, bitmap, self._view)
 
-    # The root tells
+    # The root multicasts the result
 
     def _finish(self) -> list[Effect]:
         result = self._result(self._fold_held(self._least))
@@ -292,7 +293,7 @@ class Structured(Numbered):
         return effects + self._take_result(pdu.stable) + ([] if self._awaiting else self._begin_again())
 
     def _news(self) -> Pdu:
-        """What one must know who is behind: the result, or the round under way."""
+        """What a member lacks that is behind: the result, or the round under way."""
         if self._awaiting or self._finished is None:
             return StartRound(self._round, self._view)
         return self._finished
@@ -311,7 +312,7 @@ class Structured(Numbered):
         return self._ask() + self._next_wait(REPEAT)
 
     def _ask(self) -> list[Effect]:
-        """Pass START on to those who should have reported."""
+        """Pass START on to members that should have reported."""
         missing = self._needed() & ~self._covered
         silent = [place for place in self._reporters() if missing & self._bits(*self._span(place))]
         if not silent:
@@ -349,7 +350,7 @@ class Structured(Numbered):
     # Places in this round
 
     def _place_of(self, site: Site) -> int:
-        """The root's place is taken by the member that has begun the round, and that one's by the root."""
+        """Swap the root's place with that of the member that has begun the round."""
         place = self._hierarchy.place[site]
         if place == self._root:
             return 0

@@ -1,12 +1,12 @@
-"""Train: an array of counts goes round the members twice, first to gather the minima and then to tell them.
+"""Train: an array of counts goes round the members twice, to gather the minima and to distribute them.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, section 4.2.3.
 The members have a cyclic order. The first sends its counts to the second as an ACK; each takes the least of
 what has come and of what it holds, and sends that on. When the ACK is back, the first member has the minima,
 and sends them round the same way as an INFO.
 
-Assumes: a failure detector that tells of crashes through Suspected and Restored, and an owner that says what
-is held. Nothing is assumed of the network: PDUs may be lost, repeated and reordered.
+Assumes: a failure detector that reports crashes by Suspected and Restored, and an owner that reports what is
+held. Nothing is assumed of the network: PDUs may be lost, repeated and reordered.
 Guarantees: the member that began a round ends it only when every member that it does not suspect has put its
 counts on the train; a member declares stable only what it holds itself and what all of those hold (checker:
 stability); what has been declared is never taken back; a round that was triggered ends once PDUs get through
@@ -15,15 +15,15 @@ and the crashed are suspected.
 Deviations from the text, and why:
 - Those of all the protocols (`antiphon.protocols.stability.base`, `numbered`).
 - The text's members repeat the train to the next one for ever. Here they repeat it until the next one has
-  confirmed it with a receipt. After that they repeat an ACK only now and then, until they know the result:
-  who knows it answers with it. Without repetition there are no receipts and a round sends what the text
-  counts.
-- The text has no word on crashes. A train goes past those whom the member that sends it on suspects, and
-  carries from then on a bitmap of the members that it has yet to visit. If it comes back with a member left
-  out that the first member does not suspect, it makes another lap for those left out. A member whose next
-  one is suspected sends the train to the one after it, if need be for the second time; who has seen a lap of
-  the train does not send it on again.
-- If the member that began a round is suspected, those who wait for the result turn to the first in order
+  confirmed it with a receipt. After that they repeat an ACK only now and then, until they know the result: a
+  member that knows it answers with it. Without repetition there are no receipts and a round sends what the
+  text counts.
+- The text does not treat crashes. A member that forwards the train bypasses members that it suspects; from
+  then on the train carries a bitmap of the members that it has yet to visit. If it comes back without a
+  member that the first member does not suspect, it makes another lap for the members left out. If the next
+  member is suspected, a member sends the train to the one after it, if need be for the second time; a member
+  that has seen a lap of the train does not forward it again.
+- If the member that began a round is suspected, members that wait for the result turn to the first in order
   that is not suspected, which begins a round of its own.
 """
 
@@ -41,17 +41,17 @@ from antiphon.protocols.stability.base import Bitmap, Configuration, CountBytes,
 from antiphon.protocols.stability.numbered import Numbered
 
 REPEAT: Final = "repeat"
-"""Send the train once more to whoever has not confirmed it, or ask whether the result is known."""
+"""Repeat the train to a member that has not confirmed it, or ask for the result."""
 
 
 Lap: TypeAlias = Annotated[int, Meta(ge=0, lt=4 * MOST_NAMES)]
-"""How often a train has gone round before: each time it visits somebody whom it had left out."""
+"""Laps of a train before this one: each visits a member that was left out."""
 
 
 class Carriage(Pdu, frozen=True, gc=False):
     """ACK while counts are gathered, INFO when they are the result: a count for each sender of messages.
 
-    `unvisited` is empty as long as the train has gone past nobody: then exactly those after the receiver are
+    `unvisited` is empty while the train has bypassed no member: then exactly those after the receiver are
     left. Otherwise it is a bitmap of them by place in the cyclic order, from the member that began the round.
     """
 
@@ -78,7 +78,7 @@ PDUS: Final = (Carriage, Receipt)
 
 
 class Train(Numbered):
-    """One member's part. The layer above says what has come with `hold` and forwards inputs and effects."""
+    """One member's part. Its owner reports what is held with `hold`, and forwards inputs and effects."""
 
     __slots__ = (
         "_awaiting", "_collecting", "_confirmed", "_finished", "_lap", "_left", "_sent", "_to", "_toured",
@@ -97,11 +97,11 @@ class Train(Numbered):
         # As a member: the last lap seen of the round, and whether its result is still awaited.
         self._lap = -1
         self._awaiting = False
-        # As the one that has begun the round: whether it lasts, who is left, and whom this lap is to visit.
+        # As the owner of the round: whether it lasts, which members are left, which this lap is to visit.
         self._collecting = False
         self._left = 0
         self._toured = 0
-        # What was sent on last, to whom, and with whom to be visited still, by place (None: all after us).
+        # What was forwarded last, where to, and the places still to visit (None: all after us).
         self._sent: Carriage | None = None
         self._to: Site | None = None
         self._unvisited: int | None = None
@@ -168,7 +168,7 @@ class Train(Numbered):
         return self._depart(counts)
 
     def _on_return(self, sender: Site, pdu: Carriage, unvisited: int) -> list[Effect]:
-        """The train is back; those whom it has left out are visited by another lap."""
+        """The train is back; another lap visits the members that it left out."""
         if pdu.lap != self._lap:
             return self._receipt(sender, pdu)
         return self._receipt(sender, pdu) + self._lap_over(pdu.counts, unvisited if pdu.unvisited else 0)
@@ -223,7 +223,7 @@ class Train(Numbered):
         return self._route()
 
     def _route(self) -> list[Effect]:
-        """To the next stop; a lap that has none left is over, and so is a round whose owner is gone."""
+        """Forward the train to the next stop; without one the lap is over, or a round without its owner."""
         sent = self._sent
         assert sent is not None, "what is routed has been made"
         stop = self._next_stop()
@@ -249,7 +249,7 @@ class Train(Numbered):
         return self._site_at((ahead & -ahead).bit_length() - 1) if ahead else owner
 
     def _still_unvisited(self) -> int:
-        """Who is left to be visited: all of those after us if nobody has been left out."""
+        """The places left to visit: all after us if none was left out."""
         if self._unvisited is not None:
             return self._unvisited
         return (1 << len(self._order)) - (1 << (self._place_of(self.site) + 1))
@@ -279,10 +279,10 @@ class Train(Numbered):
         return (len(self._order) + 7) // 8
 
     def _read_unvisited(self, sender: Site, pdu: Carriage) -> int | None:
-        """Whom a train says that it has left to visit; None if that makes no sense from this sender."""
+        """The places that a train has left to visit; None if that makes no sense from this sender."""
         size = len(self._order)
         if not pdu.unvisited:
-            # Only the one before us can have gone past nobody.
+            # Only the member before us can have bypassed none.
             return 0 if (self._rank[sender] + 1 - self._rank[self.site]) % size == 0 else None
         unvisited = int.from_bytes(pdu.unvisited, "little")
         sound = len(pdu.unvisited) == self._bitmap_bytes() and unvisited >> size == 0 and not unvisited & 1
@@ -299,7 +299,7 @@ class Train(Numbered):
         self._round, self._collecting = number, False
 
     def _news(self, pdu: Carriage) -> Pdu:
-        """What one must know who sends a train of the past."""
+        """What a member lacks that sends a train of the past."""
         if self._finished is not None and self._finished.round >= pdu.round:
             return self._finished
         return Receipt(self._round, pdu.lap, view=self._view)
@@ -328,7 +328,7 @@ class Train(Numbered):
         return [] if self._repetition is None else [CancelTimer(REPEAT)]
 
     def _on_past(self, number: int) -> list[Effect]:
-        """The group is further than we knew, say after a restart, and may be waiting for us."""
+        """The group has later rounds than we knew, say after a restart, and may wait for us."""
         if self.coordinator == self.site:
             self._round = number
             return self._begin()

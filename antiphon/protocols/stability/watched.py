@@ -2,16 +2,17 @@
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, section 3.2. Any of the stability protocols is
 joined with any of the detectors: each gets its own PDUs and timers, every PDU of the former is a sign of life
-to the latter, and whoever vanishes or appears for the detector is suspected or restored in the protocol.
+to the latter, and a member that vanishes or appears for the detector is suspected or restored in the
+protocol.
 
 Assumes: what the two assume; the members of the stability protocol are named to the detector. A member on
 that list that is not there yet is suspected like one that is gone, and waited for from the moment it appears.
-Guarantees: a round ends although members have crashed, as soon as the detector says so where it matters; one
-who is back, or was suspected wrongly, is waited for again. What the one who computed a result did not
-suspect at that moment held everything in it (checker: stability).
-What was declared while a member was suspected, wrongly or not, may be something that this member does not
-hold: nobody waits for it, nobody need keep a copy for it, and it declares nothing stable itself that it does
-not hold. Whoever cannot have that accepts nobody back without a new view; reliable FIFO multicast does so.
+Guarantees: a round ends although members have crashed, as soon as the detector suspects them where it
+matters; a member that is back, or was suspected wrongly, is waited for again. All members that the member
+computing a result did not suspect at that moment held everything in it (checker: stability).
+A member may lack what was declared while it was suspected, wrongly or not: no member waits for it or keeps a
+copy for it, and it declares nothing stable itself that it does not hold. An owner that cannot accept that
+lets no member back without a new view; reliable FIFO multicast does so.
 """
 
 from collections.abc import Sequence
@@ -27,12 +28,12 @@ from antiphon.protocols import detection
 from antiphon.protocols.detection import Detector
 
 DETECTOR: Final = "detector/"
-"""What the detector's timers are called here; the stability protocol's keep their names."""
+"""The prefix of the detector's timers; the stability protocol's keep their names."""
 DETECTOR_PDUS: Final = frozenset(detection.PDUS)
 
 
 class Partner(Interface):
-    """What a stability protocol must be to be joined with a detector: all of them are."""
+    """The interface of a stability protocol for this: all have it."""
 
     site: Site
     ignored: int
@@ -69,12 +70,12 @@ class Watched:
             )
         self.site = stability.site
         self.stability = stability
-        """To be told what is held, and asked what is stable, where a round begins, and the like."""
+        """The owner reports what is held to it, and asks it what is stable."""
         self.detector = detector
 
     @property
     def ignored(self) -> int:
-        """How many PDUs made no sense and were dropped."""
+        """PDUs that made no sense and were dropped."""
         return self.stability.ignored + self.detector.ignored
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
@@ -83,8 +84,8 @@ class Watched:
             case Received(pdu=pdu) if type(pdu) in DETECTOR_PDUS:
                 return self._relay(now, detector.handle(now, event))
             case Received(sender=sender):
-                # Whoever speaks is there, and must be waited for before what he says is counted.
-                return self._relay(now, detector.heard(now, sender)) + stability.handle(now, event)
+                # A member that sends is alive, and must be waited for before its PDU is handled.
+                return self._relay(now, detector.on_activity(now, sender)) + stability.handle(now, event)
             case TimerFired(name=name) if name.startswith(DETECTOR):
                 return self._relay(now, detector.handle(now, TimerFired(name.removeprefix(DETECTOR))))
             case TimerFired() | RoundTriggered() | Suspected() | Restored():
@@ -93,7 +94,7 @@ class Watched:
                 return self._relay(now, detector.handle(now, event))
 
     def _relay(self, now: Nanoseconds, effects: list[Effect]) -> list[Effect]:
-        """What the detector wants; whom it misses or finds is told to the stability protocol too."""
+        """The detector's effects; its suspicions go to the stability protocol too."""
         wanted: list[Effect] = []
         for effect in effects:
             match effect:

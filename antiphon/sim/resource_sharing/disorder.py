@@ -1,7 +1,7 @@
 """Messages out of the agreed order, as many as asked for, and a count of how many there really were.
 
 Of all messages a share is chosen, and for each of these some sites. Such a site delivers the message later
-than it should: after so many others that follow it in its order. What was delivered out of order is then
+than it should: after several others that follow it in its order. What was delivered out of order is then
 counted from the deliveries themselves.
 """
 
@@ -71,7 +71,7 @@ class Disordered:
                 yield from self._overdue()
 
     def _overdue(self) -> Iterator[Deliver]:
-        """One more has gone by."""
+        """One more message has passed."""
         waiting = [(left - 1, single) for left, single in self._held]
         self._held = [(left, single) for left, single in waiting if left]
         yield from (single for left, single in waiting if not left)

@@ -17,7 +17,7 @@ from antiphon.core.wire import Pdu
 
 
 class Placed(Pdu, frozen=True, gc=False):
-    """Bodies that are messages number, number+1, … of whoever sent this, at a place of the order."""
+    """Bodies that are messages number, number+1, … of their sender, at a place of the order."""
 
     code: ClassVar[int] = 1
     place: int

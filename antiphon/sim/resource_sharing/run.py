@@ -1,4 +1,4 @@
-"""One run: members that want units all the time, the group below them, and what came of it."""
+"""One run: members that want units all the time, the group below them, and the results."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ LONGEST: Final = 1.5
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """What a group stands on: a protocol object for each site, and the network between them."""
+    """What a group runs on: a protocol object for each site, and the network between them."""
 
     build: Callable[[Site], Protocol]
     network: Network
@@ -47,7 +47,7 @@ class Stack:
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What every member does, over and over: pause, want 1 to `need` units, operate on them."""
+    """What every member does, over and over: pause, request 1 to `need` units, operate on them."""
 
     units: int
     need: int
@@ -58,7 +58,8 @@ class Demand:
 
 
 class Ledger:
-    """Who controls which unit, as somebody sees it who sees all: finds units controlled by two at once."""
+    """The owner of each unit, as an omniscient observer sees it: finds units controlled by two members at
+    once."""
 
     def __init__(self, units: int) -> None:
         self.double_holdings = 0
@@ -200,7 +201,8 @@ class Run:
         destinations: Iterable[Site] | None = None,
         size: int | None = None,
     ) -> None:
-        """Implements `Recorder`: whoever missed something while it thought that it was there must be told."""
+        """Implements `Recorder`: a member that missed something while it thought it was present must learn
+        it."""
         if self._recorder is not None:
             self._recorder.record(site, kind, time_ns, sender, number, count, group, destinations, size)
         if kind == "present" and not self._seats[site].is_away:
@@ -277,7 +279,7 @@ class Run:
         self._begin_anew(seat)
 
     def _begin_anew(self, seat: Seat) -> None:
-        """Whatever was under way is over: this member does not know any more who has what."""
+        """Everything under way is over: this member no longer knows which member has which unit."""
         if not seat.is_away:
             seat.spell += 1
             seat.outbox.clear()

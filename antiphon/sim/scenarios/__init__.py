@@ -1,4 +1,4 @@
-"""The scenarios there are, by name. Each lives in a module of its own that is loaded when it is asked for."""
+"""The scenarios, by name. Each lives in its own module, which is loaded on first use."""
 
 import difflib
 import importlib

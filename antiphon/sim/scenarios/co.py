@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from antiphon.core.recording import Recorder
 from antiphon.core.time import MILLISECOND_NS, from_seconds
-from antiphon.protocols.co import DATA_KINDS, PDUS, PROMISES, Co, CoConfiguration
+from antiphon.protocols.rivals.co import DATA_KINDS, PDUS, PROMISES, Co, CoConfiguration
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.selective import FixedConfiguration, SelectiveSubject, simulate_selective
 

@@ -1,7 +1,7 @@
 """`antiphon simulate dpg`: the Distributed Precedence Graph on each of its services, under every fault.
 
-On the medium a site may need time for what it receives, the more the larger its graph is (`processing_us`,
-`vertex_us`). Reports count with all that they tell: the channel must carry it.
+On the medium a site may need time for what it receives: the more, the larger its graph is (`processing_us`,
+`vertex_us`). Reports count with their full size, which the channel must carry.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds, from_seco
 from antiphon.core.wire import Pdu
 from antiphon.protocols.dpg import ALMOST, PROMISES, Dpg, DpgConfiguration
 from antiphon.protocols.dpg.pdus import Message, Report
-from antiphon.protocols.dpg.reporting import lists_bytes
+from antiphon.protocols.dpg.reports import lists_bytes
 from antiphon.protocols.dpg.services import SERVICES
 from antiphon.protocols.dpg.services.base import Service
 from antiphon.protocols.dpg.services.bounded_delay import BoundedDelayService
@@ -49,12 +49,14 @@ class Configuration(OrderingConfiguration):
     cycles: Annotated[str, "what cycles are counted in: clock or count (of messages)"] = "clock"
     report_ms: Annotated[float, "Report_Cycle in milliseconds"] = 20.0
     deliv_ms: Annotated[float, "Deliv_Cycle in milliseconds"] = 240.0
-    tell_ms: Annotated[float, "least pause, a member, between words on what is held; 0: only reports"] = 0.0
+    tell_ms: Annotated[
+        float, "least pause, per member, between notices of what it holds; 0: only reports"
+    ] = 0.0
     buffers: Annotated[int, "reception buffers of a site, on the medium"] = RECEPTION_BUFFERS
     processing_us: Annotated[float, "microseconds a site needs for a PDU, on the medium"] = 0.0
     vertex_us: Annotated[float, "microseconds more for each vertex of its graph, on the medium"] = 0.0
     window: Annotated[int, "own messages that a member has under way at most"] = DpgConfiguration.window
-    history: Annotated[int, "agreed messages that a report tells of"] = 64
+    history: Annotated[int, "agreed messages that a report covers"] = 64
     bandwidth: Annotated[int, "bits a second of the medium"] = ETHERNET_BITS_PER_S
     delay_ms: Annotated[float, "one-way delay in milliseconds"] = 0.1
 
@@ -101,10 +103,10 @@ class Doubts:
     disagreements: int = 0
     unavailable: int = 0
     sizes: Counter[int] = field(default_factory=Counter)
-    """How often a graph was seen with so many vertices."""
+    """How often a graph was seen with each number of vertices."""
     members: list[Dpg] = field(default_factory=list)
     latest: dict[Site, Dpg] = field(default_factory=dict)
-    """The member that each site has now: one that begins anew is another."""
+    """The current member of each site: a restarted one is another object."""
 
     def add(self, site: Site, member: Dpg) -> None:
         self.members.append(member)
@@ -152,10 +154,10 @@ class Doubts:
 
 
 class DeliveryLog:
-    """Stands before the recorder, if there is one: who delivered what, in which order, and who was there.
+    """Wraps the recorder, if there is one: the deliveries of each member in order, and its presence.
 
-    What is told of throughput and presence is of the time in which messages are offered.
-    Implements `antiphon.core.recording.Recorder`.
+    Throughput and presence are measured while messages are offered. Implements
+    `antiphon.core.recording.Recorder`.
     """
 
     def __init__(self, sites: Iterable[Site], horizon_ns: Nanoseconds, recorder: Recorder | None) -> None:
@@ -195,7 +197,7 @@ class DeliveryLog:
             self._recorder.record(site, kind, time_ns, sender, number, count, group, destinations, size)
 
     def metrics(self) -> Metrics:
-        """The order of whoever delivered most is the one that others are compared with."""
+        """The order of the member that delivered most is the reference for the others."""
         delivered = self._delivered
         reference = max(delivered.values(), key=len)
         anywhere = {message for messages in delivered.values() for message in messages}
@@ -269,9 +271,9 @@ def channel_metrics(medium: Medium, members: int) -> Metrics:
 
 
 def violated_metrics(metrics: Metrics) -> Metrics:
-    """How many messages broke the agreed order or went missing, and how many of them nobody noticed.
+    """How many messages broke the agreed order or went missing, and how many of them unnoticed.
 
-    What is missing when a run is cut short may only have been under way.
+    Messages that are missing when a run is cut short may only have been under way.
     """
     late, missing = metrics["out_of_order"], metrics["missing"]
     assert isinstance(late, int)
@@ -317,7 +319,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
 
 SCENARIO: Final = Scenario(
     name="dpg",
-    summary="Total order by a Distributed Precedence Graph, which does not care who is present.",
+    summary="Total order by a Distributed Precedence Graph, which needs no agreed membership.",
     example="antiphon simulate dpg --members 7 --messages 1000 --loss 0.05 --churn 2 --seed 1",
     configuration=Configuration,
     run=run,

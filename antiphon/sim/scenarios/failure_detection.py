@@ -1,8 +1,8 @@
-"""`antiphon simulate failure-detection`: how soon, how surely and how dearly members learn who is gone.
+"""`antiphon simulate failure-detection`: how soon, how surely and at what cost members detect failures.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, chapter 3. A group on the mesh settles, then
 members crash and others join at random moments; the run ends when everyone knows of all of it and as much
-time again has passed in which somebody might bring the dead back.
+time again has passed in which a member might bring back a crashed one.
 
 How often a detector may err is chosen by `--mistake`, per step; each kind sets its own threshold by that and
 by the loss: gossip its K_fail, the heartbeat how many may be missing, polling how often it asks again.
@@ -44,7 +44,7 @@ from antiphon.sim.world import Host, World
 
 SECONDS_PER_MERGE: Final = 5e-7
 PATIENCE: Final = 20
-"""After so many thresholds a run in which somebody still does not know is given up."""
+"""A run in which a member still does not know is given up after this many thresholds."""
 TYPICAL_COUNTER: Final = 100
 """A counter that takes as many bytes as most do."""
 
@@ -73,7 +73,7 @@ class Configuration:
         if self.members < 2 or not 1 <= self.subset < self.members or self.k_fail < 0:
             raise UsageError("A group has two members or more, and gossips to 1 to all others.")
         if not 0 <= self.crashes < self.members or self.joins < 0:
-            raise UsageError("At least one member stays, and nobody joins less than never.")
+            raise UsageError("At least one member stays, and no count is negative.")
         if not 0 < self.mistake < 1 or not 0 <= self.loss <= 1 - LEAST_ARRIVAL:
             raise UsageError("A mistake's probability lies between 0 and 1, and some PDUs arrive.")
         if min(self.step, self.delay_ms) <= 0 or self.bandwidth < 0:
@@ -150,7 +150,7 @@ def wire_size(pdu: Pdu) -> int:
 
 
 class Observation:
-    """Who knows what of whom, and since when."""
+    """What each member knows about the others, and since when."""
 
     def __init__(self, world: World, everyone: tuple[Site, ...], joiners: tuple[Site, ...]) -> None:
         self._world = world
@@ -159,7 +159,7 @@ class Observation:
         self.joined_ns: dict[Site, Nanoseconds] = {}
         self._joiners = set(joiners)
         self._waiting: dict[Site, set[Site]] = {}
-        """Of whom somebody still has to learn something, and who."""
+        """The members about which others still have to learn something, and those others."""
         self._first_s: dict[Site, float] = {}
         self._last_s: dict[Site, float] = {}
         self.mistakes = 0
@@ -204,7 +204,8 @@ class Observation:
         return not any(self._waiting.values())
 
     def took_s(self, sites: dict[Site, Nanoseconds]) -> tuple[float | None, float | None]:
-        """Until the first and until the last knew, on the average over those who crashed, or joined."""
+        """Time until the first and until the last member knew, averaged over the crashed or joined
+        members."""
         known = [site for site in sites if site in self._last_s]
         if not known:
             return None, None
@@ -243,7 +244,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
     world.start()
     while world.now < PATIENCE * span_ns and not (world.now >= 2 * span_ns and observation.complete()):
         world.run(world.now + step_ns)
-    # As much time again, in which somebody might bring the dead back.
+    # As much time again, in which a member might bring back a crashed one.
     world.run(world.now + span_ns)
     return _metrics(configuration, world, network, observation)
 

@@ -1,7 +1,7 @@
 """`antiphon simulate fifo`: reliable FIFO multicast on a mesh or a medium, under every fault.
 
-The members begin together and know one another, unless `--apart-ms` lets them begin as live members do: each
-at a time of its own, knowing nobody, in a group that may have gone on without it.
+The members begin together and know each other, unless `--apart-ms` lets them begin as live members do: each
+at its own time, without known peers, in a group that may be running already.
 """
 
 from dataclasses import dataclass
@@ -35,13 +35,11 @@ class Configuration(OrderingConfiguration):
     rows: Annotated[str, "with fulldist, how rows travel: whole, changed, or riding on messages"] = "whole"
     errors: Annotated[str, "a stability protocol by which members find what they have missed, or none"] = NONE
     trigger: Annotated[str, "when a round begins: timer, or adaptive by how full the buffers are"] = "timer"
-    detector: Annotated[str, "how it is found out who is gone: heartbeat, polling or gossip"] = "heartbeat"
+    detector: Annotated[str, "how failures are detected: heartbeat, polling or gossip"] = "heartbeat"
     window: Annotated[int, "messages that a sender may be ahead of the slowest member"] = 64
     retain: Annotated[int, "messages of its own that a sender may have admitted and not stable"] = 256
-    apart_ms: Annotated[float, "if positive, members begin apart within this time and know nobody"] = 0.0
-    handlers: Annotated[
-        int, "members that log what is delivered, to bring whoever begins later up to date"
-    ] = 0
+    apart_ms: Annotated[float, "if positive, members begin apart within this time, without known peers"] = 0.0
+    handlers: Annotated[int, "members that log deliveries, for members that begin later"] = 0
     log: Annotated[int, "messages that each such log holds"] = 10_000
 
     def __post_init__(self) -> None:
@@ -86,7 +84,7 @@ class Configuration(OrderingConfiguration):
 
 
 class Latecomer:
-    """A member that begins later than its world, and as a later incarnation than one that knows its group."""
+    """A member that begins later than its world, as a later incarnation, without known peers."""
 
     def __init__(self, protocol: Protocol, after_ns: Nanoseconds) -> None:
         self._protocol = protocol

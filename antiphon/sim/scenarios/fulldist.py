@@ -4,7 +4,7 @@ Source: K. Guo, Scalable Message Stability Detection Protocols, sections 5.2, 5.
 `antiphon.sim.rounds`. Member 0 multicasts its row and the others theirs on their first reception; `tpr_s` is
 the first member to have all rows, `tpr_last_s` the last.
 
-In the scattered form (5.4.3) nobody waits for anybody: from the trigger on each member multicasts at a time
+In the scattered form (5.4.3) no member waits for another: after the trigger each member multicasts at a time
 drawn uniformly from n x d seconds, d being the mean time between two rows. With `scattered` d grows with the
 group as in the text's figure 5.18, 0.02 s for each 50 members.
 """
@@ -28,7 +28,7 @@ STEPS: Final = 2
 """The first row, and all the others (table 4.1)."""
 SPACING_S: Final = 0.02
 SPACING_MEMBERS: Final = 50
-"""The text's mean time between two scattered rows is so long for each so many members."""
+"""The text's mean time between two scattered rows is this long for each this many members."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class FullDistRound(Round):
         return protocol
 
     def size_of(self) -> Callable[[Pdu], int]:
-        """The least of several rows, told only where something may be lost, says whose they are."""
+        """The least of several rows, sent only where something may be lost, says whose they are."""
         array_bytes = self.study.array_bytes
         return lambda pdu: array_bytes + len(pdu.heard) if type(pdu) is Row else array_bytes
 

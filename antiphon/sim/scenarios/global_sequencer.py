@@ -4,14 +4,14 @@ from typing import Final
 
 from antiphon.core.ids import Site
 from antiphon.core.recording import Recorder
-from antiphon.protocols.group_sequencers import (
+from antiphon.protocols.overlapping import Membership, all_sites
+from antiphon.protocols.rivals.group_sequencers import (
     PROMISES,
     GroupSequencers,
     GroupSequencersConfiguration,
     Order,
     Request,
 )
-from antiphon.protocols.overlapping import Membership, all_sites
 from antiphon.sim.group_rivals import RivalConfiguration, cost_s, mean_outsiders, simulate_rival
 from antiphon.sim.scenario import Metrics, Scenario
 

@@ -38,8 +38,8 @@ class GossipStudy(RoundStudy):
 
     step: Annotated[float, "seconds between a member's gossips"] = 3.0
     subset: Annotated[int, "members that a gossip goes to"] = 1
-    hops: Annotated[int, "multicast each gossip so many links far instead of to a subset; 0: don't"] = 0
-    hops_from: Annotated[int, "draw how far each time, from so many links on; 0: always `hops`"] = 0
+    hops: Annotated[int, "multicast each gossip this many links far instead of to a subset; 0: don't"] = 0
+    hops_from: Annotated[int, "draw how far each time, from this many links on; 0: always `hops`"] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,7 +60,7 @@ class GossipStudy(RoundStudy):
 
 
 class LostGossips:
-    """Draws which of a step's gossips are lost; they are told apart by their order within it."""
+    """Draws which of a step's gossips are lost; they are distinguished by their order within it."""
 
     def __init__(self, step_ns: Nanoseconds, gossips_per_step: Callable[[], int], random: Random) -> None:
         self._step_ns = step_ns
@@ -152,7 +152,7 @@ def _cost_s(study: GossipStudy) -> float:
 
 SCENARIO: Final = Scenario(
     name="gossip",
-    summary="Gossip: everyone tells a few others what all whom it has heard from hold (Guo, 4.2.4)",
+    summary="Gossip: every member sends a few others what all it has heard from hold (Guo, 4.2.4)",
     example="antiphon simulate gossip --members 200 --step 9 --subset 3 --seed 1 --json",
     configuration=GossipStudy,
     run=simulate,

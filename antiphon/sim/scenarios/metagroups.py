@@ -38,9 +38,9 @@ class Configuration(OverlappingConfiguration):
     bypass: Annotated[bool, "go past nodes where any two groups stay in order; pairwise order only"] = False
     window: Annotated[int, "batches that a primary site has under way"] = 64
     acknowledge_ms: Annotated[float, "how long receivers collect what they acknowledge"] = 1.0
-    repair_ms: Annotated[float, "how long a sender waits for news before it asks or repeats"] = 20.0
-    heartbeat_ms: Annotated[float, "pause between words to the coordinator"] = 50.0
-    suspect_ms: Annotated[float, "silence after which a site is held to be gone"] = 300.0
+    repair_ms: Annotated[float, "how long a sender waits for an answer before it asks or repeats"] = 20.0
+    heartbeat_ms: Annotated[float, "pause between heartbeats to the coordinator"] = 50.0
+    suspect_ms: Annotated[float, "silence after which a site is suspected"] = 300.0
 
     goodbye: Annotated[bool, "sites that go absent say so, and are not waited for"] = False
 
@@ -69,8 +69,8 @@ class Configuration(OverlappingConfiguration):
 class ChangingWorkload(GroupWorkload):
     """Applications that also join and leave groups.
 
-    They do not forget where they want to be when their sites lose their memory: so every group is wanted by
-    somebody at any time, and none is without members for good.
+    They remember their groups when their sites lose their memory: so every group is wanted by some
+    application at any time, and none stays without members.
     """
 
     _configuration: Configuration
@@ -87,7 +87,7 @@ class ChangingWorkload(GroupWorkload):
         super().__init__(world, configuration, subject, seeds, faults, watch)
         self._changing: Final = seeds.stream("workload/changes")
         self._wanted: Final = {group: set(sites) for group, sites in self._membership.items()}
-        """Where the applications want to be."""
+        """The groups that each application wants."""
         self._joined = self._left = 0
         world.on_group = self._note_change
 
@@ -125,7 +125,8 @@ class ChangingWorkload(GroupWorkload):
             self._world.give(host, LeaveGroup(group))
 
     def _wish_again(self, site: Site) -> None:
-        """A site that restarts knows only the groups that it was in at first; its application tells more."""
+        """A restarted site knows only the groups that it was in at first; its application joins the
+        others."""
         host = self._world.host(site)
         for group, wanting in self._wanted.items():
             self._world.give(host, JoinGroup(group) if site in wanting else LeaveGroup(group))
@@ -164,7 +165,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
 
 
 def _figures(built: list[MetaGroups]) -> Metrics:
-    """What the sites counted themselves; restarted ones count from nothing."""
+    """The sites' own counts; restarted sites count from zero."""
     figures = [site.figures() for site in built]
     return {
         "changes": max(found["version"] for found in figures) - 1,

@@ -45,7 +45,7 @@ ROWS: Final = {"plain": "whole", "changed": "changed", "piggyback": "riding"}
 SHARED: Final = "shared"
 FORMS: Final = (*ROWS, SHARED)
 STABILITY: Final[tuple[type[Pdu], ...]] = (*STABILITY_PDUS, Acknowledge)
-"""PDUs that tell what members hold, or what all hold, and nothing else."""
+"""PDUs that only report what members hold, or what all hold."""
 LOOK_NS: Final = 5 * MILLISECOND_NS
 PATIENCE_NS: Final = 10 * SECOND_NS
 """How long after the last message the run may take until all is stable."""
@@ -69,7 +69,7 @@ class Configuration:
         if self.form not in FORMS:
             raise UsageError(f"There is no form '{self.form}'.", hint=f"Choose from: {', '.join(FORMS)}.")
         if self.members < 2 or not 1 <= self.sending <= self.members:
-            raise UsageError("A run needs two members or more, of whom one or more send.")
+            raise UsageError("A run needs at least two members and at least one sender.")
         if self.messages < 1 or self.rate <= 0 or self.size < 0:
             raise UsageError("A run needs a message, and a rate above 0.")
         if not 0.0 <= self.loss < 1.0 or self.delay_ms < 0:
@@ -99,7 +99,7 @@ class Configuration:
 
 
 class Tally:
-    """What all members have sent, and when their messages became stable where."""
+    """What all members have sent, and when their messages became stable at each member."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._codec = Codec(order.PDUS if configuration.form == SHARED else fifo.PDUS)
@@ -135,7 +135,7 @@ class Tally:
 
 
 def told_on_message(pdu: Pdu) -> int:
-    """The bytes of a message that tell what its sender holds, or what all hold."""
+    """The bytes of a message that report what its sender holds, or what all hold."""
     match pdu:
         case Data(held=row) | RidingData(row=row):
             return len(row)
@@ -146,7 +146,7 @@ def told_on_message(pdu: Pdu) -> int:
 
 
 class Metered:
-    """A member whose words are counted."""
+    """A member whose PDUs are counted."""
 
     def __init__(self, site: Site, protocol: "fifo.Fifo | order.Sequencer", tally: Tally) -> None:
         self._site = site

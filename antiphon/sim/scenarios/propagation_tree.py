@@ -5,7 +5,7 @@ from typing import Final
 from antiphon.core.ids import Site
 from antiphon.core.recording import Recorder
 from antiphon.protocols.overlapping import GroupsConfiguration, Membership
-from antiphon.protocols.propagation_tree import (
+from antiphon.protocols.rivals.propagation_tree import (
     PROMISES,
     Propagation,
     PropagationTree,

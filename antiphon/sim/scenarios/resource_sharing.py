@@ -16,8 +16,8 @@ from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds, from_seconds
 from antiphon.protocols.dpg import Dpg
+from antiphon.protocols.rivals.totem import Totem, TotemConfiguration
 from antiphon.protocols.sequencer import Sequencer
-from antiphon.protocols.totem import Totem, TotemConfiguration
 from antiphon.sim import churn
 from antiphon.sim.mesh import Mesh
 from antiphon.sim.network import Network
@@ -30,7 +30,7 @@ from antiphon.sim.scenarios import sequencer as sequencer_scenario
 
 SECONDS_PER_DELIVERY: Final = 2e-5
 ASSUMED_DELIVERIES: Final = 100
-"""Deliveries a second at each member, near enough to tell long runs from short ones."""
+"""Deliveries per second at each member, close enough to distinguish long runs from short ones."""
 VERY_LONG_NS: Final = 1_000_000 * SECOND_NS
 """Longer than any run."""
 
@@ -80,7 +80,7 @@ class Configuration:
             raise UsageError("The slack must be positive.")
 
     def sharing(self, usual_slack_ns: Nanoseconds) -> SharingConfiguration:
-        """Where nobody vanishes nothing is claimed, as in the source: time-outs alone end a wait."""
+        """Where no member vanishes nothing is claimed, as in the source: time-outs alone end a wait."""
         fitting_ns = usual_slack_ns if self.churn else VERY_LONG_NS
         return SharingConfiguration(
             timeout_ns=_from_ms(self.timeout_ms),
@@ -116,7 +116,7 @@ def _mesh(configuration: Configuration, seeds: Seeds) -> Network:
 
 
 def _slack_ns(configuration: Configuration) -> Nanoseconds:
-    """Several messages one after another, and a millisecond for whatever else takes time."""
+    """Several messages one after another, and a millisecond for everything else."""
     return 10 * configuration.longest_delay_ns + MILLISECOND_NS
 
 
@@ -143,7 +143,8 @@ def _sequencer(configuration: Configuration, sites: tuple[Site, ...], seeds: See
 def _totem(configuration: Configuration, sites: tuple[Site, ...], seeds: Seeds) -> Stack:
     """Corosync's times, unless the token needs longer to go round; then in the same proportions.
 
-    Slack must cover the halt of a ring that one has left: one member may deliver before it, another after.
+    Slack must cover the halt of a ring that a member has left: one member may deliver before it, another
+    after.
     """
     rotation_ns = configuration.members * configuration.longest_delay_ns
     token_ns = max(TotemConfiguration().token_ns, 3 * rotation_ns)
@@ -192,7 +193,7 @@ STACKS: Final[dict[str, Callable[[Configuration, tuple[Site, ...], Seeds], Stack
     "dpg-bounded-delay": partial(_dpg, "bounded-delay"),
     "dpg-sequencer": partial(_dpg, "sequencer"),
 }
-"""What `over` can be."""
+"""The values of `over`."""
 
 
 def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> Metrics:

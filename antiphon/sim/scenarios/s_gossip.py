@@ -1,7 +1,7 @@
 """`antiphon simulate s-gossip`: one round of S_Gossip on the store-and-forward tree.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, sections 4.3.3 and 5.4 to 5.7. The frame is
-`antiphon.sim.rounds`. Local groups are so many consecutive members of a depth-first walk of the tree; the
+`antiphon.sim.rounds`. Local groups are consecutive members of a depth-first walk of the tree; the
 controller of each is its shallowest member. Every member is triggered at once; the first controller that has
 heard from all groups has the result.
 
@@ -49,10 +49,10 @@ class SGossipStudy(RoundStudy):
     step: Annotated[float, "seconds between a member's gossips"] = 1.5
     subset: Annotated[int, "members, or controllers, that a gossip goes to"] = 1
     subgroup: Annotated[int, "members of a local group"] = 50
-    local: Annotated[LocalEnd, "whose result ends a local round: the first's, a controller's, one's own"] = (
-        "first"
-    )
-    local_result: Annotated[LocalResult, "whether telling a local group its result costs anything"] = "free"
+    local: Annotated[
+        LocalEnd, "whose result ends a local round: the first's, a controller's, each member's own"
+    ] = "first"
+    local_result: Annotated[LocalResult, "whether sending a local group its result costs anything"] = "free"
     lost: Annotated[Lost, "which gossips are lost at their senders: those within local groups, or all"] = (
         "local"
     )
@@ -94,7 +94,7 @@ class SGossipRound(Round):
         return _FreeLocalResults(self.placement, model, kinds, lost, self._tell_at_once)
 
     def _gossips_per_step(self) -> int:
-        """How many gossips a step has from those who gossip now, of the kinds that may be lost."""
+        """How many gossips a step has from the members that gossip now, of the kinds that may be lost."""
         count = sum(protocol.gossips_locally for protocol in self._protocols)
         if self.study.lost == "all":
             count += sum(protocol.gossips_as_controller for protocol in self._protocols)

@@ -18,8 +18,8 @@ from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.selective import SelectiveConfiguration, SelectiveSubject, simulate_selective
 
 SECONDS_PER_COPY: Final = 1.5e-4
-TOLD: Final = ("retransmissions", "relays", "suspected", "begun_anew", "holes", "overruns", "ignored")
-"""What of the members' own figures is told, summed over all of them."""
+REPORTED: Final = ("retransmissions", "relays", "suspected", "begun_anew", "holes", "overruns", "ignored")
+"""The members' own figures that are reported, summed over all members."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
     built: list[Sco] = []
 
     def build(site: Site, members: tuple[Site, ...]) -> Protocol:
-        # A member that begins anew is another one, and draws from another stream.
+        # A restarted member is another object, and draws from another stream.
         built.append(Sco(site, members, knobs, seeds.stream(f"sco/{site}/{len(built)}")))
         return built[-1]
 
@@ -81,7 +81,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
     figures: Counter[str] = Counter()
     for member in built:
         figures.update(member.figures())
-    return metrics | {name: figures[name] for name in TOLD}
+    return metrics | {name: figures[name] for name in REPORTED}
 
 
 SCENARIO: Final = Scenario(

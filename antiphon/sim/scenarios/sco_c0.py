@@ -5,7 +5,7 @@ from typing import Final
 
 from antiphon.core.recording import Recorder
 from antiphon.core.time import MILLISECOND_NS
-from antiphon.protocols.controlled import (
+from antiphon.protocols.rivals.controlled import (
     DATA_KINDS,
     PDUS,
     PROMISES,

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from antiphon.core.recording import Recorder
 from antiphon.core.time import MILLISECOND_NS, from_seconds
-from antiphon.protocols.controlled import PROMISES, ControlledConfiguration, Scheme
+from antiphon.protocols.rivals.controlled import PROMISES, ControlledConfiguration, Scheme
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.scenarios import sco_c0
 

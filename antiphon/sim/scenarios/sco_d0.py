@@ -3,7 +3,7 @@
 from typing import Final
 
 from antiphon.core.recording import Recorder
-from antiphon.protocols.controlled import PROMISES
+from antiphon.protocols.rivals.controlled import PROMISES
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.scenarios.sco_c0 import Configuration, cost_s, run_under
 
@@ -14,7 +14,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
 
 SCENARIO: Final = Scenario(
     name="sco-d0",
-    summary="Selective causal order under distributed control: every destination tells all others.",
+    summary="Selective causal order under distributed control: every destination answers all others.",
     example="antiphon simulate sco-d0 --members 10 --messages 500 --destinations 5 --loss 0.1 --seed 1",
     configuration=Configuration,
     run=run,

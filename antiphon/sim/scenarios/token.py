@@ -8,7 +8,7 @@ from antiphon.core.ids import Site
 from antiphon.core.recording import Recorder
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.protocols.overlapping import Membership
-from antiphon.protocols.token import PROMISES, Entry, Order, Request, TokenConfiguration, TokenPassing
+from antiphon.protocols.rivals.token import PROMISES, Entry, Order, Request, TokenConfiguration, TokenPassing
 from antiphon.sim.group_rivals import RivalConfiguration, cost_s, simulate_rival, total
 from antiphon.sim.scenario import Metrics, Scenario
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import from_seconds
-from antiphon.protocols.totem import PROMISES, Totem, TotemConfiguration
+from antiphon.protocols.rivals.totem import PROMISES, Totem, TotemConfiguration
 from antiphon.sim.ordering import OrderingConfiguration, Subject, simulate
 from antiphon.sim.scenario import Metrics, Scenario
 
@@ -19,7 +19,7 @@ class Configuration(OrderingConfiguration):
 
     token_ms: Annotated[float, "how long the token may be missing, in milliseconds"] = 1000.0
     join_ms: Annotated[float, "pause between join messages in milliseconds"] = 50.0
-    consensus_ms: Annotated[float, "how long members may take to agree on who is there"] = 1200.0
+    consensus_ms: Annotated[float, "how long members may take to agree on the membership"] = 1200.0
     window: Annotated[int, "multicasts in one rotation of the token"] = 50
     max_messages: Annotated[int, "multicasts in one visit of the token"] = 17
     goodbye: Annotated[bool, "members that go absent say so, as a Corosync that is shut down does"] = False
@@ -56,7 +56,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
 
 SCENARIO: Final = Scenario(
     name="totem",
-    summary="Total order by Totem's single ring: a token numbers messages; members agree on who is there.",
+    summary="Total order by Totem's single ring: a token numbers messages; members agree on the membership.",
     example="antiphon simulate totem --members 7 --messages 1000 --loss 0.05 --churn 1 --seed 1",
     configuration=Configuration,
     run=run,

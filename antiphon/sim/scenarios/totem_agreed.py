@@ -4,7 +4,7 @@ import dataclasses
 from typing import Final
 
 from antiphon.core.recording import Recorder
-from antiphon.protocols.totem import AGREED_PROMISES
+from antiphon.protocols.rivals.totem import AGREED_PROMISES
 from antiphon.sim.scenario import Metrics
 from antiphon.sim.scenarios import totem
 

@@ -66,7 +66,7 @@ def _cost_s(study: TrainStudy) -> float:
 
 SCENARIO: Final = Scenario(
     name="train",
-    summary="Train: an array goes round the members, first to gather and then to tell (Guo, 4.2.3)",
+    summary="Train: an array goes round the members, first to gather and then to distribute (Guo, 4.2.3)",
     example="antiphon simulate train --members 200 --senders 50 --density dense --seed 1 --json",
     configuration=TrainStudy,
     run=simulate,

@@ -5,7 +5,7 @@ from typing import Final
 from antiphon.core.ids import Site
 from antiphon.core.recording import Recorder
 from antiphon.protocols.overlapping import GroupsConfiguration, Membership
-from antiphon.protocols.two_phase import PROMISES, Fixed, Message, Proposal, TwoPhase
+from antiphon.protocols.rivals.two_phase import PROMISES, Fixed, Message, Proposal, TwoPhase
 from antiphon.sim.group_rivals import RivalConfiguration, cost_s, simulate_rival
 from antiphon.sim.scenario import Metrics, Scenario
 

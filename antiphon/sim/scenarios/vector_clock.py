@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from antiphon.core.recording import Recorder
 from antiphon.core.time import MILLISECOND_NS, from_seconds
-from antiphon.protocols.vector_clock import (
+from antiphon.protocols.rivals.vector_clock import (
     DATA_KINDS,
     PDUS,
     PROMISES,
@@ -29,10 +29,10 @@ class Configuration(FixedConfiguration):
         self.protocol_configuration()
 
     def protocol_configuration(self) -> VectorClockConfiguration:
-        """It stands on links of its own only where the network is not what it assumes."""
+        """Links of its own are used only where the network is not what the protocol assumes."""
         acknowledge_ns = max(2 * MILLISECOND_NS, self.round_trip_ns // 2)
         if self.network == "medium":
-            # One channel carries what all links have to acknowledge and to repeat.
+            # One channel carries the acknowledgements and repetitions of all links.
             acknowledge_ns *= self.members
         return VectorClockConfiguration(
             window=self.window,
@@ -56,7 +56,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
 
 SCENARIO: Final = Scenario(
     name="vector-clock",
-    summary="Causal order by CBCAST's vector clocks: everything goes to everyone, whoever it is meant for.",
+    summary="Causal order by CBCAST's vector clocks: every message goes to every member.",
     example="antiphon simulate vector-clock --members 10 --messages 500 --destinations 5 --loss 0.1 --seed 1",
     configuration=Configuration,
     run=run,

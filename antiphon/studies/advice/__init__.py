@@ -1,1 +1,1 @@
-"""The stability advisor: a sweep of all protocols, what was learnt from it, and what that advises."""
+"""The stability advisor: a sweep of all protocols, the tables made from it, and the advice."""

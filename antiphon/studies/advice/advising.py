@@ -1,12 +1,11 @@
 """Which stability protocol to use, with which step, subset, sub-groups and trigger, and why not the others.
 
-Every protocol is predicted for the setting from what the sweep taught (`tables`), gossip at the step that
-suits it best. One is fit if its rounds finish under the loss and some trigger never lets the buffer
-overflow. Of those fit, the fastest is advised; where several are about as fast, the one with the fewest
-messages.
+Every protocol is predicted for the setting from the sweep's tables (`tables`), gossip at its best step. A
+protocol is fit if its rounds finish under the loss and some trigger never lets the buffer overflow. Of the
+fit ones the fastest is advised; where several are about as fast, the one with the fewest messages.
 
-A sender frees its buffer when it learns the round's result, so the trigger reckons with the time until the
-last member has it, where the text has the first. Of what is in the buffer when a round begins, the share
+A sender frees its buffer when it learns the round's result, so the trigger uses the time until the last
+member has it, where the paper uses the first. Of the messages in the buffer when a round begins, the share
 that was not lost can be freed: alpha is 1 - loss, as in chapter 6.
 """
 
@@ -21,22 +20,22 @@ from antiphon.studies.advice.plans import NETWORK_NODES, Plan
 from antiphon.studies.advice.tables import FINISHED, Learnt, learnt
 
 SUBSETS: Final = (1, 2, 3, 4)
-"""The text recommends 2, 3 or 4; one is cheapest."""
+"""The paper recommends 2, 3 or 4; 1 is cheapest."""
 PACES: Final = tuple(0.6 * 1.04**place for place in range(37))
-"""The steps that are considered, in units of what a step must at least be: up to two and a half of them."""
+"""Steps to consider, in units of the least possible step: up to two and a half."""
 AS_FAST: Final = 1.1
-"""What takes up to so many times as long is about as fast: predictions are not finer than that."""
+"""Up to this factor in time, protocols count as equally fast: predictions are not finer."""
 NEAR_BEST: Final = 1.05
-"""Of the steps whose rounds take up to so many times the shortest, the longest is taken: it costs least."""
+"""Of the steps whose rounds take up to this factor of the shortest, the longest is used: it costs least."""
 SURE: Final = 0.99
-"""Which share of rounds must finish for a protocol to survive a loss."""
+"""Share of rounds that must finish for a protocol to survive a loss."""
 MOST_MEMBERS: Final = 1_000_000
-"""Predictions come from groups of hundreds; beyond this they say nothing at all."""
+"""Predictions come from groups of hundreds; beyond this size they are meaningless."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What advice is asked for."""
+    """The setting that advice is asked for."""
 
     members: int
     senders: int
@@ -72,7 +71,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A protocol with its knobs, and what is predicted of it."""
+    """A protocol with its knobs, and its predicted metrics."""
 
     protocol: str
     tpr_s: float
@@ -83,16 +82,16 @@ class Candidate:
     queue_mean: float
     queue_max: float
     finished: float
-    """Which share of rounds finishes at all."""
+    """Share of rounds that finish."""
     threshold: int | None
-    """Begin a round when so many messages are in the buffer; None if it overflows whatever one does."""
+    """Messages in the buffer at which a round begins; None if the buffer overflows with any trigger."""
     buffer_needed: int
     """The smallest buffer that need not overflow."""
     step_s: float | None = None
     subset: int | None = None
     subgroup: int | None = None
     reason: str = ""
-    """Why it was not taken; empty for what is advised."""
+    """Why it was rejected; empty for the advised one."""
 
     @property
     def fit(self) -> bool:
@@ -123,7 +122,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """The answer: what to use, what was rejected and why, and what to bear in mind."""
+    """The answer: the protocol to use, the rejected ones with their reasons, and caveats."""
 
     setting: Setting
     best: Candidate
@@ -132,14 +131,14 @@ class Advice:
 
     @property
     def feasible(self) -> bool:
-        """Whether what is advised keeps up with the senders; if not, nothing does."""
+        """Whether the advised protocol keeps up with the senders; if not, none does."""
         return self.best.fit
 
 
 def advise(setting: Setting, known: Mapping[str, Learnt] | None = None) -> Advice:
     """Predict every protocol for a setting and choose one."""
     found = [candidate for plan in _plans(setting, known) for candidate in candidates(plan, setting)]
-    assert found, "what ships has at least one protocol of each density"
+    assert found, "the shipped tables have at least one protocol of each density"
     fit = [candidate for candidate in found if candidate.fit]
     best = choose(fit) if fit else min(found, key=lambda other: (-other.finished, other.tpr_last_s))
     rejected = [replace(other, reason=_why(other, best, setting)) for other in found if other is not best]
@@ -177,8 +176,8 @@ def place_of(plan: Plan, setting: Setting) -> dict[str, float]:
 def _best_pace(known: Learnt, setting: Setting, subset: int) -> float:
     place = place_of(known.plan, setting) | {"subset": subset}
     times_s = {pace: known.predict_time_s({**place, "pace": pace}) for pace in PACES}
-    bearable_s = NEAR_BEST * min(times_s.values())
-    return max(pace for pace, time_s in times_s.items() if time_s <= bearable_s)
+    longest_s = NEAR_BEST * min(times_s.values())
+    return max(pace for pace, time_s in times_s.items() if time_s <= longest_s)
 
 
 def _candidate(known: Learnt, setting: Setting, knobs: Mapping[str, float]) -> Candidate:
@@ -223,7 +222,7 @@ def _why(other: Candidate, best: Candidate, setting: Setting) -> str:
 
 
 def _notes(setting: Setting, best: Candidate, known: Mapping[str, Learnt] | None) -> list[str]:
-    """What to bear in mind: where the prediction leaves what was swept, and where nothing fits."""
+    """Caveats: where the prediction extrapolates the sweep, and where no protocol fits."""
     notes = []
     plans = [learnt.plan for learnt in _plans(setting, known) if learnt.plan.protocol == best.protocol]
     sizes = [size for plan in plans for size in plan.base["members"]]

@@ -1,7 +1,7 @@
-"""From the sweep's results to what the advisor ships: `python -m antiphon.studies.advice.learning FOLDER`.
+"""Writes the advisor's table from a sweep's results: `python -m antiphon.studies.advice.learning FOLDER`.
 
-FOLDER is where `antiphon sweep advice --full` left its runs. Each point's means are written to the file that
-the advisor reads, or to the one named as a second argument.
+FOLDER holds the runs of `antiphon sweep advice --full`. Each point's means go to the file that the advisor
+reads, or to the one named as a second argument.
 """
 
 import json
@@ -22,7 +22,7 @@ Means = Mapping[tuple[str, str], Mapping[str, float]]
 
 
 def read_means(folder: Path) -> dict[tuple[str, str], dict[str, float]]:
-    """The means of a sweep's runs; a run that stands in two files counts once."""
+    """The means of a sweep's runs; a run that is in two files counts once."""
     sums: dict[tuple[str, str], dict[str, tuple[float, int]]] = {}
     for key, metrics in _runs(folder).values():
         point = sums.setdefault(key, {})
@@ -47,7 +47,7 @@ def _runs(folder: Path) -> dict[str, tuple[tuple[str, str], list[tuple[str, floa
 
 
 def encode(means: Means) -> dict[str, Any]:
-    """What is written: for each plan all of whose points were run, its axes and its means."""
+    """The file's content: axes and means of each plan whose points were all run."""
     return {
         plan.name: {
             "axes": axes_of(plan),

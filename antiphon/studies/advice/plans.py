@@ -1,20 +1,20 @@
-"""What the advisor's sweep runs: for each protocol a grid, in coordinates along which it changes smoothly.
+"""The advisor's sweep: for each protocol a grid, in coordinates along which its metrics change smoothly.
 
 A setting has a group size n, a number of senders m, a bandwidth, a density and a probability of loss. Times
-are made of a message's time on a link and of fixed delays on its way, so they are measured in the sum of the
-two, and the former's share of it takes the bandwidth's place: what a round takes is a sum of so many of the
-one and so many of the other, hence a straight line over that share, from a network that is all transmission
-to one that is all delay. For gossip the unit is what a step must at least be: long enough for the busiest
-link or router (at the root; 2/9 of all messages go through the one in one direction, 2/3 through the other),
-and for a message's way.
+consist of a message's transmission time on a link and of fixed delays on its way, so they are measured in
+the sum of the two, and the transmission's share of that sum replaces the bandwidth: the time of a round is a
+linear combination of the two parts, hence a straight line over that share, from a network that is all
+transmission to one that is all delay. For gossip the unit is the least possible step: long enough for the
+busiest link or router (at the root; 2/9 of all messages cross the busiest link in one direction, 2/3 the
+busiest router), and for a message's way.
 
-Loss is swept at fewer places: what it adds, or multiplies by, hardly depends on the rest. It is measured by
-how long is waited before what must be repeated, which for a group that waits for its slowest grows as the
-logarithm of n, and for a train, that goes from one to the next, as n.
+Loss is swept at fewer points: what it adds, or multiplies by, hardly depends on the rest. Its coordinate is
+the time waited before repetitions. For a group that waits for its slowest member it grows as the logarithm
+of n, and for a train, which visits members in turn, as n.
 
-Where the tree gets one level more (14, 41, 122, 365 members in a dense group), and S_Gossip a second local
-group, a round suddenly takes longer: the grid has a node on either side. In between, a dense group changes
-its ways where the last level has one more child for each parent: there are nodes too.
+Where the tree gets another level (14, 41, 122, 365 members in a dense group), and S_Gossip a second local
+group, a round takes longer at once: the grid has a node on either side. In between, a dense group's
+behaviour changes where each parent of the last level gets one more child: there are nodes too.
 """
 
 import itertools
@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from antiphon.spark.sweep import Job, job
-from antiphon.studies.model import Effort, Study
+from antiphon.studies.study import Effort, Study
 
 Place = Mapping[str, float]
 """A point in a plan's coordinates, or a setting in them."""
 
 FIXED_S: Final = 0.006
-"""A link's latency and a router's time."""
+"""A link's latency plus a router's time."""
 HEADER_BYTES: Final = 32
 COUNT_BYTES: Final = 4
 ROUND_BYTES: Final = 4
@@ -41,14 +41,14 @@ LOCAL_GROUP: Final = 50
 """Members of a local group of S_Gossip."""
 ROUTER_S: Final = 0.001
 CROSSING: Final = 2 / 9
-"""Which share of gossips goes through the busiest link in one direction: from a third of the members."""
+"""Share of gossips through the busiest link in one direction: from a third of the members."""
 ROUTED: Final = 2 / 3
-"""Which share of gossips the busiest router passes on: from any third of the members to the others."""
+"""Share of gossips through the busiest router: from any third of the members to the others."""
 LONGEST_WAIT: Final = 10
-"""Each time that something is repeated, the wait before doubles, up to so many first ones."""
+"""The wait doubles with each repetition, up to this multiple of the first wait."""
 MOST_REPEATS: Final = 1000
 SENDERS: Final = 50
-"""How many there are where their number hardly matters but by the messages' size."""
+"""Senders where their number matters only for the messages' size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class Plan:
     in_turn: bool = False
     """Whether members wait for one another in turn."""
     at_once: bool = False
-    """Whether one waits for many at once: then the longest of their waits counts, else about the first."""
+    """Whether a member waits for many at once: then their longest wait counts, else about the first."""
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class Plan:
     def message_bytes(self, members: float, senders: float) -> float:
         size = HEADER_BYTES + COUNT_BYTES * senders
         if self.gossips:
-            size += ROUND_BYTES + math.ceil(self._heard_of(members) / 8)
+            size += ROUND_BYTES + math.ceil(self._covered(members) / 8)
         return size
 
     def link_s(self, share: float) -> float:
@@ -89,23 +89,23 @@ class Plan:
         return FIXED_S * share / (1 - share)
 
     def share(self, members: float, senders: float, bandwidth: float) -> float:
-        """The other way round."""
+        """The share of a message's time on a link in the time to the next node, from the bandwidth."""
         link_s = 8 * self.message_bytes(members, senders) / bandwidth
         return link_s / (link_s + FIXED_S)
 
     def unit_s(self, place: Place) -> float:
-        """In what the times are measured."""
+        """The unit of times at a place."""
         link_s = self.link_s(place["share"])
         if not self.gossips:
             return link_s + FIXED_S
-        heard_of = self._heard_of(place["members"])
-        nodes = NETWORK_NODES if self.density == "sparse" else max(heard_of, 3)
+        covered = self._covered(place["members"])
+        nodes = NETWORK_NODES if self.density == "sparse" else max(covered, 3)
         way = 2 * math.log(nodes, 3)
         busiest_s = max(CROSSING * link_s, ROUTED * ROUTER_S)
-        return heard_of * place["subset"] * busiest_s + way * (link_s + FIXED_S)
+        return covered * place["subset"] * busiest_s + way * (link_s + FIXED_S)
 
     def repeats(self, members: float, loss: float) -> float:
-        """How long is waited because of losses, in first waits: the loss as a coordinate."""
+        """Time waited because of losses, in units of the first wait: the loss as a coordinate."""
         if self.gossips:
             return loss
         fails = 1 - (1 - loss) ** 2
@@ -116,7 +116,7 @@ class Plan:
         return waited
 
     def _still_waits(self, members: float, fails: float) -> float:
-        """How many members are to be waited for one after the other, or how likely anyone at all is."""
+        """How many members are still waited for in turn, or the probability that any is."""
         return members * fails if self.in_turn else -math.expm1(members * math.log1p(-fails))
 
     def places(self) -> Iterator[dict[str, float]]:
@@ -148,19 +148,19 @@ class Plan:
             found |= {"step": round(place["pace"] * self.unit_s(place), 6), "subset": int(place["subset"])}
         return found
 
-    def _heard_of(self, members: float) -> float:
-        """Of how many members a gossip tells."""
+    def _covered(self, members: float) -> float:
+        """Members that a gossip covers."""
         return members if self.subgroup is None else min(members, self.subgroup)
 
 
 def seeds(plan: Plan, place: Place, effort: Effort) -> int:
-    """More where more is random: among few members one loss is a good part of all that happens."""
+    """Seeds per point: more where chance matters more, as a single loss does among few members."""
     members = place["members"]
     if plan.gossips:
         full = 12 if members < 40 else 6 if members < 150 else 4 if members < 500 else 2
     elif place["loss"]:
         full = 200 if members < 15 else 160 if members < 50 else 64 if members < 150 else 16
-        # Where every member waits for every other, a single round has seen losses enough.
+        # Where every member waits for every other, a single round has many losses.
         full = max(full // 6, 6) if plan.protocol == "fulldist" else full
     else:
         full = 1 if plan.density == "dense" else 5
@@ -170,25 +170,25 @@ def seeds(plan: Plan, place: Place, effort: Effort) -> int:
 SHARES: Final = (0.01, 0.14, 0.15, 0.22, 0.35, 0.6, 0.85, 0.96)
 """Beyond 1/7 a link takes longer than the router before it, and queues form."""
 LONE_SHARES: Final = (0.01, 0.15, 0.6)
-"""For a train: a single message, on its way alone, is a straight line over the share."""
+"""For a train: the time of a single message is a straight line over the share."""
 LOSSY_SHARES: Final = (0.01, 0.06, 0.2, 0.6)
 SLOW_LOSSY_SHARES: Final = (0.2, 0.6)
-"""For random trees in a large network: with less, repetitions fill its routers before an answer can come."""
+"""For random trees in a large network: below, repetitions fill its routers before an answer arrives."""
 SENDERS_NODES: Final = (1, 15, 100, 500)
 LOSSES: Final = (0.01, 0.05, 0.2)
 DENSE_SIZES: Final = (
     5, 7, 8, 10, 11, 13, 14, 22, 23, 31, 32, 40, 41, 53, 67, 68, 94, 95, 121, 122, 162, 202, 203, 283, 284,
     364, 365, 607, 850, 1000,
 )  # fmt: skip
-"""On either side of a new level, and of where nodes of the last but one get a second or third child."""
+"""Both sides of each new level, and of sizes where nodes above the last level get another child."""
 SPARSE_SIZES: Final = {
     None: (5, 16, 50, 150, 400, 1000),
     4: (5, 13, 14, 16, 40, 41, 43, 121, 122, 124, 364, 365, 367, 1000),
     50: (5, 16, 50, 51, 100, 150, 250, 400, 1000),
 }
-"""By the size of sub-groups, at which random trees get a level more."""
+"""By the size of sub-groups: both sides of each new level of the random trees."""
 LOSSY_SIZES: Final = (5, 14, 41, 122, 190, 260, 365)
-"""More where waiting for all begins to take longer than what is waited before something is repeated."""
+"""Denser where waiting for all begins to take longer than the wait before a repetition."""
 GOSSIP_SIZES: Final = (8, 25, 80, 250, 700)
 LOCAL_SIZES: Final = (8, 25, 50, 51, 100, 101, 140, 200, 280, 400, 800)
 GOSSIP_SHARES: Final = (0.02, 1 / 3, 0.8)
@@ -262,7 +262,7 @@ PLANS: Final = (
 
 
 class AdviceStudy(Study):
-    """The sweep of all plans: a study whose points are theirs, rather than those of plain grids."""
+    """The sweep of all plans: a study with their points instead of grids."""
 
     def jobs(self, effort: Effort) -> list[Job]:
         return [
@@ -274,7 +274,7 @@ class AdviceStudy(Study):
 
 
 def key_of(plan: Plan, place: Place) -> tuple[str, str]:
-    """How a sweep's results name a point: the scenario, and its parameters as text."""
+    """The key of a point in a sweep's results: the scenario, and its parameters as text."""
     return plan.protocol, json.dumps(plan.parameters(place), sort_keys=True)
 
 

@@ -1,13 +1,13 @@
-"""What was learnt from the sweep: the means at the grids' points, and how to read between them.
+"""The means of the advisor's sweep, and interpolation between them.
 
 The file beside this module has, for each plan, its axes and each metric's means as plain numbers: seconds,
-messages. Between the points one axis after the other is taken out. Over the share of transmission, the
-number of senders (by the messages' size) and the loss (by what it makes repeat) values are straight lines;
-over the group size, the subset and the pace their logarithms are, over the axes' logarithms. Outside the
-grid the lines of its last cell go on.
+messages. Interpolation removes one axis after the other. Values are linear over the share of transmission,
+the number of senders (by the messages' size) and the loss (by the repetitions it causes); over the group
+size, the subset and the pace, their logarithms are linear in the axes' logarithms. Outside the grid the
+lines of its last cell are continued.
 
-What loss adds to a time, in direct protocols, is the time of what is repeated; in gossip it makes rounds
-longer by a factor. Messages and queues it changes by a factor everywhere.
+In direct protocols loss adds the time of repetitions; in gossip it makes rounds longer by a factor. It
+changes messages and queues by a factor in all protocols.
 """
 
 import json
@@ -33,42 +33,42 @@ QUEUES: Final = ("queue_mean", "queue_max")
 METRICS: Final = (*TIMES, "hop_messages", *QUEUES)
 FINISHED: Final = "finished"
 CURVED: Final = ("subset", "pace", "members")
-"""The axes along which logarithms are straight; they come last in a plan's axes."""
+"""The axes along which logarithms are linear; they come last in a plan's axes."""
 CURVED_BY_LOSS: Final = ("share", *CURVED)
-"""Those of what loss changes: what is waited before a repetition is a number of messages' times on a link."""
+"""The same for changes by loss: a wait before a repetition is a multiple of a message's time on a link."""
 
 
 def cell(nodes: Sequence[float], place: float) -> tuple[int, float]:
-    """Between which two nodes a place is, by the first of them, and how far from it to the second."""
+    """The index of the node before a place, and how far the place is towards the next, as a share."""
     first = min(max(bisect_right(nodes, place) - 1, 0), len(nodes) - 2)
     return first, (place - nodes[first]) / (nodes[first + 1] - nodes[first])
 
 
-def straight(axis: str, place: float, curved: Sequence[str]) -> float:
-    """A coordinate as the scale on which it is interpolated."""
+def scaled(axis: str, place: float, curved: Sequence[str]) -> float:
+    """A coordinate on the scale of its interpolation."""
     if axis == "senders":
         return log(HEADER_BYTES + 4 * place)
     return log(place) if axis in curved else place
 
 
-def read_between(
+def interpolate(
     values: FloatArray,
     axes: Mapping[str, Sequence[float]],
     place: Place,
     offset: float,
     curved: Sequence[str] = CURVED,
 ) -> float:
-    """Take out one axis after the other; `offset` is what is added to a value before its logarithm."""
+    """Interpolate along one axis after the other; `offset` is added to a value before its logarithm."""
     for axis, nodes in axes.items():
-        scale = [straight(axis, node, curved) for node in nodes]
-        first, weight = cell(scale, straight(axis, place[axis], curved))
+        scale = [scaled(axis, node, curved) for node in nodes]
+        first, weight = cell(scale, scaled(axis, place[axis], curved))
         low, high = values[first], values[first + 1]
         if axis in curved:
             low, high = np.log(low + offset), np.log(high + offset)
             values = np.exp(low + weight * (high - low)) - offset
         else:
             values = low + weight * (high - low)
-            # A line that goes on beyond the grid must not go below zero.
+            # A line continued beyond the grid must not fall below zero.
             values = np.maximum(values, np.minimum(low, high) / 10)
     return float(values)
 
@@ -82,7 +82,7 @@ class Learnt:
     lossy: Mapping[str, FloatArray]
 
     def predict_time_s(self, place: Place) -> float:
-        """The time per round alone: what is asked most often."""
+        """The time per round alone, the most frequent request."""
         time = self._base("tpr_s", place)
         if place["loss"] > 0:
             time = self._with_loss("tpr_s", place, time)
@@ -94,15 +94,15 @@ class Learnt:
         found[FINISHED] = 1.0
         if place["loss"] > 0:
             found = {metric: self._with_loss(metric, place, found[metric]) for metric in METRICS}
-            finished = read_between(*self._at_loss(self.lossy[FINISHED], np.array(1.0), place), place, 0.0)
+            finished = interpolate(*self._at_loss(self.lossy[FINISHED], np.array(1.0), place), place, 0.0)
             found[FINISHED] = min(1.0, finished)
-        # The last to know is never before the first, wherever the two lines lead.
+        # The last member never knows before the first, whatever the two lines predict.
         found["tpr_last_s"] = max(found["tpr_s"], found["tpr_last_s"])
         unit_s = self.plan.unit_s(place)
         return found | {metric: found[metric] * unit_s for metric in TIMES}
 
     def _base(self, metric: str, place: Place) -> float:
-        return read_between(self._without_unit[metric], self.plan.base, place, _offset(metric))
+        return interpolate(self._without_unit[metric], self.plan.base, place, _offset(metric))
 
     @cached_property
     def _without_unit(self) -> dict[str, FloatArray]:
@@ -112,7 +112,7 @@ class Learnt:
 
     @cached_property
     def _changes(self) -> dict[str, FloatArray]:
-        """What loss adds, or multiplies by, at the points of the lossy grid."""
+        """The change by loss, as a sum or a factor, at the points of the lossy grid."""
         units = _over(self.plan.lossy, lambda place: self.plan.unit_s({**self.plan.pinned, **place}))
         return {metric: self._change(metric, units) for metric in METRICS}
 
@@ -127,22 +127,22 @@ class Learnt:
         return metric in TIMES and not self.plan.gossips
 
     def _with_loss(self, metric: str, place: Place, without: float) -> float:
-        """A metric with loss, from what it is without."""
+        """A metric with loss, from its value without."""
         adds, offset = self._adds(metric), _offset(metric)
         neutral = np.array(0.0 if adds else 1.0)
         values, axes = self._at_loss(self._changes[metric], neutral, place)
 
         def change_at(share: float) -> float:
             near = {**place, "members": members, "share": share}
-            return read_between(values, axes, near, 1.0 if adds else 0.0, CURVED_BY_LOSS)
+            return interpolate(values, axes, near, 1.0 if adds else 0.0, CURVED_BY_LOSS)
 
-        # What loss does to more members, or on faster links, than were swept is taken to be what it does at
-        # the end of the sweep: how often something is repeated too soon does not go on as it began.
+        # Beyond the sweep, with more members or faster links, the change by loss is that at the sweep's end:
+        # the rate of premature repetitions cannot be extrapolated.
         members = min(max(place["members"], axes["members"][0]), axes["members"][-1])
         low, *_, high = axes.get("share", (0.0, 1.0))
         change = change_at(min(max(place["share"], low), high))
         if adds and place["share"] > high:
-            # On slow links all waits are multiples of a message's time on a link: a straight line again.
+            # On slow links all waits are multiples of a message's time on a link: linear again.
             before = axes["share"][-2]
             slope = (change - change_at(before)) / (high - before)
             change += (place["share"] - high) * slope
@@ -151,7 +151,7 @@ class Learnt:
     def _at_loss(
         self, values: FloatArray, neutral: FloatArray, place: Place
     ) -> tuple[FloatArray, dict[str, tuple[float, ...]]]:
-        """Take out the loss, whose coordinate is another for each group size; no loss is the first node."""
+        """Interpolate along the loss, whose coordinate depends on the group size; 0 is no loss."""
         plan = self.plan
         axes = {axis: nodes for axis, nodes in plan.lossy.items() if axis != "loss"}
         whole = np.concatenate([np.broadcast_to(neutral, (1, *values.shape[1:])), values])
@@ -165,7 +165,7 @@ class Learnt:
 
 
 def _offset(metric: str) -> float:
-    """Queues may be empty, so that their logarithms are those of one more."""
+    """Queues may be empty, so 1 is added before the logarithm."""
     return 1.0 if metric in QUEUES else 0.0
 
 
@@ -182,12 +182,12 @@ def _over(axes: Mapping[str, Sequence[float]], function: Callable[[dict[str, flo
 
 @lru_cache(maxsize=1)
 def learnt() -> dict[str, Learnt]:
-    """What ships with the package, by the plans' names."""
+    """The tables that ship with the package, by plan."""
     return decode(json.loads(resources.files(__package__).joinpath(FILE).read_text()))
 
 
 def decode(stored: Mapping[str, Any]) -> dict[str, Learnt]:
-    """Plans that the file does not have, or has with other axes, are left out: it was made before them."""
+    """The tables of a file, without plans that it lacks or has with other axes."""
     return {
         plan.name: Learnt(
             plan,
@@ -214,5 +214,5 @@ def _arrays(
         return {name: np.array(values, dtype=np.float64).reshape(shape) for name, values in metrics.items()}
     except ValueError as error:
         raise InputError(
-            "What the advisor has learnt is not whole.", hint="Make it anew; docs/advisor.md says how."
+            "The advisor's table is incomplete.", hint="Create it again; docs/advisor.md says how."
         ) from error

@@ -1,7 +1,7 @@
-"""Campaigns of very many small group connections: what is drawn for each protocol from a run's seed.
+"""Campaigns of very many small group connections: each protocol's parameters, drawn from a run's seed.
 
-`antiphon.spark.connections` simulates and judges them. A protocol is drawn only what it promises to survive,
-so that whatever a campaign finds is a mistake; `drawings` says for each what that is.
+`antiphon.spark.connections` simulates and judges the runs. A protocol is drawn only faults that it promises
+to survive, so that every finding of a campaign is a bug.
 """
 
 from antiphon.studies.connections.drawings import DRAWINGS, drawing

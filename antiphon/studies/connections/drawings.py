@@ -2,11 +2,11 @@
 
 To add a protocol, write such a function and enter it in `DRAWINGS`. It begins with the parts that fit
 (`small_group`, `rough_network`, `faults`) and adds the protocol's own knobs. What a scenario draws from its
-seed itself, such as who crashes when, or to whom a message goes, needs no parameter here.
+seed itself, such as who crashes when, or a message's destinations, needs no parameter here.
 
 Groups are small, messages few and spells short, so that a run costs milliseconds and a campaign sees many
-different ones: a mistake that needs more shows in the longer runs of the tests' swarms. About every second
-knob stays calm. All of it depends on the seed alone.
+different ones; the longer runs of the tests' swarms find bugs that need more. About every second knob stays
+at its calm value. Everything depends on the seed alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ def small_group(random: Random) -> Parameters:
 
 
 def rough_network(random: Random) -> Parameters:
-    """A mesh or a medium that may lose, repeat, reorder and hold up what it carries."""
+    """A mesh or a medium that may lose, duplicate, reorder and delay messages."""
     return {
         "network": random.choice(["mesh", "mesh", "medium"]),
         "delay_ms": random.choice([0.1, 1.0, 5.0]),
@@ -53,7 +53,7 @@ def rough_network(random: Random) -> Parameters:
 
 
 def faults(random: Random, members: int) -> Parameters:
-    """Absences, crashes and partitions; some pass before anybody can notice, others last."""
+    """Absences, crashes and partitions; some end before any member can notice, others last."""
     return {
         "churn": min(random.choice([0, 0, 1, 2]), members),
         "crashes": random.choice([0, 0, 1, 2]),
@@ -64,14 +64,14 @@ def faults(random: Random, members: int) -> Parameters:
 
 
 def everything(random: Random) -> Parameters:
-    """What a protocol gets that survives everything, with a detector from outside now and then."""
+    """For a protocol that survives everything, sometimes with an external failure detector."""
     group = small_group(random)
     detector = {"detector_ms": random.choice([0.0, 0.0, 20.0])}
     return group | rough_network(random) | faults(random, group["members"]) | detector
 
 
 def choice(random: Random, members: int) -> Parameters:
-    """To how many a message goes, and whether messages of one batch may go to different members."""
+    """The number of a message's destinations, and whether messages of one batch may differ in them."""
     return {
         "destinations": random.randint(0, members),
         "varied": random.choice([False, True]),
@@ -81,7 +81,7 @@ def choice(random: Random, members: int) -> Parameters:
 
 
 def overlap(random: Random) -> Parameters:
-    """Groups of which a site is in one or several; now and then it sends to one that it is not in."""
+    """Overlapping groups; sometimes a site sends to a group that it is not in."""
     groups = random.randint(1, 4)
     return {
         "groups": groups,
@@ -90,8 +90,8 @@ def overlap(random: Random) -> Parameters:
     }
 
 
-def nobody_goes(parameters: Parameters) -> bool:
-    """Whether all stay, and so little is lost that none of them is held to be gone either."""
+def all_stay(parameters: Parameters) -> bool:
+    """Whether no member leaves, and the loss is too low for any to be suspected."""
     return parameters["loss"] < 0.1 and not any(
         parameters[fault] for fault in ("churn", "crashes", "partitions")
     )
@@ -101,12 +101,12 @@ def nobody_goes(parameters: Parameters) -> bool:
 
 
 def template(random: Random) -> Parameters:
-    """Best effort: whoever crashes forgets what it delivered, so nobody does."""
+    """Best effort, without crashes: a member that crashes forgets what it delivered."""
     return everything(random) | {"crashes": 0}
 
 
 def fifo(random: Random) -> Parameters:
-    """Everything, with each way to repair, to find what is stable and to find who is gone."""
+    """Everything, with each repair, each stability protocol and each failure detector."""
     return everything(random) | {
         "repair": random.choice(REPAIRS),
         "stability": random.choice(list(PROTOCOLS)),
@@ -126,7 +126,7 @@ def sequencer(random: Random) -> Parameters:
 
 
 def totem(random: Random) -> Parameters:
-    """Fewer than half crash, for a majority must remember; the token has time to come round."""
+    """Fewer than half crash, since a majority must remember; the token has time for a round."""
     parameters = everything(random)
     round_trip_ms = 2 * (parameters["delay_ms"] + parameters["jitter_ms"]) + 1
     token_ms = max(random.choice([50.0, 150.0]), 2 * parameters["members"] * round_trip_ms)
@@ -144,12 +144,12 @@ def totem(random: Random) -> Parameters:
 
 
 def totem_agreed(random: Random) -> Parameters:
-    """Nobody goes: what a member has delivered may be lost when members do, and then no run could finish."""
+    """No member leaves: its deliveries could be lost with it, and then no run could finish."""
     return totem(random) | {"churn": 0, "crashes": 0, "partitions": 0}
 
 
 def dpg(random: Random) -> Parameters:
-    """Somebody stays and nobody crashes; the LAN service gets a channel that keeps the order.
+    """At least one member stays and none crashes; the LAN service gets a channel that keeps the order.
 
     Its order is agreed almost always: a campaign counts how often it is not.
     """
@@ -170,9 +170,9 @@ def dpg(random: Random) -> Parameters:
 
 
 def sco(random: Random) -> Parameters:
-    """Everything, a choice of destinations, and every form that confirmations and vectors come in.
+    """Everything, a choice of destinations, and every form of confirmations and vectors.
 
-    What is delivered as soon as its causes are may be lost with those who go: so only where nobody does.
+    A message delivered as soon as its causes are may be lost with members that leave: only drawn if all stay.
     """
     parameters = everything(random)
     parameters |= choice(random, parameters["members"]) | {
@@ -184,11 +184,11 @@ def sco(random: Random) -> Parameters:
         "acknowledge": random.choice(["causal", "continuous"]),
         "vectors": random.choice(["compressed", "plain"]),
     }
-    return parameters | {"delivery": random.choice(["full", "causal"]) if nobody_goes(parameters) else "full"}
+    return parameters | {"delivery": random.choice(["full", "causal"]) if all_stay(parameters) else "full"}
 
 
 def fixed_members(random: Random) -> Parameters:
-    """The rivals of SCO: members may be away and keep their memory, but none crashes."""
+    """The rivals of SCO: members may be absent and keep their memory, but none crashes."""
     parameters = everything(random)
     own = {"crashes": 0, "detector_ms": 0.0, "window": random.choice([1, 4, 16])}
     return parameters | choice(random, parameters["members"]) | own
@@ -197,9 +197,9 @@ def fixed_members(random: Random) -> Parameters:
 def metagroups(random: Random) -> Parameters:
     """Everything, with groups that overlap at random, joins and leaves.
 
-    What is delivered at once may be lost with those who go, or be ordered anew where a tree is altered: so
-    only where neither happens. Where messages go past nodes there are many sites and groups, for among few
-    there is seldom a node to go past.
+    A message delivered at once may be lost with members that leave, or reordered where a tree changes: it is
+    only drawn if neither happens. Runs with bypassing have many sites and groups, since few groups rarely
+    have a node to bypass.
     """
     parameters = everything(random) | overlap(random)
     parameters |= {
@@ -214,7 +214,7 @@ def metagroups(random: Random) -> Parameters:
         "heartbeat_ms": 20.0,
         "suspect_ms": 150.0,
     }
-    stays = nobody_goes(parameters) and not parameters["joins"] + parameters["leaves"]
+    stays = all_stay(parameters) and not parameters["joins"] + parameters["leaves"]
     parameters |= {"delivery": random.choice(["safe", "agreed"]) if stays else "safe"}
     if random.random() < BYPASSING:
         many = {"members": 6, "groups": random.randint(4, 6), "overlap": round(random.uniform(1.6, 2.4), 2)}
@@ -223,12 +223,12 @@ def metagroups(random: Random) -> Parameters:
 
 
 def fixed_groups(random: Random) -> Parameters:
-    """The rivals of meta-groups: sites may be away and keep their memory; no crash, join or leave."""
+    """The rivals of meta-groups: sites may be absent and keep their memory; no crash, join or leave."""
     return everything(random) | overlap(random) | {"crashes": 0, "detector_ms": 0.0}
 
 
 def token(random: Random) -> Parameters:
-    """The same, with as many holders of a message before its delivery as there can be."""
+    """The same, with any number of holders that a message needs before its delivery."""
     parameters = fixed_groups(random)
     return parameters | {"resilience": random.randint(1, parameters["members"])}
 
@@ -253,11 +253,11 @@ DRAWINGS: Final[Mapping[str, Drawing]] = {
     "two-phase": fixed_groups,
     "vector-clock": fixed_members,
 }
-"""By the name of the scenario."""
+"""Drawings by the name of the scenario."""
 
 
 def drawing(protocol: str) -> Callable[[int], Parameters]:
-    """From a run's seed to its parameters. A scenario of one's own is drawn `everything`."""
+    """From a run's seed to its parameters. A scenario without a drawing gets `everything`."""
     if protocol not in DRAWINGS and ":" not in protocol:
         raise UsageError(
             f"There is no protocol '{protocol}' to draw connections for.",

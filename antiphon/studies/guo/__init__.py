@@ -1,7 +1,7 @@
 """Guo, message stability detection: chapters 4 to 6 and appendices A to D, as data.
 
-`STUDY` is all of it; `DENSE` the part that takes a second, for a first look. `antiphon.studies.guo.judging`
-says how claims are judged, `settings` how the text was read, `grids` which runs are made.
+`STUDY` is all of it; `DENSE` is a part that takes a second, for a first look. `judging` has the rules for
+claims, `settings` our reading of the paper, `grids` the runs, and `claims.md` the claims.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ from antiphon.studies.guo import (
     sparse,
     trigger,
 )
-from antiphon.studies.model import Study
+from antiphon.studies.study import Study
 
 PAPER: Final = "Guo, Scalable message stability detection protocols"
 

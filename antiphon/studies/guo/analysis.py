@@ -8,9 +8,11 @@ from typing import Final
 
 from antiphon.analysis.epidemic import Quality, qualities
 from antiphon.studies.growth import best_fit_with_offset, best_law
-from antiphon.studies.guo.judging import is_near, span
+from antiphon.studies.guo.judging import span
 from antiphon.studies.guo.settings import SIZES
-from antiphon.studies.model import Claim, Figure, Finding, Line, Panel, Results, Section
+from antiphon.studies.judging import is_near, judged_by, unless
+from antiphon.studies.model import Figure, Finding, Panel, Section, Series
+from antiphon.studies.results import Results
 
 SUBSETS: Final = (1, 3)
 BOUNDS: Final = tuple(10.0**-power for power in range(1, 11))
@@ -32,12 +34,12 @@ def select(subset: int, *, members: int | None = None, incomplete: float | None 
     ]
 
 
-def over_size(subset: int, value: Callable[[Quality], float]) -> Callable[[Results], list[Line]]:
+def over_size(subset: int, value: Callable[[Quality], float]) -> Callable[[Results], list[Series]]:
     """Figures 4.7 and 4.8: a line for each bound."""
 
-    def lines(_: Results) -> list[Line]:
+    def lines(_: Results) -> list[Series]:
         return [
-            Line(
+            Series(
                 name=f"P = {bound:.0e}",
                 x=[one.members for one in select(subset, incomplete=bound)],
                 y=[value(one) for one in select(subset, incomplete=bound)],
@@ -48,12 +50,12 @@ def over_size(subset: int, value: Callable[[Quality], float]) -> Callable[[Resul
     return lines
 
 
-def over_quality(subset: int, value: Callable[[Quality], float]) -> Callable[[Results], list[Line]]:
+def over_quality(subset: int, value: Callable[[Quality], float]) -> Callable[[Results], list[Series]]:
     """Figures 4.9 and 4.10: a line for each group size."""
 
-    def lines(_: Results) -> list[Line]:
+    def lines(_: Results) -> list[Series]:
         return [
-            Line(
+            Series(
                 name=f"n = {size}",
                 x=[one.incomplete for one in select(subset, members=size)],
                 y=[value(one) for one in select(subset, members=size)],
@@ -133,9 +135,10 @@ def micro_steps_grow_as_n_log_n(_: Results) -> Finding:
         f"{' or '.join(sorted(proportional))}",
         interval=f"off by at most {max(found.values()):.2%}",
         holds=set(found) == {"log n"},
-        reason=""
-        if proportional == {"n log n"}
-        else "The fixed part a is large: of laws without one, a smaller power also fits in this range.",
+        reason=unless(
+            proportional == {"n log n"},
+            "The fixed part a is large: of laws without one, a smaller power also fits in this range.",
+        ),
     )
 
 
@@ -194,39 +197,15 @@ def quality_costs_few_steps(_: Results) -> Finding:
 
 SECTION: Final = Section(
     title="4.2.5 Analysis",
-    text="How many steps gossip needs until the probability that anyone lacks anyone's counts is as small as "
-    "wanted, by iterating the Markov chain of the section. It is an upper bound: the protocol ends when the "
-    "first member knows everything, not the last.",
+    text="The steps that gossip needs until the probability that any member lacks any other's counts falls "
+    "below a bound, by iterating the Markov chain of the section. It is an upper bound: the protocol ends "
+    "when the first member knows everything, not the last.",
     figures=FIGURES,
-    claims=(
-        Claim(
-            id="G1a",
-            where="4.2.5, figure 4.7",
-            statement="Micro-steps grow as n log n, for subset sizes 1 and 3.",
-            theirs="n log n",
-            judge=micro_steps_grow_as_n_log_n,
-        ),
-        Claim(
-            id="G1b",
-            where="4.2.5, figure 4.8",
-            statement="Steps grow as log n, for subset sizes 1 and 3.",
-            theirs="log n",
-            judge=steps_grow_as_log_n,
-        ),
-        Claim(
-            id="G2a",
-            where="4.2.5",
-            statement="Going from subset size 1 to 3 cuts the steps by about 55%, while it triples the "
-            "messages.",
-            theirs="about 55%",
-            judge=subset_three_saves_55_percent,
-        ),
-        Claim(
-            id="G2b",
-            where="4.2.5, figures 4.9-4.10",
-            statement="Better quality costs only a few more steps.",
-            theirs="a few",
-            judge=quality_costs_few_steps,
-        ),
+    claims=judged_by(
+        "guo",
+        G1a=micro_steps_grow_as_n_log_n,
+        G1b=steps_grow_as_log_n,
+        G2a=subset_three_saves_55_percent,
+        G2b=quality_costs_few_steps,
     ),
 )

@@ -160,9 +160,8 @@ class Setting:
         return Figure(
             id=id_,
             title=f"Time per round: basic protocols, {self.name}",
-            caption="From the trigger to the first member that has the stability array; FullDist's "
-            "largest is "
-            "that of the last member.",
+            caption="From the trigger to the first member that has the stability array; FullDist's largest "
+            "is that of the last member.",
             panels=[self.basic_times_panel()],
         )
 

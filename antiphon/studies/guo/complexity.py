@@ -1,9 +1,9 @@
 """Section 4.4: steps and messages processed per round; tables 4.1 and 4.2, claim G3.
 
-The formulas are held against counts from driving the protocol objects through one round without loss, in
-groups whose tree is complete (40 members is a ternary tree of height 3, 121 one of height 4), since the
-formulas are for those. The network is the plainest one there is: what is sent in one step is received in the
-next. As in the text, a multicast counts as sent by its sender and as received by it too.
+The formulas are compared with counts from driving the protocol objects through one round without loss, in
+groups with a complete tree (40 members are a ternary tree of height 3, 121 one of height 4), as the formulas
+assume. The network is the simplest possible: a message sent in one step is received in the next. As in the
+paper, a multicast counts both as sent and as received by its sender.
 """
 
 import importlib
@@ -17,7 +17,9 @@ from antiphon.sim.rounds import Round
 from antiphon.sim.scenarios import MODULES, find_scenario
 from antiphon.sim.world import World
 from antiphon.studies.guo.settings import NAMES
-from antiphon.studies.model import Claim, Finding, Results, Section, Table
+from antiphon.studies.judging import judged_by
+from antiphon.studies.model import Finding, Section, Table
+from antiphon.studies.results import Results
 
 BRANCHING: Final = 3
 HEIGHTS: Final = (3, 4)
@@ -26,7 +28,7 @@ COUNTED: Final = ("coordp", "fulldist", "train", "s-coordp", "s-train")
 
 @dataclass(frozen=True)
 class Counts:
-    """What one round took: its steps, and the messages that each kind of member processed."""
+    """The cost of one round: its steps, and the messages that each kind of member processed."""
 
     steps: int
     root: frozenset[int]
@@ -35,13 +37,13 @@ class Counts:
 
 
 def members_of(height: int) -> int:
-    """A complete tree's nodes."""
+    """The number of nodes of a complete tree."""
     return sum(BRANCHING**level for level in range(height + 1))
 
 
 @lru_cache(maxsize=32)
 def count(protocol: str, height: int) -> Counts:
-    """Drive one round in a complete tree, step by step, until nobody has anything to say."""
+    """Drive one round in a complete tree, step by step, until no member sends anything."""
     members = members_of(height)
     world = _round(protocol, members).world
     processed = [0] * members
@@ -61,7 +63,7 @@ def count(protocol: str, height: int) -> Counts:
 
 
 def _messages(world: World, member: int, effect: Effect, processed: list[int]) -> list[tuple[int, Input]]:
-    """What arrives where because of an effect; the sender's part is counted at once."""
+    """The arrivals that an effect causes; the sender's part is counted at once."""
     received = (
         Received(world.hosts[member].site, effect.pdu) if isinstance(effect, Send | Multicast) else None
     )
@@ -174,17 +176,15 @@ def _sizes() -> str:
 
 SECTION: Final = Section(
     title="4.4 Steps and messages",
-    text="Steps per round, and messages that a member processes, by the formulas and counted from "
-    "protocol objects "
-    f"in complete trees of {_sizes()} members. Gossip and S_Gossip have no exact formulas.",
+    text="Steps per round, and messages that a member processes, by the formulas and counted from protocol "
+    f"objects in complete trees of {_sizes()} members. Gossip and S_Gossip have no exact formulas.",
     tables=(
         Table(
             title="Table 4.1: exact formulas",
             caption="Messages processed by the root (coordinator); by internal members; by leaves. n "
-            "members, height "
-            "p, branching factor b.",
+            "members, height p, branching factor b.",
             columns=("protocol", "n", "steps, formula", "counted", "messages, formula", "counted"),
-            rows=exact_rows,
+            compute=exact_rows,
         ),
         Table(
             title="Table 4.2: orders of growth",
@@ -196,16 +196,11 @@ SECTION: Final = Section(
                 "messages",
                 *(f"n={members_of(h)}" for h in HEIGHTS),
             ),
-            rows=order_rows,
+            compute=order_rows,
         ),
     ),
-    claims=(
-        Claim(
-            id="G3",
-            where="4.4, tables 4.1-4.2",
-            statement="Steps per round and messages processed per member are as table 4.1's formulas say.",
-            theirs="3, 2, 2n, p+2, bp+2 steps",
-            judge=formulas_hold,
-        ),
+    claims=judged_by(
+        "guo",
+        G3=formulas_hold,
     ),
 )

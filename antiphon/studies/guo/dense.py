@@ -5,6 +5,7 @@ G17.
 from functools import partial
 from typing import Any, Final
 
+from antiphon.studies.formatting import number
 from antiphon.studies.growth import best_law
 from antiphon.studies.guo.comparisons import HOPS, TPR, Setting
 from antiphon.studies.guo.judging import (
@@ -15,15 +16,14 @@ from antiphon.studies.guo.judging import (
     ends,
     falls_off,
     grows_as,
-    is_near,
     ratios,
-    rises,
     span,
     two_readings,
 )
 from antiphon.studies.guo.settings import HUES, NAMES, STRUCTURED, points
-from antiphon.studies.model import Claim, Curve, Figure, Finding, Panel, Results, Section, Table
-from antiphon.studies.words import number
+from antiphon.studies.judging import is_near, judged_by, rises, unless
+from antiphon.studies.model import Curve, Figure, Finding, Panel, Section, Table
+from antiphon.studies.results import Results
 
 HERE: Final = Setting("dense", 50)
 STRUCTURES: Final = {"coordp": "s-coordp", "fulldist": "s-coordp", "train": "s-train", "gossip": "s-gossip"}
@@ -169,12 +169,12 @@ def buffers_of_fulldist(results: Results) -> Finding:
     node = measured(results, "fulldist", metric="queue_node_max")[500]
     left = by_size(results, "fulldist", "dense", 50, "queue_max", fill="left")[500]
     return Finding(
-        ours=f"{link:.0f} at one link ({left:.0f} with the last level filled from the left), {node:.0f} "
-        "at one node",
+        ours=f"{link:.0f} at one link ({left:.0f} with the last level filled from the left), {node:.0f} at "
+        "one node",
         holds=is_near(link, 180),
-        reason=""
-        if is_near(link, 180)
-        else "How long the queue gets turns on how the tree's last level is filled.",
+        reason=unless(
+            is_near(link, 180), "The queue's length depends on how the tree's last level is filled."
+        ),
     )
 
 
@@ -203,9 +203,17 @@ def fulldists_largest(results: Results) -> Finding:
         ours=f"{span(factors.values())} times ({span(left.values())} with the last level filled from the "
         "left)",
         holds=all(is_near(factor, 2.0) for factor in factors.values()),
-        reason=""
-        if is_near(factors[500], 2.0)
-        else "It turns on how the tree's last level is filled, which the text does not say.",
+        reason=unless(
+            is_near(factors[500], 2.0),
+            "It depends on how the tree's last level is filled, which the paper does not say.",
+        ),
+    )
+
+
+def times_grow(results: Results) -> Finding:
+    curves = {name: measured(results, name) for name in ("coordp", "fulldist")}
+    return both(
+        *((NAMES[name], Finding(ends(curve, " s"), rises(curve.values()))) for name, curve in curves.items())
     )
 
 
@@ -234,13 +242,13 @@ def coordp_gains_25(results: Results) -> Finding:
         gain(results, "coordp", "s-coordp", fill="left"),
     )
     return Finding(
-        ours=f"{factor:.1f} times ({free:.1f} if START takes no time, {left:.1f} with the last level "
-        "filled from "
-        "the left)",
+        ours=f"{factor:.1f} times ({free:.1f} if START takes no time, {left:.1f} with the last level filled "
+        "from the left)",
         holds=is_near(factor, 25.0),
-        reason=""
-        if is_near(factor, 25.0)
-        else f"START counted, as 5.4.3 describes the time of S_CoordP; not counted, the ratio is {free:.1f}.",
+        reason=unless(
+            is_near(factor, 25.0),
+            f"START counted, as 5.4.3 describes the time of S_CoordP; not counted, the ratio is {free:.1f}.",
+        ),
     )
 
 
@@ -256,178 +264,24 @@ def gossip_gains_6(results: Results) -> Finding:
     return Finding(ours=f"{factor:.2f} times", holds=low <= factor <= high)
 
 
-def _growth_claims() -> list[Claim]:
-    return [
-        Claim(
-            id=f"G13{letter}",
-            where="5.4.1, figures 5.12-5.13, table 5.2",
-            statement=f"{NAMES[protocol]}'s messages on all hops grow as "
-            f"{'n log 50, which is n,' if protocol == 's-gossip' else law} in dense groups.",
-            theirs="n log 50" if protocol == "s-gossip" else law,
-            judge=lambda results, law=law, protocol=protocol: grows_as(results, law, protocol),  # type: ignore[misc]
-        )
-        for letter, (protocol, law) in zip("abcdefg", LAWS.items(), strict=True)
-    ]
-
-
-def _message_claims() -> list[Claim]:
-    return [
-        *_growth_claims(),
-        Claim(
-            id="G13h",
-            where="5.4.1, figure 5.12(A)",
-            statement="Gossip uses k times CoordP's messages, with k > 1.",
-            theirs="k > 1",
-            judge=gossip_is_a_multiple_of_coordp,
-        ),
-        Claim(
-            id="G13i",
-            where="5.4.1, figures 5.14-5.15",
-            statement="A structure lowers the messages of all protocols (dense).",
-            theirs="all",
-            judge=a_structure_saves_messages,
-        ),
-    ]
-
-
-def _queue_claims() -> list[Claim]:
-    where = "5.4.2, figure 5.16(A)"
-    judges = (
-        (
-            "G14a",
-            "FullDist has the largest mean queue, then CoordP, both growing with n.",
-            "FullDist, CoordP",
-            longest_queues,
-        ),
-        ("G14b", "Gossip's mean queue rises to 4 at n=100 and stays there.", "4", gossip_queue),
-        ("G14c", "S_Gossip's mean queue stays at 0.5.", "0.5", local_gossip_queue),
-        ("G14d", "The mean queue of Train, S_CoordP and S_Train is 0.", "0", nothing_waits),
-    )
-    claims = [
-        Claim(
-            id=id_,
-            where=where,
-            statement=statement,
-            theirs=theirs,
-            judge=lambda results, judge=judge: two_readings(results, judge),  # type: ignore[misc]
-        )
-        for id_, statement, theirs, judge in judges
-    ]
-    claims.append(
-        Claim(
-            id="G14e",
-            where="5.4.3, figure 5.16(B)",
-            statement="FullDist needs buffers of 180 messages at n=500.",
-            theirs="180",
-            judge=buffers_of_fulldist,
-        )
-    )
-    return claims
-
-
-def _time_claims() -> list[Claim]:
-    return [
-        Claim(
-            id="G15a",
-            where="5.4.3, figure 5.17",
-            statement="Train has the longest time per round of the basic protocols.",
-            theirs="longest",
-            judge=train_is_slowest,
-        ),
-        Claim(
-            id="G15b",
-            where="5.4.3, figure 5.17",
-            statement="CoordP's time per round is about FullDist's smallest.",
-            theirs="almost identical",
-            judge=coordp_is_like_fulldists_smallest,
-        ),
-        Claim(
-            id="G15c",
-            where="5.4.3, figure 5.17",
-            statement="FullDist's largest time is about twice its smallest.",
-            theirs="twice",
-            judge=fulldists_largest,
-        ),
-        Claim(
-            id="G15d",
-            where="5.4.3, figure 5.17",
-            statement="CoordP's and FullDist's times grow with the group size.",
-            theirs="growing",
-            judge=lambda results: both(
-                *(
-                    (NAMES[name], Finding(ends(values, " s"), rises(values.values())))
-                    for name in ("coordp", "fulldist")
-                    for values in (measured(results, name),)
-                )
-            ),
-        ),
-        Claim(
-            id="G16",
-            where="5.4.3, figure 5.18",
-            statement="FullDist with scattered multicasts is worse than Gossip above n=200, and not below.",
-            theirs="above n=200",
-            judge=scattered_is_worse,
-        ),
-    ]
-
-
-def _structure_claims() -> list[Claim]:
-    where = "5.4.3, figures 5.19-5.21"
-    return [
-        Claim(
-            id="G17a",
-            where=where,
-            statement="S_CoordP is 25 times better than CoordP (dense, n=500).",
-            theirs="25 times",
-            judge=coordp_gains_25,
-        ),
-        Claim(
-            id="G17b",
-            where=where,
-            statement="S_Train is over 66 times better than Train (dense, n=500).",
-            theirs="over 66 times",
-            judge=train_gains_66,
-        ),
-        Claim(
-            id="G17c",
-            where=where,
-            statement="S_Gossip is almost 6 times better than Gossip (dense, n=500).",
-            theirs="almost 6 times",
-            judge=gossip_gains_6,
-        ),
-        Claim(
-            id="G17d",
-            where=where,
-            statement="S_CoordP is faster than S_Train (dense).",
-            theirs="faster",
-            judge=lambda results: falls_off(
-                ("S_Train", "S_CoordP"), [measured(results, name) for name in ("s-train", "s-coordp")]
-            ),
-        ),
-    ]
-
-
 TEXT: Final = (
     "A member at every node of a balanced tree. Gossip and S_Gossip have 64-message buffers and lose two "
-    "gossips "
-    "a step; the others lose nothing. The logical trees of S_CoordP and S_Train match the network, "
-    "S_Gossip has "
-    "local groups of 50."
+    "gossips a step; the others lose nothing. The logical trees of S_CoordP and S_Train match the network, "
+    "S_Gossip has local groups of 50."
 )
 TABLES: Final = (
     Table(
         title="Table 5.2: messages on all hops",
-        caption="The text's law, the one that fits best in proportion, how far it is off on the average, "
-        "and the "
-        "counts at n = 50, 100, 200, 300, 400 and 500.",
+        caption="The paper's law, the law that fits best in proportion, its mean misfit, and the counts at n "
+        "= 50, 100, 200, 300, 400 and 500.",
         columns=("protocol", "the text's", "ours", "off by", "50", "100", "200", "300", "400", "500"),
-        rows=law_rows,
+        compute=law_rows,
     ),
     Table(
         title="Queues: two readings",
         caption="The output link's queue, and the sum over a node's links, at each enqueue.",
         columns=("protocol", "n", "link: mean", "link: most", "node: mean", "node: most"),
-        rows=queue_rows,
+        compute=queue_rows,
     ),
 )
 SECTION: Final = Section(
@@ -435,7 +289,31 @@ SECTION: Final = Section(
     text=TEXT,
     figures=FIGURES,
     tables=TABLES,
-    claims=(*_message_claims(), *_queue_claims(), *_time_claims(), *_structure_claims()),
+    claims=judged_by(
+        "guo",
+        **{
+            f"G13{letter}": partial(grows_as, law=law, protocol=protocol)
+            for letter, (protocol, law) in zip("abcdefg", LAWS.items(), strict=True)
+        },
+        G13h=gossip_is_a_multiple_of_coordp,
+        G13i=a_structure_saves_messages,
+        G14a=lambda results: two_readings(results, longest_queues),
+        G14b=lambda results: two_readings(results, gossip_queue),
+        G14c=lambda results: two_readings(results, local_gossip_queue),
+        G14d=lambda results: two_readings(results, nothing_waits),
+        G14e=buffers_of_fulldist,
+        G15a=train_is_slowest,
+        G15b=coordp_is_like_fulldists_smallest,
+        G15c=fulldists_largest,
+        G15d=times_grow,
+        G16=scattered_is_worse,
+        G17a=coordp_gains_25,
+        G17b=train_gains_66,
+        G17c=gossip_gains_6,
+        G17d=lambda results: falls_off(
+            ("S_Train", "S_CoordP"), [measured(results, name) for name in ("s-train", "s-coordp")]
+        ),
+    ),
 )
 
 

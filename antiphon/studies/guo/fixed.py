@@ -9,10 +9,12 @@ figure 5.7 shows the times. Each is drawn once here.
 import math
 from typing import Any, Final
 
-from antiphon.studies.guo.judging import NEAR, is_near, span, two_readings
+from antiphon.studies.guo.judging import span, two_readings
 from antiphon.studies.guo.search import NAME as SEARCH
 from antiphon.studies.guo.settings import FIXED_SIZE, SUBSETS, fixed_gossip
-from antiphon.studies.model import Claim, Curve, Figure, Finding, Panel, Results, Section, Table
+from antiphon.studies.judging import NEAR, is_near, judged_by, unless
+from antiphon.studies.model import Curve, Figure, Finding, Panel, Section, Table
+from antiphon.studies.results import Results
 
 SIMULATIONS: Final = {
     "none": "I (no loss)",
@@ -21,10 +23,10 @@ SIMULATIONS: Final = {
 }
 STEP: Final[dict[str, Any]] = {"x": "step", "x_label": "step interval (s)"}
 FLOOR: Final = 0.10
-"""Steps count as having reached their floor within this share of it."""
+"""Steps within this share of their floor count as having reached it."""
 UNFINISHED: Final = 0.0015
 SURE: Final = 0.01
-"""A share of unfinished rounds is told from the text's if chance gives ours this rarely."""
+"""A share of unfinished rounds differs from the paper's if ours has at most this probability."""
 
 
 def panel(density: str, loss: str, metric: str, title: str, unit: str) -> Panel:
@@ -120,7 +122,7 @@ def deviation(results: Results, metric: str, most: float) -> Finding:
 
 
 def unfinished(results: Results, losses: tuple[str, ...] = tuple(SIMULATIONS)) -> tuple[int, int]:
-    """How many of the runs of section 5.3.1 did not end in ten minutes, and how many runs there were."""
+    """The runs of section 5.3.1 that did not end in ten minutes, and all of its runs."""
     lost, runs = 0.0, 0
     for density in ("dense", "sparse"):
         for loss in losses:
@@ -144,7 +146,8 @@ def some_never_finish(results: Results) -> Finding:
         return Finding(ours=ours, holds=False, reason=reason)
     if expected < 5:
         reason = (
-            f"At the text's rate only {expected:.1f} would be expected: too few runs to tell; --full tells."
+            f"At the text's rate only {expected:.1f} would be expected: too few runs to decide; --full "
+            "decides."
         )
         return Finding(ours=ours, holds=None, reason=reason)
     return Finding(ours=ours, holds=True)
@@ -168,12 +171,12 @@ def queues_explode(results: Results) -> Finding:
     return Finding(
         ours=f"mean queue at the shortest step {span(factors.values())} times that at the longest",
         holds=all(factor >= 5 for factor in factors.values()),
-        reason="" if min(factors.values()) >= 5 else "Not five times as long with every subset size.",
+        reason=unless(min(factors.values()) >= 5, "Not five times as long with every subset size."),
     )
 
 
 def critical_step(results: Results, density: str, loss: str, subset: int) -> float:
-    """The step from which on the steps of a round stay near their floor (the least mean)."""
+    """The step from which the steps of a round stay near their floor (the least mean)."""
     curve = results.means(fixed_gossip(density, loss, subset), "step", "steps")
     floor = min(curve.values())
     critical: float = max(curve)
@@ -192,8 +195,8 @@ def steps_reach_a_floor(results: Results) -> Finding:
     return Finding(
         ours=f"critical step {words}",
         holds=all(shortest < step < longest for step in found.values()),
-        reason="The floor is the least mean; the critical step is where the steps come within 10% of it "
-        "for good.",
+        reason="The floor is the least mean; the critical step is where the steps come within 10% of it for "
+        "good.",
     )
 
 
@@ -238,26 +241,27 @@ def search_ends(results: Results) -> Finding:
 
 
 def search_finds(results: Results) -> Finding:
-    """The text's 9 s and ours count as the same within g, where the search stops."""
+    """The paper's 9 s and ours count as equal within g, where the search stops."""
     step, tpr_s = searched(results, 3, "step"), searched(results, 3, "tpr_s")
     theirs = results.means(fixed_gossip("dense", "none", 3), "step", "tpr_s")[9.0]
     holds = abs(step - 9.0) <= 2.0
     return Finding(
         ours=f"{step:.1f} s, where a round takes {tpr_s:.1f} s; at 9 s it takes {theirs:.1f} s",
         holds=holds,
-        reason=""
-        if holds
-        else "Within the window the time has several shallow valleys; the search follows "
-        "the one that its first comparisons favour.",
+        reason=unless(
+            holds,
+            "Within the window the time has several shallow valleys; the search follows the one that its "
+            "first comparisons favour.",
+        ),
     )
 
 
 def window(results: Results, subset: int, low: float, high: float) -> Finding:
-    """The text's ends are whole seconds, as its stride is; ours count as the same within one stride."""
+    """The paper's ends are whole seconds, as its stride is; ours count as equal within one stride."""
     ours_low, ours_high = searched(results, subset, "window_low"), searched(results, subset, "window_high")
     return Finding(
-        ours=f"{ours_low:.1f} to {ours_high:.1f} s around {searched(results, subset, 'step'):.1f} s, "
-        f"at best {searched(results, subset, 'tpr_s'):.1f} s",
+        ours=f"{ours_low:.1f} to {ours_high:.1f} s around {searched(results, subset, 'step'):.1f} s, at best "
+        f"{searched(results, subset, 'tpr_s'):.1f} s",
         holds=abs(ours_low - low) <= 1.0 and abs(ours_high - high) <= 1.0,
     )
 
@@ -324,11 +328,9 @@ def search_rows(results: Results) -> list[list[str]]:
 
 SECTION: Final = Section(
     title="5.3 Gossip, 200 members",
-    text="Fifty senders; subset sizes 1 to 5, steps of 1 to 20 s, dense and sparse groups, and three "
-    "models of "
-    "loss. Too short a step floods the network; too long a one wastes time; between them is a window of "
-    "steps "
-    "that are all about as good.",
+    text="Fifty senders; subset sizes 1 to 5, steps of 1 to 20 s, dense and sparse groups, and three models "
+    "of loss. Too short a step floods the network; too long a one wastes time; between them is a window of "
+    "steps that are all about as good.",
     figures=FIGURES,
     tables=(
         Table(
@@ -343,102 +345,25 @@ SECTION: Final = Section(
                 "iterations",
                 "steps tried",
             ),
-            rows=search_rows,
+            compute=search_rows,
         ),
     ),
-    claims=(
-        Claim(
-            id="G4a",
-            where="5.3.1, figure 5.2",
-            statement="Over 20 seeds the mean queue's standard deviation is at most 7% of its mean.",
-            theirs="at most 7%",
-            judge=lambda results: two_readings(results, lambda them, metric: deviation(them, metric, 0.07)),
-        ),
-        Claim(
-            id="G4b",
-            where="5.3.1, figure 5.2",
-            statement="Over 20 seeds the time per round's standard deviation is at most 5% of its mean.",
-            theirs="at most 5%",
-            judge=lambda results: deviation(results, "tpr_s", 0.05),
-        ),
-        Claim(
-            id="G5",
-            where="5.3.1",
-            statement="Of 12,000 runs about 0.15% do not finish in ten minutes.",
-            theirs="17 of 12,000",
-            judge=some_never_finish,
-        ),
-        Claim(
-            id="G6a",
-            where="5.3.1, figure 5.3",
-            statement="Below a smallest step interval queues explode.",
-            theirs="dramatic increase",
-            judge=queues_explode,
-        ),
-        Claim(
-            id="G6b",
-            where="5.3.1, figure 5.4(A)",
-            statement="The steps of a round fall to a floor at a critical step interval, and stay there.",
-            theirs="for every subset size",
-            judge=steps_reach_a_floor,
-        ),
-        Claim(
-            id="G6c",
-            where="5.3.1, figure 5.4(B)",
-            statement="Between steps of 4 and 15 s the time stays within 28 to 40 s, but for subset size 1.",
-            theirs="28 to 40 s",
-            judge=times_in_the_window,
-        ),
-        Claim(
-            id="G7a",
-            where="5.3.2, figure 5.8",
-            statement="The golden-ratio search for subset size 3 ends after 5 iterations with 28.6 s.",
-            theirs="5 iterations, 28.6 s",
-            judge=search_ends,
-        ),
-        Claim(
-            id="G7d",
-            where="5.3.2, figure 5.8",
-            statement="The step that it finds is 9 s.",
-            theirs="9 s",
-            judge=search_finds,
-        ),
-        Claim(
-            id="G7b",
-            where="5.3.2, figure 5.9",
-            statement="The window for subset size 3 is 4 to 10 s.",
-            theirs="4 to 10 s, 28.6 to 31.2 s",
-            judge=lambda results: window(results, 3, 4.0, 10.0),
-        ),
-        Claim(
-            id="G7c",
-            where="5.3.2",
-            statement="The window for subset size 1 is 2 to 4 s.",
-            theirs="2 to 4 s",
-            judge=lambda results: window(results, 1, 2.0, 4.0),
-        ),
-        Claim(
-            id="G8",
-            where="5.3.1, figures 5.5-5.6",
-            statement="Limited buffers and lost gossips give a better time below the critical step.",
-            theirs="better",
-            judge=loss_helps_below_the_critical_step,
-        ),
-        Claim(
-            id="G9a",
-            where="5.3.1, figure 5.7",
-            statement="Dense and sparse groups of one size need alike times and steps.",
-            theirs="no major difference",
-            judge=lambda results: densities_are_alike(results, {"tpr_s": "time", "steps": "steps"}),
-        ),
-        Claim(
-            id="G9b",
-            where="5.3.1, appendices A and B",
-            statement="Dense and sparse groups of one size have alike queues.",
-            theirs="no major difference",
-            judge=lambda results: densities_are_alike(
-                results, {"queue_mean": "mean queue", "queue_max": "longest queue"}
-            ),
+    claims=judged_by(
+        "guo",
+        G4a=lambda results: two_readings(results, lambda them, metric: deviation(them, metric, 0.07)),
+        G4b=lambda results: deviation(results, "tpr_s", 0.05),
+        G5=some_never_finish,
+        G6a=queues_explode,
+        G6b=steps_reach_a_floor,
+        G6c=times_in_the_window,
+        G7a=search_ends,
+        G7d=search_finds,
+        G7b=lambda results: window(results, 3, 4.0, 10.0),
+        G7c=lambda results: window(results, 1, 2.0, 4.0),
+        G8=loss_helps_below_the_critical_step,
+        G9a=lambda results: densities_are_alike(results, {"tpr_s": "time", "steps": "steps"}),
+        G9b=lambda results: densities_are_alike(
+            results, {"queue_mean": "mean queue", "queue_max": "longest queue"}
         ),
     ),
 )

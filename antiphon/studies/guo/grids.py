@@ -1,8 +1,8 @@
 """Every run of Guo's evaluation, as grids.
 
-The 12,000 runs of section 5.3.1 are `FIXED`; a quick study does three seeds of two thirds of the steps.
-Nothing in a dense round without loss is random in CoordP, Train, S_CoordP, S_Train and FullDist, so that one
-run is the whole truth there.
+The 12,000 runs of section 5.3.1 are `FIXED`; a quick study does three seeds of two thirds of the steps. A
+dense round of CoordP, Train, S_CoordP, S_Train or FullDist without loss is deterministic, so one run is
+enough.
 """
 
 from typing import Any, Final
@@ -23,7 +23,7 @@ from antiphon.studies.guo.settings import (
     local_step,
     text_step,
 )
-from antiphon.studies.model import Effort, Grid
+from antiphon.studies.study import Effort, Grid
 
 ONCE: Final[dict[Effort, int]] = {"quick": 1, "full": 1}
 FEW: Final[dict[Effort, int]] = {"quick": 3, "full": 20}
@@ -118,7 +118,7 @@ SEARCHES: Final = (
     Grid(
         scenario=SEARCH,
         axes={"members": SIZES, "senders": SENDERS, "density": ("sparse",), "loss": ("buffers",)},
-        # Subset size 1 needs much shorter steps than the 3 that the text's range is for.
+        # Subset size 1 needs much shorter steps than subset size 3, for which the paper chose its range.
         derived={"seeds": lambda _: 5, "longest": lambda _: 8.0},
         seeds=ONCE,
     ),

@@ -1,37 +1,29 @@
-"""How claims are judged, the same way throughout.
+"""How Guo's claims are judged, the same way throughout.
 
-- A quoted number holds if ours is within 10% of it: the text rounds, and reads some of them off figures.
+- A quoted number holds if ours is within 10% of it: the paper rounds, and reads some numbers off figures.
 - 'Over' and 'at least' hold if ours is above; 'much' means at least twice; 'slightly' means more, by less
-  than   half.
-- An order or a trend holds if it does at every group size that was run.
+  than half.
+- An order or a trend holds if it holds at every group size that was run.
 - A growth law holds if it fits best among the candidates (`antiphon.studies.growth`).
 
-The same rules hold for all claims, whatever they come to. Queues are judged by the output link's queue; what
-the sum over a node's links would say is said beside it.
+Queues are judged by the output link's queue; the finding also says how the sum over a node's links would be
+judged.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from antiphon.studies.formatting import number
 from antiphon.studies.growth import best_law
 from antiphon.studies.guo.settings import points
-from antiphon.studies.model import Finding, Results
-from antiphon.studies.words import number
+from antiphon.studies.judging import unless
+from antiphon.studies.model import Finding
+from antiphon.studies.results import Results
 
-NEAR: Final = 0.10
-MUCH: Final = 2.0
 SLIGHTLY: Final = 1.5
 NOTHING_WAITS: Final = 0.05
-"""A mean queue below this counts as 0: the text's figures show no smaller ones."""
-
-
-def is_near(ours: float, theirs: float, share: float = NEAR) -> bool:
-    return abs(ours - theirs) <= share * abs(theirs)
-
-
-def rises(values: Iterable[float]) -> bool:
-    return all(before < after for before, after in pairwise(values))
+"""A mean queue below this counts as 0: the paper's figures show no smaller ones."""
 
 
 def by_size(
@@ -54,7 +46,7 @@ def shared(*curves_: Mapping[int, float]) -> list[int]:
 
 
 def falls_off(names: Sequence[str], curves_: Sequence[Mapping[int, float]], above: int = 0) -> Finding:
-    """Whether the curves stand in falling order at every size above a given one; says where not."""
+    """Whether the curves are in falling order at every size above a given one; the reason says where not."""
     sizes = [size for size in shared(*curves_) if size > above]
     broken = [
         f"{first} not above {second} at n={size}"
@@ -85,7 +77,7 @@ def grows_as(
         ours=f"{ends(values)}; best of the laws: {found}",
         interval=f"off by {misfit:.1%}",
         holds=found == law,
-        reason="" if found == law else f"For each member: {ends(each)}.",
+        reason=unless(found == law, f"For each member: {ends(each)}."),
     )
 
 
@@ -103,7 +95,7 @@ def _short(value: float) -> str:
 
 
 def both(*findings: tuple[str, Finding]) -> Finding:
-    """Several findings as one: it holds if all do; each is named."""
+    """Several named findings as one, which holds if all do."""
     holds = None if any(one.holds is None for _, one in findings) else all(one.holds for _, one in findings)
     broken = [f"{name}: {one.reason}" for name, one in findings if one.reason]
     return Finding(
@@ -115,7 +107,7 @@ def both(*findings: tuple[str, Finding]) -> Finding:
 
 
 def two_readings(results: Results, judge: Callable[[Results, str], Finding]) -> Finding:
-    """A claim about mean queues: judged by the link's, with what the node's sum would say."""
+    """A claim about mean queues: judged by the link's, with the verdict by the node's sum in the reason."""
     link, node = judge(results, "queue_mean"), judge(results, "queue_node_mean")
     word = "hold" if node.holds else "not hold"
     return Finding(
@@ -126,7 +118,7 @@ def two_readings(results: Results, judge: Callable[[Results, str], Finding]) -> 
 
 
 def crossing(upper: Mapping[int, float], lower: Mapping[int, float]) -> float | None:
-    """Where the first curve comes to exceed the second, by straight lines between the sizes."""
+    """Where the first curve begins to exceed the second, interpolated between the sizes."""
     for before, after in pairwise(shared(upper, lower)):
         below, above = upper[before] - lower[before], upper[after] - lower[after]
         if below < 0 <= above:

@@ -2,10 +2,13 @@
 
 from typing import Any, Final
 
+from antiphon.studies.claims import Judge
 from antiphon.studies.guo.comparisons import HOPS, MEAN_QUEUE, MOST_QUEUE, TPR, Setting
-from antiphon.studies.guo.judging import MUCH, SLIGHTLY, by_size, ratios, span
+from antiphon.studies.guo.judging import SLIGHTLY, by_size, ratios, span
 from antiphon.studies.guo.settings import NAMES, SENDERS
-from antiphon.studies.model import Claim, Figure, Finding, Panel, Results, Section
+from antiphon.studies.judging import MUCH, judged_by
+from antiphon.studies.model import Claim, Figure, Finding, Panel, Section
+from antiphon.studies.results import Results
 
 DENSE: Final = Setting("dense", 1)
 SPARSE: Final = Setting("sparse", 1)
@@ -13,8 +16,8 @@ GOSSIPS: Final = ("gossip", "s-gossip")
 QUEUEING: Final = ("gossip", "s-gossip", "coordp", "fulldist")
 SAME: Final = 0.001
 QUEUES_SHRINK: Final = (
-    " A shorter message leaves its link sooner, and the queue before the link is what we record; the "
-    "text argues with those that wait for the router."
+    " A shorter message leaves its link sooner, and the queue before the link is what we record; the text "
+    "argues with those that wait for the router."
 )
 FIRST_COUNTS: Final = (
     "Messages are counted until the first member has the array; of FullDist's, others are then under way."
@@ -64,7 +67,7 @@ SPARSE_FIGURES: Final = (
 
 
 def factors(results: Results, protocol: str, density: str, metric: str) -> dict[int, float]:
-    """How many times a metric with one sender is that with 50."""
+    """The ratio of a metric with one sender to that with 50."""
     many = by_size(results, protocol, density, 50, metric)
     return ratios(
         by_size(results, protocol, density, 1, metric), {n: value or 1e-9 for n, value in many.items()}
@@ -120,7 +123,7 @@ def much_faster(results: Results, density: str) -> Finding:
 
 
 def same_orderings(results: Results, density: str) -> Finding:
-    """At n=500 the protocols stand in the same order of time per round with one sender as with 50."""
+    """At n=500 the protocols' order by time per round is the same with one sender as with 50."""
     orders = {}
     for senders in SENDERS:
         times = {name: by_size(results, name, density, senders)[500] for name in NAMES}
@@ -132,39 +135,15 @@ def same_orderings(results: Results, density: str) -> Finding:
     )
 
 
-def _claims(density: str, letters: str, where: str) -> list[Claim]:
-    rows = (
-        (
-            f"Gossip and S_Gossip use slightly more messages with one sender ({density}).",
-            "slightly more",
-            lambda results: slightly_more(results, GOSSIPS, density, "hop_messages"),
-        ),
-        (
-            f"The others' messages are the same with one sender ({density}).",
-            "identical",
-            lambda results: same_messages(results, density),
-        ),
-        (
-            "Gossip, S_Gossip, CoordP and FullDist have slightly larger mean queues with one sender "
-            f"({density}).",
-            "slightly larger",
-            lambda results: slightly_more(results, QUEUEING, density, "queue_mean", QUEUES_SHRINK),
-        ),
-        (
-            f"With one sender the time per round is much smaller, for all protocols ({density}).",
-            "a lot smaller",
-            lambda results: much_faster(results, density),
-        ),
-        (
-            f"The order of the protocols by time is the same with one sender ({density}, n=500).",
-            "same trend",
-            lambda results: same_orderings(results, density),
-        ),
+def _claims(density: str, letters: str) -> list[Claim]:
+    judges: tuple[Judge, ...] = (
+        lambda results: slightly_more(results, GOSSIPS, density, "hop_messages"),
+        lambda results: same_messages(results, density),
+        lambda results: slightly_more(results, QUEUEING, density, "queue_mean", QUEUES_SHRINK),
+        lambda results: much_faster(results, density),
+        lambda results: same_orderings(results, density),
     )
-    return [
-        Claim(id=f"G21{letter}", where=where, statement=statement, theirs=theirs, judge=judge)
-        for letter, (statement, theirs, judge) in zip(letters, rows, strict=True)
-    ]
+    return judged_by("guo", **{f"G21{letter}": judge for letter, judge in zip(letters, judges, strict=True)})
 
 
 DENSE_SECTION: Final = Section(
@@ -172,12 +151,12 @@ DENSE_SECTION: Final = Section(
     text="The same with one sender: messages of 36 bytes instead of 232 (Gossip's 40 and a bit for each "
     "member).",
     figures=DENSE_FIGURES,
-    claims=_claims("dense", "abcde", "5.6, figures 5.34-5.38, appendix C"),
+    claims=_claims("dense", "abcde"),
 )
 
 SPARSE_SECTION: Final = Section(
     title="5.7 Sparse groups, one sender",
     text="Sparse groups with one sender, as in 5.5.",
     figures=SPARSE_FIGURES,
-    claims=_claims("sparse", "fghij", "5.7, appendix D"),
+    claims=_claims("sparse", "fghij"),
 )

@@ -1,10 +1,10 @@
 """The golden-ratio search of section 5.3.2 as a scenario, so that a sweep can run many of them at once.
 
-One run is one search: at each step that it tries, Gossip is simulated with some seeds, and the mean time per
-round is what is minimised. For 200 members and 50 senders the range is the text's, 0 to 20 s, the search
-ends at 2 s and the window's stride is 1 s; for other groups all three are in proportion to the group's size
-and the message's, which is how long the network takes to carry one gossip of every member. A window has no
-step shorter than a stride: the text's has whole seconds, and much shorter ones only flood the network.
+One run is one search: at each step tried, Gossip is simulated with some seeds, and the mean time per round
+is minimised. For 200 members and 50 senders the values are the paper's: a range of 0 to 20 s, a final
+interval of 2 s and a stride of 1 s for the window. For other groups all three scale with the group's and the
+message's size, that is with the time in which the network carries one gossip of every member. A window has
+no step shorter than a stride: the paper's has whole seconds, and much shorter steps only flood the network.
 """
 
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ from antiphon.studies.guo.settings import FIXED_SIZE, gossip_bytes
 
 NAME: Final = "antiphon.studies.guo.search:SCENARIO"
 RANGE_S: Final = 20.0
-"""For a group of 200 with 50 senders."""
+"""The range of steps for a group of 200 with 50 senders."""
 TOLERANCE: Final = 0.1
-"""Of the range: the search stops when its interval is no longer (g = 2 s of 20)."""
+"""The search stops when its interval is this share of the range (g = 2 s of 20)."""
 STRIDE: Final = 0.05
-"""Of the range: the window's first stride (p = 1 s of 20)."""
+"""The window's first stride as a share of the range (p = 1 s of 20)."""
 FLUCTUATION: Final = 0.1
 LEAST: Final = 0.99
-"""Of the stride: only longer steps belong to a window."""
+"""Steps of a window are longer than this share of the stride."""
 NEVER_S: Final = 600.0
-"""What a round that does not end counts as."""
+"""The time that counts for a round that does not end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchStudy:
-    """One group and one subset size, whose best step is looked for."""
+    """One group and one subset size, for which the best step is searched."""
 
     members: Annotated[int, "members of the group"] = FIXED_SIZE
     senders: Annotated[int, "how many of them multicast messages"] = 50
@@ -92,7 +92,7 @@ def _mean_tpr_s(study: SearchStudy, step: float, first_seed: int) -> float:
 
 
 def _cost_s(study: SearchStudy) -> float:
-    """About fifteen steps are tried, of which the middle of the range costs about the mean."""
+    """About fifteen steps are tried; a step at a quarter of the range costs about the mean."""
     scenario = find_scenario("gossip")
     step = study.range_s / 4
     one = scenario.configure({"members": study.members, "subset": study.subset, "step": step})

@@ -1,19 +1,21 @@
 """The settings of Guo's evaluation (chapter 5): names, sizes, steps, and which runs a curve is about.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, sections 5.1 to 5.7. The model's readings are
-the simulator's defaults (`antiphon.sim.rounds`, `antiphon.sim.tree`). Where a result turns on a reading,
-both are run: how the tree's last level is filled, and whether the time to spread START counts.
+the simulator's defaults (`antiphon.sim.rounds`, `antiphon.sim.tree`). Where a result
+depends on a reading, both are run: how the tree's last level is filled, and whether the time to spread START
+counts.
 
 In the comparisons (sections 5.4 to 5.7) Gossip and S_Gossip run with 64-message buffers and two lost gossips
 a step, as 5.4 and 5.4.2 say, and the other protocols without loss. Gossip has subset size 1 and the step of
-table 5.1 for its group size. The text does not give S_Gossip's step: it is 1.5 s with 50 senders and, with
-one sender, as much shorter as its message is.
+table 5.1 for its group size. The paper does not give S_Gossip's step: it is 1.5 s with 50 senders and, with
+one sender, shorter in proportion to its message.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from antiphon.studies.model import Curve, Where
+from antiphon.studies.model import Curve
+from antiphon.studies.results import Where
 
 SIZES: Final = (50, 100, 200, 300, 400, 500)
 SENDERS: Final = (50, 1)
@@ -40,9 +42,9 @@ NAMES: Final[Mapping[str, str]] = {
     "s-gossip": "S_Gossip",
 }
 HUES: Final = {protocol: hue for hue, protocol in enumerate(NAMES)}
-"""Each protocol has its colour, the same in all figures."""
+"""The colour of each protocol, the same in all figures."""
 OTHER_HUE: Final = len(NAMES)
-"""For a second curve of a protocol."""
+"""The colour of a protocol's second curve."""
 BASIC: Final = ("coordp", "fulldist", "train", "gossip")
 STRUCTURED: Final = ("s-coordp", "s-train", "s-gossip")
 
@@ -59,7 +61,7 @@ def gossip_bytes(members: int, senders: int) -> int:
 
 
 def text_step(point: Where) -> float:
-    """Table 5.1's step for a group; with other links, as much shorter as they are faster (section 5.3.3)."""
+    """Table 5.1's step for a group, in inverse proportion to the bandwidth (section 5.3.3)."""
     step = TEXT_STEPS[point["senders"]].get(point["members"], 0.0)
     bandwidth: int = point["bandwidth"]
     return round(step * BANDWIDTH / bandwidth, 3)
@@ -71,7 +73,7 @@ def local_step(point: Where) -> float:
     return round(LOCAL_STEP_S * share, 2)
 
 
-# Which points of the grids a curve or a claim is about: every parameter that any grid varies is named.
+# Selections of the grids' points for curves and claims: each names every parameter that any grid varies.
 
 
 def points(protocol: str, density: str, senders: int, **changes: Any) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Final
 from antiphon.studies.guo.comparisons import HOPS, MEAN_QUEUE, MOST_QUEUE, TPR, Setting
 from antiphon.studies.guo.dense import ALMOST_SIX
 from antiphon.studies.guo.judging import (
-    MUCH,
     NOTHING_WAITS,
     both,
     by_size,
@@ -15,16 +14,17 @@ from antiphon.studies.guo.judging import (
     ends,
     falls_off,
     ratios,
-    rises,
     span,
     two_readings,
 )
 from antiphon.studies.guo.settings import NAMES, SUBGROUPS
-from antiphon.studies.model import Claim, Finding, Results, Section
+from antiphon.studies.judging import MUCH, judged_by, rises, unless
+from antiphon.studies.model import Finding, Section
+from antiphon.studies.results import Results
 
 HERE: Final = Setting("sparse", 50)
 SLOWLY: Final = 2.0
-"""A queue that not even doubles from n=50, where the others grow manyfold, grows slowly."""
+"""A queue grows slowly if it does not double from n=50, where the others grow manyfold."""
 THRESHOLD: Final = 150
 
 measured = partial(by_size, density="sparse", senders=50)
@@ -126,9 +126,9 @@ def gossip_queues_grow_slowly(results: Results) -> Finding:
     return Finding(
         ours="; ".join(f"{NAMES[name]} {ends(curve)}" for name, curve in curves.items()),
         holds=all(factor <= SLOWLY for factor in factors.values()),
-        reason=""
-        if max(factors.values()) <= SLOWLY
-        else "More than doubles from the smallest group to the largest.",
+        reason=unless(
+            max(factors.values()) <= SLOWLY, "More than doubles from the smallest group to the largest."
+        ),
     )
 
 
@@ -146,7 +146,7 @@ def better_subgroup(results: Results, protocol: str, worse: int, better: int) ->
 
 
 def coordp_wins_in_small_groups(results: Results) -> Finding:
-    """CoordP is the fastest exactly below n=150; where the curves cross is between two sizes."""
+    """CoordP is the fastest exactly below n=150; the curves cross between two sizes."""
     basic = measured(results, "coordp")
     best = {
         size: min(measured(results, "s-coordp", subgroup=group)[size] for group in SUBGROUPS)
@@ -179,146 +179,32 @@ def times_with_large_subgroups(results: Results) -> Finding:
     )
 
 
-def _message_claims() -> list[Claim]:
-    return [
-        Claim(
-            id="G18a",
-            where="5.5.1, figure 5.24(A)",
-            statement="With random logical trees S_CoordP uses more messages than CoordP, with either "
-            "sub-group size.",
-            theirs="more",
-            judge=s_coordp_uses_more,
-        ),
-        Claim(
-            id="G18b",
-            where="5.5.1, figure 5.23(A)",
-            statement="With sub-groups of 4 S_CoordP uses more messages than S_Train.",
-            theirs="more",
-            judge=lambda results: one_uses_more(results, "s-coordp", "s-train", 4),
-        ),
-        Claim(
-            id="G18c",
-            where="5.5.1, figure 5.23(B)",
-            statement="With sub-groups of 50 S_Train uses slightly more messages than S_CoordP.",
-            theirs="slightly more",
-            judge=lambda results: one_uses_more(results, "s-train", "s-coordp", 50),
-        ),
-        Claim(
-            id="G18d",
-            where="5.5.1, figure 5.25(A)",
-            statement="Train uses more messages than S_Train with sub-groups of 50, and that more than "
-            "with 4.",
-            theirs="expected",
-            judge=train_uses_most,
-        ),
-    ]
-
-
-def _queue_claims() -> list[Claim]:
-    return [
-        Claim(
-            id="G19a",
-            where="5.5.2, figure 5.26",
-            statement="FullDist has the largest mean queue, then CoordP, both growing; Train's is 0.",
-            theirs="FullDist, CoordP; Train 0",
-            judge=lambda results: two_readings(results, basic_queues),
-        ),
-        Claim(
-            id="G19b",
-            where="5.5.2, figure 5.27(A)",
-            statement="With sub-groups of 4 the mean queue grows with n for S_CoordP and S_Train.",
-            theirs="grows",
-            judge=small_subgroups_queue_more,
-        ),
-        Claim(
-            id="G19c",
-            where="5.5.2, figure 5.27(B)",
-            statement="With sub-groups of 50 it grows significantly for S_CoordP and very slowly for "
-            "S_Train.",
-            theirs="significantly; very slowly",
-            judge=large_subgroups_queue,
-        ),
-        Claim(
-            id="G19d",
-            where="5.5.2, figures 5.26-5.27",
-            statement="Gossip's and S_Gossip's mean queues grow only slowly.",
-            theirs="slowly",
-            judge=gossip_queues_grow_slowly,
-        ),
-        Claim(
-            id="G19e",
-            where="5.5.2, figures 5.28-5.29",
-            statement="The longest queues show the same trend: FullDist, then CoordP, both growing; "
-            "Train's is 0.",
-            theirs="same trend",
-            judge=lambda results: basic_queues(results, "queue_max"),
-        ),
-    ]
-
-
-def _time_claims() -> list[Claim]:
-    return [
-        Claim(
-            id="G20a",
-            where="5.5.3, figure 5.30",
-            statement="Times per round: Train, then Gossip, FullDist and CoordP.",
-            theirs="Train > Gossip > FullDist > CoordP",
-            judge=order_of_times,
-        ),
-        Claim(
-            id="G20b",
-            where="5.5.3, figure 5.32(A)",
-            statement="S_CoordP is better with sub-groups of 50 than of 4, at all sizes.",
-            theirs="50",
-            judge=lambda results: better_subgroup(results, "s-coordp", 4, 50),
-        ),
-        Claim(
-            id="G20c",
-            where="5.5.3, figure 5.33(A)",
-            statement="S_Train is better with sub-groups of 4 than of 50.",
-            theirs="4",
-            judge=lambda results: better_subgroup(results, "s-train", 50, 4),
-        ),
-        Claim(
-            id="G20d",
-            where="5.5.3, figure 5.32(A)",
-            statement="Below n=150 CoordP is faster than S_CoordP with either sub-group size, and not above.",
-            theirs="n=150",
-            judge=coordp_wins_in_small_groups,
-        ),
-        Claim(
-            id="G20e",
-            where="5.5.3, figure 5.33(B)",
-            statement="S_Gossip is almost 6 times better than Gossip (sparse, n=500).",
-            theirs="almost 6 times",
-            judge=gossip_gains_6,
-        ),
-        Claim(
-            id="G20f",
-            where="5.5.3, figure 5.31(B)",
-            statement="With sub-groups of 50 S_Gossip is slightly slower than S_CoordP and a lot faster "
-            "than S_Train.",
-            theirs="S_Train >> S_Gossip > S_CoordP",
-            judge=times_with_large_subgroups,
-        ),
-        Claim(
-            id="G20g",
-            where="5.5.3, figure 5.31(A)",
-            statement="With sub-groups of 4 S_CoordP is slightly faster than S_Train.",
-            theirs="faster",
-            judge=lambda results: falls_off(
-                ("S_Train", "S_CoordP"),
-                [measured(results, name, subgroup=4) for name in ("s-train", "s-coordp")],
-            ),
-        ),
-    ]
-
-
 SECTION: Final = Section(
     title="5.5 Sparse groups, 50 senders",
-    text="Members at some of a thousand nodes, the others routers. The logical trees are drawn at "
-    "random: sub-groups "
-    "of 4 are a tree in which everyone has three children, sub-groups of 50 have 49 under each head.",
+    text="Members at some of a thousand nodes, the others routers. The logical trees are drawn at random: "
+    "sub-groups of 4 are a tree in which every member has three children, sub-groups of 50 have 49 under "
+    "each head.",
     figures=FIGURES,
-    claims=(*_message_claims(), *_queue_claims(), *_time_claims()),
+    claims=judged_by(
+        "guo",
+        G18a=s_coordp_uses_more,
+        G18b=lambda results: one_uses_more(results, "s-coordp", "s-train", 4),
+        G18c=lambda results: one_uses_more(results, "s-train", "s-coordp", 50),
+        G18d=train_uses_most,
+        G19a=lambda results: two_readings(results, basic_queues),
+        G19b=small_subgroups_queue_more,
+        G19c=large_subgroups_queue,
+        G19d=gossip_queues_grow_slowly,
+        G19e=lambda results: basic_queues(results, "queue_max"),
+        G20a=order_of_times,
+        G20b=lambda results: better_subgroup(results, "s-coordp", 4, 50),
+        G20c=lambda results: better_subgroup(results, "s-train", 50, 4),
+        G20d=coordp_wins_in_small_groups,
+        G20e=gossip_gains_6,
+        G20f=times_with_large_subgroups,
+        G20g=lambda results: falls_off(
+            ("S_Train", "S_CoordP"),
+            [measured(results, name, subgroup=4) for name in ("s-train", "s-coordp")],
+        ),
+    ),
 )

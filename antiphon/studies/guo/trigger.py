@@ -5,7 +5,9 @@ network.
 from typing import Final
 
 from antiphon.analysis.trigger import simulate_buffer, sound_threshold, text_threshold
-from antiphon.studies.model import Claim, Figure, Finding, Line, Panel, Results, Section, Table
+from antiphon.studies.judging import judged_by
+from antiphon.studies.model import Figure, Finding, Panel, Section, Series, Table
+from antiphon.studies.results import Results
 
 CAPACITY: Final = 640
 DURATION_S: Final = 2.0
@@ -19,23 +21,23 @@ def text_x(rate: float, share: float) -> float:
 
 
 def sound_x(rate: float, share: float) -> float:
-    """The X that never lets the buffer overflow; NaN where there is none."""
+    """The X with which the buffer never overflows; NaN if there is none."""
     found = sound_threshold(CAPACITY, rate, DURATION_S, share)
     return float("nan") if found is None else found
 
 
 def peak(rate: float, share: float) -> float:
-    """The most that the buffer would have to hold with the text's X."""
+    """The largest content of the buffer with the paper's X."""
     return simulate_buffer(text_x(rate, share), rate, DURATION_S, share).peak
 
 
 def thresholds(share: float) -> Panel:
-    def lines(_: Results) -> list[Line]:
+    def lines(_: Results) -> list[Series]:
         return [
-            Line(name="the text's X", x=RATES, y=[text_x(rate, share) for rate in RATES]),
-            Line(name="the sound X", x=RATES, y=[sound_x(rate, share) for rate in RATES]),
-            Line(name="peak, text's X", x=RATES, y=[peak(rate, share) for rate in RATES]),
-            Line(name="buffer", x=RATES, y=[CAPACITY] * len(RATES)),
+            Series(name="the text's X", x=RATES, y=[text_x(rate, share) for rate in RATES]),
+            Series(name="the sound X", x=RATES, y=[sound_x(rate, share) for rate in RATES]),
+            Series(name="peak, text's X", x=RATES, y=[peak(rate, share) for rate in RATES]),
+            Series(name="buffer", x=RATES, y=[CAPACITY] * len(RATES)),
         ]
 
     return Panel(x_label="messages sent per second, r", y_label="messages in the buffer", compute=lines)
@@ -45,9 +47,8 @@ def figure(id_: str, share: float) -> Figure:
     return Figure(
         id=id_,
         title=f"When to begin a round, alpha = {share:g}",
-        caption=f"A buffer of {CAPACITY} messages, rounds of {DURATION_S:g} s that free the share "
-        f"{share:g} of what "
-        "was there at their start. The peak is what the buffer comes to hold with the text's X.",
+        caption=f"A buffer of {CAPACITY} messages, rounds of {DURATION_S:g} s that free the share {share:g} "
+        "of what was there at their start. The peak is what the buffer comes to hold with the text's X.",
         panels=[thresholds(share)],
     )
 
@@ -68,7 +69,7 @@ def rows(_: Results) -> list[list[str]]:
 
 
 def judge(share: float) -> Finding:
-    """The text's X is best if it never overflows and no larger one does not either."""
+    """The paper's X is best if the buffer never overflows with it, but does with any larger X."""
     overflows = [rate for rate in RATES if peak(rate, share) > CAPACITY]
     largest = all(
         text_x(rate, share) >= sound_x(rate, share)
@@ -85,18 +86,15 @@ def judge(share: float) -> Finding:
         ours=f"{ours}; overflows from r={overflows[0]} on, with up to {worst:.0f} messages",
         holds=False,
         reason="The text looks at two rounds; the later ones begin with ever more in the buffer, up to "
-        "rf/alpha. "
-        "Without overflow exactly if rf(1 + 1/alpha) <= g, and then X = g - rf.",
+        "rf/alpha. Without overflow exactly if rf(1 + 1/alpha) <= g, and then X = g - rf.",
     )
 
 
 SECTION: Final = Section(
     title="6 Trigger",
     text="A sender admits r messages a second into a buffer of g; a round takes f seconds and frees the "
-    "share alpha "
-    "of what was there when it began. The later a round begins, the fewer are needed; too late, and the "
-    "buffer "
-    "overflows.",
+    "share alpha of the messages that it began with. Later rounds mean fewer rounds; if a round is too late, "
+    "the buffer overflows.",
     figures=(figure("6.1", FULL_RELEASE), figure("6.2", PARTIAL_RELEASE)),
     tables=(
         Table(
@@ -111,23 +109,12 @@ SECTION: Final = Section(
                 "sound X",
                 "peak with the text's",
             ),
-            rows=rows,
+            compute=rows,
         ),
     ),
-    claims=(
-        Claim(
-            id="G22a",
-            where="6, figure 6.1",
-            statement="With alpha = 1 the best trigger is X = g - rf.",
-            theirs="620 at r=10 to 440 at r=100",
-            judge=lambda _: judge(FULL_RELEASE),
-        ),
-        Claim(
-            id="G22b",
-            where="6, figure 6.2",
-            statement="With alpha = 0.2 the best trigger is X = min(g - rf, (g - 2rf)/(1 - alpha)).",
-            theirs="620 at r=10 to 300 at r=100",
-            judge=lambda _: judge(PARTIAL_RELEASE),
-        ),
+    claims=judged_by(
+        "guo",
+        G22a=lambda _: judge(FULL_RELEASE),
+        G22b=lambda _: judge(PARTIAL_RELEASE),
     ),
 )

@@ -1,13 +1,13 @@
 """Jia and So, a multicast mechanism with ordering on overlapping groups: claims J1 to J6, as data.
 
-`settings` says how the text was read, `judging` how claims are judged. The text measures nothing; what it
-argues is run where that is possible, and worked out from the trees beyond.
+`settings` has our reading of the paper, `judging` the rules for claims, and `claims.md` the claims. The paper
+measures nothing; its arguments are run where possible, and computed from the trees beyond that.
 """
 
 from typing import Final
 
 from antiphon.studies.jia import burden, bypassing, changing, costs, living, orders, structure, trees
-from antiphon.studies.model import Study
+from antiphon.studies.study import Study
 
 STUDY: Final = Study(
     name="jia",

@@ -4,7 +4,8 @@ from typing import Final
 
 from antiphon.studies.jia.settings import KIND_WORDS, KINDS, SIZES
 from antiphon.studies.jia.structure import APPROACHES, HUES, where
-from antiphon.studies.model import Curve, Figure, Panel, Results, Section, Table
+from antiphon.studies.model import Curve, Figure, Panel, Section, Table
+from antiphon.studies.results import Results
 
 SHOWN: Final = ("separate", "moderate", "profiles", "neighbours")
 SHORT: Final = {
@@ -16,7 +17,7 @@ SHORT: Final = {
     "token": "token",
     "two-phase": "two-phase",
 }
-"""Names that fit beside a curve."""
+"""Short names, to fit beside a curve."""
 
 
 def panel(kind: str) -> Panel:
@@ -50,11 +51,10 @@ def rows(results: Results) -> list[list[str]]:
 
 SECTION: Final = Section(
     title="Beyond the paper: who carries the load",
-    text="Messages that the busiest site sends and receives for each multicast, all groups being multicast "
-    "to equally often. With one sequencer that is a whole group's size however many groups there are. Trees "
-    "spread it as far as groups are separate; where all are connected, their roots carry more than the "
-    "sequencers that each group could have for itself. Token and two-phase spread it best, and pay in "
-    "messages and delays.",
+    text="Messages that the busiest site sends and receives for each multicast, with equally many multicasts "
+    "to all groups. With one sequencer it is a whole group's size, for any number of groups. Trees spread it "
+    "as far as groups are separate; where all are connected, their roots carry more than a sequencer of each "
+    "group would. Token and two-phase spread it best, and pay in messages and delays.",
     figures=(
         Figure(
             id="J8",
@@ -68,7 +68,7 @@ SECTION: Final = Section(
             title="The busiest site's load (worked out)",
             caption="Messages sent and received for one multicast; token with L = 3, going round.",
             columns=("overlap", "sites", *APPROACHES.values()),
-            rows=rows,
+            compute=rows,
         ),
     ),
 )

@@ -1,8 +1,8 @@
-"""Joins and leaves, worked out on the trees: which of them alter one, and how much of it. Claim J6.
+"""Joins and leaves, computed on the trees: which of them alter a tree, and how much of it. Claim J6.
 
-Two ways to change: a site joins or leaves a single group, both drawn at random; or a site goes away from all
-its groups, and one that is in none comes into the groups that somebody else is in, as a process does that
-starts with a profile. Beside the meta-groups stands Garcia-Molina's tree of sites for the same changes.
+Two kinds of change: a site joins or leaves a single group, both drawn at random; or a site leaves all its
+groups, and a site in no group joins the groups of some other site, as a process that starts with a profile
+does. Garcia-Molina's tree of sites is computed for the same changes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,12 +18,14 @@ from antiphon.protocols.metagroups.changes import Change, change
 from antiphon.protocols.metagroups.formation import Label
 from antiphon.protocols.metagroups.shapes import Shape
 from antiphon.protocols.metagroups.tree import Forest, build_forest
-from antiphon.protocols.propagation_tree.tree import build_tree
+from antiphon.protocols.rivals.propagation_tree.tree import build_tree
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.spark.statistics import Point
-from antiphon.studies.jia.judging import found, mean, total
 from antiphon.studies.jia.settings import KIND_WORDS, KINDS, QUICK_SIZES, SIZES, draw, groups_for
-from antiphon.studies.model import Claim, Curve, Figure, Finding, Grid, Panel, Results, Section, Table
+from antiphon.studies.judging import judged_by, mean, total, unless
+from antiphon.studies.model import Curve, Figure, Finding, Panel, Section, Table
+from antiphon.studies.results import Results
+from antiphon.studies.study import Grid
 
 NAME: Final = "antiphon.studies.jia.changing:SCENARIO"
 MOVES: Final = {"single": "one group joined or left", "whole": "a site comes or goes with all its groups"}
@@ -78,7 +80,7 @@ def draw_move(random: Random, forest: Forest, sites: list[Site], groups: list[Gr
 
 
 def _single(random: Random, forest: Forest, sites: list[Site], groups: list[Group]) -> Move:
-    """Half of the changes are leaves of sites that are in several groups, so that none ends in nothing."""
+    """Half of the changes are leaves, of sites that are in several groups, so that none is left without."""
     several = [site for site, label in sorted(forest.label_of.items()) if len(label) > 1]
     joinable = [site for site in sites if len(forest.label_of.get(site, ())) < len(groups)]
     if several and (random.random() < 0.5 or not joinable):
@@ -90,7 +92,7 @@ def _single(random: Random, forest: Forest, sites: list[Site], groups: list[Grou
 
 
 class Count:
-    """What changes did to both kinds of tree."""
+    """The effects of changes on both kinds of tree."""
 
     def __init__(self, forest: Forest, sites: int) -> None:
         self._sites = sites
@@ -131,7 +133,7 @@ def _sites_below(forest: Forest, roots: Iterable[Label]) -> int:
 
 
 def _links_differ(before: Forest, after: Forest) -> bool:
-    """Whether a forest built from nothing for the new membership has other links than the one before."""
+    """Whether a forest built from scratch for the new membership has other links than the old one."""
     built = build_forest(after.membership(), shape=before.shape)
     return any(
         label not in built.nodes or built.nodes[label].parent != node.parent
@@ -167,7 +169,7 @@ SCENARIO: Final = Scenario(
 # The runs of the study
 
 OFTEN, SELDOM = 60, 10
-"""Large trees are changed less often: each change is compared with trees built from nothing."""
+"""Large trees are changed less often: each change is compared with trees built from scratch."""
 
 
 def grid(shape: Shape, sizes: Sequence[int], changes: int) -> Grid:
@@ -199,14 +201,14 @@ def where(**more: Any) -> dict[str, Any]:
 
 def share(results: Results, metric: str, **more: Any) -> float:
     """Over all changes that were made."""
-    points = found(results, where(**more))
+    points = results.found(where(**more))
     weights = [point.metrics["changes"].mean * point.metrics["changes"].count for point in points]
     values = [point.metrics[metric].mean for point in points]
     return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
 
 
 def silent_changes_change_nothing(results: Results) -> Finding:
-    points = found(results, where())
+    points = results.found(where())
     silent, exceptions = total(points, "silent"), total(points, "exceptions")
     return Finding(
         ours=f"{exceptions:.0f} exceptions in {silent:.0f} such changes, of {total(points, 'changes'):.0f}",
@@ -223,16 +225,17 @@ def every_change_restructures_sites(results: Results) -> Finding:
         f"sites that come or go change a link; anyone else than that site is moved by {others['single']:.0%} "
         f"and {others['whole']:.0%}",
         holds=holds,
-        reason=""
-        if holds
-        else "Most sites are leaves of the tree, or stay leaves below the same site; built after the idea of "
-        "the text, since Garcia-Molina and Spauster leave choices open.",
+        reason=unless(
+            holds,
+            "Most sites are leaves of the tree, or stay leaves below the same site; built after the idea of "
+            "the text, since Garcia-Molina and Spauster leave choices open.",
+        ),
     )
 
 
 def alters_fewer(results: Results) -> Finding:
-    """At every kind, size and way to change, against links of the tree of sites."""
-    points = found(results, where(shape="shallow"))
+    """At every kind, size and kind of change, compared with links of the tree of sites."""
+    points = results.found(where(shape="shallow"))
     worse = [
         point
         for point in points
@@ -284,9 +287,9 @@ def panel(moves: str) -> Panel:
 
 SECTION: Final = Section(
     title="6 Changes of membership",
-    text="Joins and leaves, worked out on the trees. In the meta-groups' tree a change matters only if it "
-    "makes a meta-group or empties one. How often that is depends on how many sites are in the same groups: "
-    "seldom where sites share profiles, nearly always where each has its own.",
+    text="Joins and leaves, computed on the trees. In the tree of meta-groups a change matters only if it "
+    "creates or empties a meta-group. How often it does depends on how many sites share the same groups: "
+    "rarely where sites share profiles, nearly always where each has its own.",
     figures=(
         Figure(
             id="J6",
@@ -312,30 +315,13 @@ SECTION: Final = Section(
                 "tree of sites: links",
                 "others moved",
             ),
-            rows=rows,
+            compute=rows,
         ),
     ),
-    claims=(
-        Claim(
-            id="J6a",
-            where="6",
-            statement="A membership change that makes or deletes no meta-group changes no tree.",
-            theirs="argued",
-            judge=silent_changes_change_nothing,
-        ),
-        Claim(
-            id="J6b",
-            where="6",
-            statement="In Garcia-Molina's tree each change restructures the tree.",
-            theirs="each",
-            judge=every_change_restructures_sites,
-        ),
-        Claim(
-            id="J6c",
-            where="1, 6",
-            statement="Meta-groups are more flexible: fewer changes alter a tree.",
-            theirs="fewer",
-            judge=alters_fewer,
-        ),
+    claims=judged_by(
+        "jia",
+        J6a=silent_changes_change_nothing,
+        J6b=every_change_restructures_sites,
+        J6c=alters_fewer,
     ),
 )

@@ -1,7 +1,7 @@
 """Section 6: messages and delays of a multicast, run and compared with the text's formulas. J4 and J5.
 
-Every protocol is run on the same memberships and for the same multicasts, so seldom that none waits for
-another, over a network whose delay never varies.
+Every protocol is run on the same memberships and with the same multicasts, too rare to wait for one another,
+over a network with a constant delay.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,21 +10,24 @@ from typing import Any, Final
 
 from antiphon.spark.statistics import Point
 from antiphon.studies.jia import relays, trees
-from antiphon.studies.jia.judging import costs, found, is_near, total
+from antiphon.studies.jia.judging import costs
 from antiphon.studies.jia.settings import OVERLAPS, SITES_A_GROUP
 from antiphon.studies.jia.structure import NAME as STRUCTURE
 from antiphon.studies.jia.structure import TREES
 from antiphon.studies.jia.structure import where as structure
-from antiphon.studies.model import Claim, Finding, Grid, Results, Section, Table
+from antiphon.studies.judging import is_near, judged_by, total
+from antiphon.studies.model import Finding, Section, Table
+from antiphon.studies.results import Results
+from antiphon.studies.study import Grid
 
 MEMBERS: Final = (30, 60, 100)
 QUICK_MEMBERS: Final = MEMBERS[:2]
 RARE: Final[dict[str, Any]] = {"messages": 200, "rate": 50.0, "outsiders": 1.0}
-"""So far apart that none waits for another, and each to a group drawn from all."""
+"""Too far apart to wait for one another, each to a group drawn from all."""
 
 
 def size(point: Point) -> float:
-    """n: how many sites a multicast went to, on average over those of the run."""
+    """n: the mean number of sites that a multicast of the run went to."""
     return point.metrics["deliveries"].mean / point.metrics["batches"].mean
 
 
@@ -135,11 +138,11 @@ def hops(point: Point) -> float:
 
 
 def costs_what_is_said(results: Results, *names: str) -> Finding:
-    """At every point; the worst of them is told."""
+    """At every point; the finding names the worst."""
     pairs = [
         (messages(point), RIVALS[name].messages(point), point)
         for name in names
-        for point in found(results, RIVALS[name].where())
+        for point in results.found(RIVALS[name].where())
     ]
     ours, theirs, point = max(pairs, key=lambda pair: abs(pair[0] - pair[1]) / pair[1])
     return Finding(
@@ -153,7 +156,7 @@ def takes_what_is_said(results: Results, *names: str) -> Finding:
     pairs = [
         (hops(point), RIVALS[name].hops(point))
         for name in names
-        for point in found(results, RIVALS[name].where())
+        for point in results.found(RIVALS[name].where())
     ]
     ours, theirs = max(pairs, key=lambda pair: abs(pair[0] - pair[1]) / pair[1])
     return Finding(
@@ -163,13 +166,13 @@ def takes_what_is_said(results: Results, *names: str) -> Finding:
 
 
 def takes_three_at_least(results: Results) -> Finding:
-    values = [hops(point) for point in found(results, RIVALS["two-phase"].where())]
+    values = [hops(point) for point in results.found(RIVALS["two-phase"].where())]
     return Finding(ours=f"{min(values):.2f}T to {max(values):.2f}T", holds=is_near(min(values), 3.0))
 
 
 def fewer_extra_nodes(results: Results) -> Finding:
-    """Worked out at every kind and size, in the tree as printed."""
-    points = found(results, {"scenario": STRUCTURE, "approach": "printed", "memberships": 1})
+    """Computed at every kind and size, in the tree as printed."""
+    points = results.found({"scenario": STRUCTURE, "approach": "printed", "memberships": 1})
     more = 0
     means = dict.fromkeys(TREES, 0.0)
     for point in points:
@@ -213,31 +216,11 @@ def _cells(rival: Rival, point: Point) -> list[str]:
     ]
 
 
-def _message_claim(letter: str, words: str, theirs: str, *names: str) -> Claim:
-    return Claim(
-        id=f"J4{letter}",
-        where="6",
-        statement=f"A multicast to n members costs {theirs} messages: {words}.",
-        theirs=theirs,
-        judge=lambda results: costs_what_is_said(results, *names),
-    )
-
-
-def _delay_claim(letter: str, words: str, theirs: str, *names: str) -> Claim:
-    return Claim(
-        id=f"J5{letter}",
-        where="6",
-        statement=f"A multicast takes {theirs}: {words}.",
-        theirs=theirs,
-        judge=lambda results: takes_what_is_said(results, *names),
-    )
-
-
 SECTION: Final = Section(
     title="6 Messages and delays",
     text="All protocols on the same memberships, with a group for every five sites. A run's multicasts are "
-    "so far apart that none waits for another. n, e and d are those of the groups that were drawn; e and d "
-    "are means over groups.",
+    "too far apart to wait for one another. n, e and d are those of the groups that were drawn; e and d are "
+    "means over groups.",
     tables=(
         Table(
             title="A multicast's messages and delays (run)",
@@ -259,52 +242,23 @@ SECTION: Final = Section(
                 "load",
                 "violated",
             ),
-            rows=rows,
+            compute=rows,
         ),
     ),
-    claims=(
-        _message_claim("a", "centralised", "n + 1", "central", "each"),
-        _message_claim("b", "token passing", "n + L", "token 3", "token 5"),
-        _message_claim("c", "two-phase", "3n", "two-phase"),
-        _message_claim("d", "Garcia-Molina's tree", "n + e", "sites"),
-        _message_claim("e", "meta-groups", "n + e", "printed", "shallow"),
-        Claim(
-            id="J4f",
-            where="6",
-            statement="Meta-groups have fewer extra nodes than Garcia-Molina's tree.",
-            theirs="considerably fewer, with the optimisation",
-            judge=fewer_extra_nodes,
-        ),
-        _delay_claim("a", "centralised", "2T", "central", "each"),
-        _delay_claim("b", "token passing", "(L + 1)T", "token 3", "token 5"),
-        Claim(
-            id="J5c",
-            where="6",
-            statement="A multicast takes at least 3T: two-phase.",
-            theirs="at least 3T",
-            judge=takes_three_at_least,
-        ),
-        _delay_claim("d", "Garcia-Molina's tree", "(d + 1)T", "sites"),
-        Claim(
-            id="J5e",
-            where="6",
-            statement="A multicast usually takes 3T: meta-groups.",
-            theirs="usually 3T",
-            judge=trees.three_delays,
-        ),
-        Claim(
-            id="J5f",
-            where="1, 6",
-            statement="The depth of a group's subtree of meta-groups is usually 2.",
-            theirs="usually 2",
-            judge=trees.depth_is_two,
-        ),
-        Claim(
-            id="J5g",
-            where="6",
-            statement="It takes less time to reach all members than in Garcia-Molina's tree.",
-            theirs="less",
-            judge=trees.shorter_than_sites,
-        ),
+    claims=judged_by(
+        "jia",
+        J4a=lambda results: costs_what_is_said(results, "central", "each"),
+        J4b=lambda results: costs_what_is_said(results, "token 3", "token 5"),
+        J4c=lambda results: costs_what_is_said(results, "two-phase"),
+        J4d=lambda results: costs_what_is_said(results, "sites"),
+        J4e=lambda results: costs_what_is_said(results, "printed", "shallow"),
+        J4f=fewer_extra_nodes,
+        J5a=lambda results: takes_what_is_said(results, "central", "each"),
+        J5b=lambda results: takes_what_is_said(results, "token 3", "token 5"),
+        J5c=takes_three_at_least,
+        J5d=lambda results: takes_what_is_said(results, "sites"),
+        J5e=trees.three_delays,
+        J5f=trees.depth_is_two,
+        J5g=trees.shorter_than_sites,
     ),
 )

@@ -1,8 +1,8 @@
-"""Beyond the paper, our protocol on these trees: what safe delivery costs, and what changes cost.
+"""Beyond the paper, our protocol on these trees: the cost of safe delivery and of changes.
 
-The paper delivers what arrives and leaves crashes and changes of membership open. `antiphon simulate
-metagroups` delivers what all destinations hold, and changes the table of members by an agreement, while trees
-that are altered hand over to others.
+The paper delivers messages as they arrive and leaves crashes and changes of membership open. `antiphon
+simulate metagroups` delivers a message once all destinations hold it, and changes the table of members by
+agreement, while altered trees hand over to others.
 """
 
 from collections.abc import Mapping
@@ -15,34 +15,35 @@ from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import Nanoseconds, to_seconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols.metagroups import DATA_PDUS, MetaGroups
-from antiphon.protocols.metagroups import pdus as told
+from antiphon.protocols.metagroups import DATA_PDUS, MetaGroups, pdus
 from antiphon.sim.groups import GroupsSubject, simulate_groups
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.scenarios.metagroups import SCENARIO as METAGROUPS
 from antiphon.sim.scenarios.metagroups import ChangingWorkload, Configuration
 from antiphon.spark.statistics import Point
 from antiphon.studies.jia.costs import MEMBERS, RARE, hops, messages
-from antiphon.studies.jia.judging import found, runs, total
-from antiphon.studies.jia.settings import OVERLAPS, SITES_A_GROUP, fixed
-from antiphon.studies.model import Claim, Finding, Grid, Results, Section, Table
+from antiphon.studies.jia.settings import OVERLAPS, SITES_A_GROUP
+from antiphon.studies.judging import judged_by, runs, total
+from antiphon.studies.model import Finding, Section, Table
+from antiphon.studies.results import Results
+from antiphon.studies.study import Grid, fixed
 
 NAME: Final = "antiphon.studies.jia.living:SCENARIO"
 CHANGE_PDUS: Final[tuple[type[Pdu], ...]] = (
-    told.Prepare,
-    told.Report,
-    told.Accept,
-    told.Accepted,
-    told.Refuse,
-    told.Install,
-    told.Want,
-    told.Copy,
+    pdus.Prepare,
+    pdus.Report,
+    pdus.Accept,
+    pdus.Accepted,
+    pdus.Refuse,
+    pdus.Install,
+    pdus.Want,
+    pdus.Copy,
 )
-"""What is sent so that a change can take place."""
+"""The PDUs that a change needs."""
 
 
 class Watched:
-    """A site that is watched while its table changes; implements `antiphon.core.protocol.Protocol`."""
+    """A site observed while its table changes; implements `antiphon.core.protocol.Protocol`."""
 
     def __init__(self, protocol: MetaGroups, others: int, log: "Log") -> None:
         self._protocol = protocol
@@ -74,7 +75,7 @@ class Watched:
             self._log.waits_ns.append(now - self._wished_ns.pop(effect.group))
 
     def _look(self, now: Nanoseconds) -> None:
-        """From the first of its trees that stops until the next version a site stands still there."""
+        """A site is stalled from the time its first tree stops until it has the next version."""
         figures = self._protocol.figures()
         if figures["stops"] > self._stops and self._still_since_ns is None:
             self._still_since_ns = now
@@ -85,7 +86,7 @@ class Watched:
 
 
 class Log:
-    """What was seen of the changes in a run."""
+    """Observations of the changes in a run."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -170,7 +171,7 @@ GRIDS: Final = (
 
 
 def order_is_kept(results: Results) -> Finding:
-    points = found(results, {"scenario": NAME})
+    points = results.found({"scenario": NAME})
     violations = total(points, "violations")
     unfinished = runs(points) - total(points, "finished")
     return Finding(
@@ -228,23 +229,23 @@ def _change_cells(point: Point) -> list[str]:
 
 SECTION: Final = Section(
     title="Beyond the paper: our protocol on these trees",
-    text="Delivered at once, as in the paper, a message may be lost with a crash after somebody has "
-    "delivered it. Safe delivery waits until all who are to deliver it hold it: up the tree and down again. "
-    "Joins and leaves are agreed on by all sites; trees that they alter hand over, and none stands still.",
+    text="Delivered at once, as in the paper, a message may be lost in a crash after a site has delivered "
+    "it. Safe delivery waits until every destination holds it: up the tree and down again. All sites agree "
+    "on joins and leaves; altered trees hand over, and no site stalls.",
     tables=(
         Table(
             title="What safe delivery costs (run)",
-            caption="Messages with a body and all PDUs for a multicast, sites' words to one another and "
-            "acknowledgements included; the more multicasts there are, the less of these for each. Delay in "
-            "units of the network's, 1 ms.",
+            caption="Messages with a body and all PDUs for a multicast, heartbeats and acknowledgements "
+            "included; with more multicasts there are fewer of these for each. Delay in units of the "
+            "network's, 1 ms.",
             columns=("sites", "overlap", "delivery", "messages", "all PDUs", "delay", "load", "violated"),
-            rows=delivery_rows,
+            compute=delivery_rows,
         ),
         Table(
             title="Joins and leaves while messages flow (run)",
-            caption="Eight of each in a second, over delays of 1 ms; those that come within 10 ms are one "
-            "change. Messages: all that a change took. Standing still: sites of stopped trees, as a share of "
-            "all, and for how long. Wait: from a wish to join or leave until it is fulfilled.",
+            caption="Eight of each in a second, over delays of 1 ms; those within 10 ms are one change. "
+            "Messages: all messages of a change. Standing still: sites of stopped trees, as a share of all, "
+            "and for how long. Wait: from a request to join or leave until it takes effect.",
             columns=(
                 "sites",
                 "overlap",
@@ -256,16 +257,11 @@ SECTION: Final = Section(
                 "wait",
                 "violated",
             ),
-            rows=change_rows,
+            compute=change_rows,
         ),
     ),
-    claims=(
-        Claim(
-            id="J7",
-            where="our own target",
-            statement="While sites join and leave, no promise is broken.",
-            theirs="not claimed",
-            judge=order_is_kept,
-        ),
+    claims=judged_by(
+        "jia",
+        J7=order_is_kept,
     ),
 )

@@ -1,7 +1,7 @@
-"""How many messages each site sends and receives for a multicast, worked out for every approach.
+"""Messages that each site sends and receives for a multicast, computed for every approach.
 
-All groups are multicast to equally often, and what the senders themselves do falls evenly on all sites. What
-a site does for its own part needs no message.
+All groups get equally many multicasts, and the senders' own work is spread evenly over all sites. A site
+needs no message to itself.
 """
 
 from collections import Counter
@@ -10,13 +10,13 @@ from typing import Final
 
 from antiphon.core.ids import Group, Site
 from antiphon.protocols.metagroups.tree import Forest, build_forest
-from antiphon.protocols.propagation_tree.tree import build_tree, site_loads
+from antiphon.protocols.rivals.propagation_tree.tree import build_tree, site_loads
 from antiphon.studies.jia.settings import Membership
 
 Loads = Mapping[Site, float]
 
 RESILIENCE: Final = 3
-"""L: how many sites hold a message of the token protocol before it is delivered."""
+"""L: sites that hold a message of the token protocol before it is delivered."""
 
 
 def forest_loads(forest: Forest, sites: int) -> Loads:
@@ -57,7 +57,7 @@ def _with_sequencers(membership: Membership, sites: int, sequencers: Mapping[Gro
 
 
 def _token(membership: Membership, sites: int) -> Loads:
-    """The token goes round, so that orderers' and helpers' work falls evenly on all sites."""
+    """The token goes round, so the work of orderers and helpers is spread evenly over all sites."""
     loads = _received(membership, 1)
     copies = sum(map(len, membership.values())) / len(membership)
     shared = (2 + 2 * (RESILIENCE - 1) + copies) / sites
@@ -65,7 +65,7 @@ def _token(membership: Membership, sites: int) -> Loads:
 
 
 def _two_phase(membership: Membership, sites: int) -> Loads:
-    """A member receives twice and answers once; the sender has the other end of all that."""
+    """A member receives twice and answers once; the sender does the reverse for all members."""
     loads = _received(membership, 3)
     shared = 3 * sum(map(len, membership.values())) / len(membership) / sites
     return {site: count / len(membership) + shared for site, count in loads.items()}
@@ -80,7 +80,7 @@ def _received(membership: Membership, each: int) -> Counter[Site]:
 
 
 def _with_senders(loads: Mapping[Site, int], sites: int, groups: int) -> Loads:
-    """Loads of one multicast to each group, as those of one multicast and its sender's message."""
+    """The loads of one multicast to each group, including the sender's message, as loads per multicast."""
     return {site: count / groups + 1 / sites for site, count in loads.items()}
 
 

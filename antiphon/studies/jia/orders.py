@@ -1,8 +1,8 @@
 """Whether common members of overlapping groups deliver in one order: every protocol, judged alike. Claim J1.
 
-A protocol is judged here by total order whether it promises it or not. Beside that stands how many pairs of
-sites have delivered two messages in different orders: an order can have a cycle over several sites although
-no two of them differ.
+Every protocol is judged by total order, whether it promises it or not. Pairs of sites that delivered two
+messages in different orders are counted too: an order can have a cycle over several sites although no two of
+them differ.
 """
 
 import dataclasses
@@ -16,10 +16,11 @@ from antiphon.core.ids import MessageId, Site
 from antiphon.core.recording import Property, Recorder
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.scenarios import find_scenario
-from antiphon.spark.single import SimulatedRun, simulate_and_judge
-from antiphon.studies.jia.judging import found, total
-from antiphon.studies.jia.settings import OVERLAPS, fixed
-from antiphon.studies.model import Grid, Results
+from antiphon.simulation import SimulatedRun, simulate_and_judge
+from antiphon.studies.jia.settings import OVERLAPS
+from antiphon.studies.judging import total
+from antiphon.studies.results import Results
+from antiphon.studies.study import Grid, fixed
 
 NAME: Final = "antiphon.studies.jia.orders:SCENARIO"
 PROTOCOLS: Final = {
@@ -35,7 +36,7 @@ JUDGED: Final[tuple[Property, ...]] = ("integrity", "duplicate", "atomicity", "t
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """A busy run over a network that delays as it likes."""
+    """A busy run over a network with random delays."""
 
     protocol: Annotated[str, "whose order is judged"] = "metagroups"
     members: Annotated[int, "sites"] = 12
@@ -61,7 +62,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
 
 
 def judged(scenario: Scenario, configuration: Any, seed: int) -> Metrics:
-    """A run's metrics, and what is wrong with its order."""
+    """A run's metrics, with the violations of its order."""
     done = simulate_and_judge(
         dataclasses.replace(scenario, promises=JUDGED, promised=None), configuration, seed
     )
@@ -79,7 +80,7 @@ def judged(scenario: Scenario, configuration: Any, seed: int) -> Metrics:
 
 
 def deliveries(done: SimulatedRun) -> dict[Site, list[MessageId]]:
-    """What each site delivered, in its order; a batch is known by its first message."""
+    """Each site's deliveries in order; a batch is named by its first message."""
     found: dict[Site, list[MessageId]] = {}
     for event in done.events():
         if event.kind == "deliver" and event.sender is not None and event.number is not None:
@@ -139,5 +140,5 @@ def rows(results: Results) -> list[list[str]]:
 
 def broken(results: Results, protocol: str) -> tuple[float, int]:
     """Runs with a broken order, and all runs."""
-    points = found(results, where(protocol))
+    points = results.found(where(protocol))
     return total(points, "broken_run"), sum(point.metrics["cycles"].count for point in points)

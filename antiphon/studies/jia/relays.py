@@ -1,8 +1,8 @@
-"""The paper's mechanism as it stands, running: messages go down the tree of meta-groups and are delivered.
+"""The paper's mechanism as published, running: messages go down the tree of meta-groups and are delivered.
 
-No crash, no change of membership, nothing waits for anything: sections 3 to 5 and no more, over links that
-keep the order. So both trees can be measured as the text counts, and the ways of section 4.2 can be tried,
-of which our own protocol takes only those that are sound for two groups, if asked to (see
+There are no crashes, no changes of membership and no waiting: sections 3 to 5 and no more, over links that
+keep the order. So both trees can be measured as the paper counts, and the ways of section 4.2 can be tried.
+Our own protocol takes only those that are sound for two groups, if asked to (see
 `antiphon.protocols.metagroups`).
 """
 
@@ -20,7 +20,7 @@ from antiphon.protocols.metagroups.formation import Label
 from antiphon.protocols.metagroups.shapes import Shape
 from antiphon.protocols.metagroups.tree import Forest, build_forest
 from antiphon.protocols.overlapping import Batch, GroupsConfiguration
-from antiphon.protocols.propagation_tree import Propagation, PropagationTree, Request, Tree
+from antiphon.protocols.rivals.propagation_tree import Propagation, PropagationTree, Request, Tree
 from antiphon.sim.group_rivals import RivalConfiguration, cost_s, simulate_rival
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.studies.jia.settings import KINDS, Membership, draw
@@ -39,11 +39,11 @@ EXAMPLES: Final[Mapping[str, Membership]] = {
 three messages be in a cycle although no two sites differ."""
 EXAMPLE_SITES: Final = 3
 DRAWN: Final = "drawn"
-"""The membership that the same seed gives the other protocols."""
+"""The membership that the other protocols draw from the same seed."""
 
 
 def shortcuts(forest: Forest, ways: str) -> Shortcuts:
-    """A forest with the ways that are meant."""
+    """A forest with the ways of the configuration."""
     if ways == "pairwise":
         return bypassed(forest)
     past: Mapping[Group, Collection[Label]] = candidates(forest) if ways == "section" else {}
@@ -80,7 +80,7 @@ class Configuration(RivalConfiguration):
 
 
 class Relay(PropagationTree):
-    """A site that hands on what it gets as it is told, whoever it comes from."""
+    """A site that forwards each message along its table, whatever its source."""
 
     def _take(self, sender: Site, pdu: Linked) -> None:
         if isinstance(pdu, Propagation):

@@ -1,6 +1,6 @@
-"""How Jia and So's text is read, and what was chosen where it is silent.
+"""Our reading of Jia and So's paper, and our choices where it is silent.
 
-The text argues with formulas and one example; it measures nothing, and does not say how groups overlap. So
+The paper argues with formulas and one example; it measures nothing, and does not say how groups overlap. So
 memberships are drawn in five ways (`KINDS`), from groups that hardly touch to sites that are in four groups
 each, with five sites for every group, from 15 sites to 1,000.
 
@@ -8,7 +8,7 @@ each, with five sites for every group, from 15 sites to 1,000.
   group, e the extra nodes on the way: nodes of the tree that are not in the group.
 - A message is one transmission from one site to another, acknowledgements left out. The text also counts what
   a site sends to itself: a sequencer that is a member of the group gets one of its own n messages. Ours are
-  counted without these, so that runs stay up to two messages below the formulas.
+  counted without these, so runs are up to two messages below the formulas.
 - T is the network's delay, the same for all and always. A multicast's latency is until the last member
   delivers.
 - The depth of a group's subtree is counted in nodes, the primary meta-group and the last one included: it is
@@ -17,14 +17,13 @@ each, with five sites for every group, from 15 sites to 1,000.
 - A site's load is how many messages it sends and receives for one multicast, if all groups are multicast to
   equally often.
 
-What is run in the simulator, and what is only worked out from the trees: runs are of up to 100 sites, and all
-their orders are judged. Trees are worked out for up to 1,000 sites and 200 groups; from these come depths,
-extra nodes, messages and loads, but no order and no time.
+Simulated runs have up to 100 sites, and all their orders are judged. Trees are computed for up to 1,000 sites
+and 200 groups; they give depths, extra nodes, messages and loads, but no order and no time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from antiphon.core.ids import Group, Site, site_names
 from antiphon.sim.groups import draw_membership, group_names
@@ -32,13 +31,13 @@ from antiphon.sim.groups import draw_membership, group_names
 Membership = dict[Group, tuple[Site, ...]]
 
 SITES_A_GROUP: Final = 5
-"""How many sites there are for every group; a group is larger, since sites are in several."""
+"""Sites per group; a group has more members, since sites are in several groups."""
 SIZES: Final = (15, 50, 150, 500, 1000)
 QUICK_SIZES: Final = (15, 150, 1000)
 OVERLAPS: Final = {"separate": 1.1, "moderate": 2.0, "heavy": 4.0}
 """Groups that a site is in on average, where they are drawn evenly."""
 MOST_OVERLAP: Final = 0.75
-"""Where there are few groups, sites are in this share of them at most."""
+"""With few groups, a site is in at most this share of them."""
 LONGEST_PROFILE: Final = 3
 TWO_HOMES: Final = 0.5
 
@@ -48,7 +47,7 @@ def groups_for(sites: int) -> int:
 
 
 def draw(kind: str, random: Random, sites: int, groups: int) -> Membership:
-    """Who is in which group; every site is in one at least, and every group has a member."""
+    """Each group's sites; every site is in at least one group, and every group has a member."""
     return KINDS[kind](random, site_names(sites), groups)
 
 
@@ -78,7 +77,7 @@ def _neighbours(random: Random, sites: Sequence[Site], groups: int) -> Membershi
 def _gathered(
     random: Random, sites: Sequence[Site], names: Sequence[Group], labels: Sequence[Sequence[Group]]
 ) -> Membership:
-    """Memberships from the sites' labels; a group that nobody is in gets a member."""
+    """Memberships from the sites' labels; an empty group gets a member."""
     members: dict[Group, list[Site]] = {name: [] for name in names}
     for site, label in zip(sites, labels, strict=True):
         for group in label:
@@ -103,8 +102,3 @@ KIND_WORDS: Final = {
     "profiles": "five sites are in the same groups, one to three of them",
     "neighbours": "groups in a row, half of the sites in two neighbouring ones",
 }
-
-
-def fixed(values: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
-    """Values as axes of one point each."""
-    return {name: (value,) for name, value in values.items()}

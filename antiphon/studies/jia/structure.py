@@ -1,7 +1,7 @@
-"""Trees worked out for random memberships, without a run: rules, depth, extra nodes, hops and loads.
+"""Trees computed for random memberships, without a run: rules, depth, extra nodes, hops and loads.
 
-Up to 1,000 sites and 200 groups, for the paper's tree, the shallower one that we use, and Garcia-Molina's
-tree of sites; the other approaches have no structure but their load. Part of claims J1, J4 and J5.
+Up to 1,000 sites and 200 groups, for the paper's tree, our shallower one, and Garcia-Molina's tree of sites;
+the other approaches have no structure, only a load. Part of claims J1, J4 and J5.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.protocols.metagroups.shapes import Shape
 from antiphon.protocols.metagroups.tree import Forest, broken_rules, build_forest
-from antiphon.protocols.propagation_tree.tree import build_tree
+from antiphon.protocols.rivals.propagation_tree.tree import build_tree
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.studies.jia.loads import LOADS
 from antiphon.studies.jia.settings import KINDS, QUICK_SIZES, SIZES, Membership, draw, groups_for
-from antiphon.studies.model import Grid
+from antiphon.studies.study import Grid
 
 NAME: Final = "antiphon.studies.jia.structure:SCENARIO"
 SHAPES: Final[Mapping[str, Shape]] = {"shallow": "shallow", "printed": "printed"}
@@ -35,14 +35,14 @@ OTHERS: Final = {
 }
 APPROACHES: Final = {**TREES, **OTHERS}
 HUES: Final = {approach: hue for hue, approach in enumerate(APPROACHES)}
-"""Each approach has its colour, the same in all figures."""
+"""The colour of each approach, the same in all figures."""
 SECONDS_PER_SITE: Final = 1e-4
 SECONDS_PER_PRINTED_PAIR: Final = 5e-7
 
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """Memberships, and what is built for them."""
+    """Memberships, and the structure built for them."""
 
     sites: Annotated[int, "sites"] = 50
     groups: Annotated[int, "groups"] = 10
@@ -65,13 +65,13 @@ class Way(NamedTuple):
     """One group's part of a tree."""
 
     depth: int
-    """In nodes."""
+    """The depth in nodes."""
     extra: int
     hops: int
 
 
 class Structure(NamedTuple):
-    """What is known of a tree or a forest."""
+    """The properties of a tree or a forest."""
 
     ways: list[Way]
     nodes: int
@@ -184,7 +184,7 @@ GRIDS: Final = (
         seeds={"quick": 1, "full": 10},
     ),
 )
-"""Large memberships one by one, and very many small ones."""
+"""Large memberships one at a time, small ones in large numbers."""
 
 
 def where(approach: str, kind: str, **more: Any) -> dict[str, Any]:

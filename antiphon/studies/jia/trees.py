@@ -4,12 +4,14 @@ from typing import Final
 
 from antiphon.protocols.metagroups.formation import Label, label_text
 from antiphon.protocols.metagroups.tree import Forest, build_forest
+from antiphon.studies.formatting import number
 from antiphon.studies.jia import orders
-from antiphon.studies.jia.judging import USUALLY, found, total
+from antiphon.studies.jia.judging import USUALLY
 from antiphon.studies.jia.settings import KIND_WORDS, KINDS, SIZES, Membership
 from antiphon.studies.jia.structure import NAME, SHAPES, TREES, where
-from antiphon.studies.model import Claim, Curve, Figure, Finding, Panel, Results, Section, Table
-from antiphon.studies.words import number
+from antiphon.studies.judging import judged_by, total
+from antiphon.studies.model import Curve, Figure, Finding, Panel, Section, Table
+from antiphon.studies.results import Results
 
 FIGURE_2: Final[Membership] = {
     "A": ("s0", "s4", "s5", "s7", "s8", "s9"),
@@ -21,14 +23,14 @@ FIGURE_2: Final[Membership] = {
 META_GROUPS: Final = ("ABC", "AB", "AC", "AD", "BC", "CD", "A", "B", "C", "D")
 PRIMARIES: Final = {"A": "ABC", "B": "ABC", "C": "ABC", "D": "AD"}
 CHILDREN: Final = {"ABC": {"AB", "AC", "BC", "A", "B", "C", "AD"}, "AD": {"D", "CD"}}
-"""As section 4.1 tells figure 4."""
+"""Figure 4 as section 4.1 describes it."""
 
 
 # J1
 
 
 def rules_hold(results: Results) -> Finding:
-    points = [point for shape in SHAPES for point in found(results, {"scenario": NAME, "approach": shape})]
+    points = [point for shape in SHAPES for point in results.found({"scenario": NAME, "approach": shape})]
     broken, drawn = total(points, "broken"), total(points, "memberships")
     return Finding(
         ours=f"{broken:.0f} exceptions in {number(drawn)} trees, of 4 to {max(SIZES)} sites, half of them "
@@ -55,7 +57,7 @@ def _named(name: str) -> Label:
 
 
 def misread(forest: Forest) -> list[str]:
-    """What differs from the text's example."""
+    """The differences from the paper's example."""
     wrong = []
     if set(forest.nodes) != set(map(_named, META_GROUPS)):
         wrong.append("The meta-groups differ.")
@@ -80,8 +82,8 @@ def worked_example(results: Results) -> Finding:  # noqa: ARG001
     ]
     return Finding(
         ours=" ".join(wrong)
-        or "10 meta-groups; <ABC> root and primary of A, B, C; <AD> primary of D; C reaches "
-        "<CD> through <AD>; the same tree in both shapes",
+        or "10 meta-groups; <ABC> root and primary of A, B, C; <AD> primary of D; C reaches <CD> through "
+        "<AD>; the same tree in both shapes",
         holds=not wrong,
     )
 
@@ -90,14 +92,14 @@ def worked_example(results: Results) -> Finding:  # noqa: ARG001
 
 
 def usually(results: Results, metric: str, words: str) -> Finding:
-    """Whether more than half of the groups have it at every kind and size, in the paper's tree."""
+    """Whether it holds for more than half of the groups at every kind and size, in the paper's tree."""
     shares = {
         (point.parameters["kind"], point.parameters["sites"]): point.metrics[metric].mean
-        for point in found(results, {"scenario": NAME, "approach": "printed", "memberships": 1})
+        for point in results.found({"scenario": NAME, "approach": "printed", "memberships": 1})
     }
     sparse = sorted(place for place, share in shares.items() if share <= USUALLY)
     worst = min(shares, key=lambda place: shares[place])
-    shallow = found(results, where("shallow", *worst[:1], sites=worst[1]))[0].metrics[metric].mean
+    shallow = results.found(where("shallow", *worst[:1], sites=worst[1]))[0].metrics[metric].mean
     kinds = ", ".join(sorted({kind for kind, _ in sparse}))
     return Finding(
         ours=f"{words} for more than half of the groups at {len(shares) - len(sparse)} of {len(shares)} "
@@ -121,9 +123,9 @@ def three_delays(results: Results) -> Finding:
 
 
 def shorter_than_sites(results: Results) -> Finding:
-    """The text's words are about depth; hops are what a member waits for."""
+    """The paper claims a depth; a member waits for hops."""
     longer = []
-    points = found(results, {"scenario": NAME, "approach": "printed", "memberships": 1})
+    points = results.found({"scenario": NAME, "approach": "printed", "memberships": 1})
     means = {"printed": 0.0, "shallow": 0.0, "sites": 0.0}
     for point in points:
         kind, sites = point.parameters["kind"], point.parameters["sites"]
@@ -153,7 +155,7 @@ SHOWN: Final = {
     "hops": ".1f",
     "extra": ".1f",
 }
-"""The metrics of the table, each with how it is written."""
+"""The metrics of the table, each with its format."""
 
 
 def rows(results: Results) -> list[list[str]]:
@@ -200,7 +202,7 @@ SECTION: Final = Section(
             caption="12 sites in 5 groups; sites in 1.1, 2 and 4 groups on average. Broken: runs with a "
             "cycle in what was delivered. Others: lost, doubled or misdirected messages.",
             columns=("protocol", "runs", "deliveries", "broken", "two sites differ", "others"),
-            rows=orders.rows,
+            compute=orders.rows,
         ),
         Table(
             title="Trees (worked out)",
@@ -219,31 +221,13 @@ SECTION: Final = Section(
                 "hops",
                 "extra nodes",
             ),
-            rows=rows,
+            compute=rows,
         ),
     ),
-    claims=(
-        Claim(
-            id="J1a",
-            where="3, 4.1",
-            statement="Every tree that is built satisfies rules 1 and 2.",
-            theirs="proved",
-            judge=rules_hold,
-        ),
-        Claim(
-            id="J1b",
-            where="3, theorem",
-            statement="Common members of overlapping groups deliver in one order.",
-            theirs="proved",
-            judge=one_order,
-        ),
-        Claim(
-            id="J2",
-            where="figures 2 to 4",
-            statement="The worked example: <ABC> is root and primary of A, B and C; <AD> is primary of D; "
-            "<CD> is reached through <AD>.",
-            theirs="as stated",
-            judge=worked_example,
-        ),
+    claims=judged_by(
+        "jia",
+        J1a=rules_hold,
+        J1b=one_order,
+        J2=worked_example,
     ),
 )

@@ -1,13 +1,13 @@
 """Konorski, membership-insensitive totally ordered multicast: claims K1 to K9 and figure 3, as data.
 
-`settings` says how the text was read, `judging` how claims are judged. The figure's curves are lost from our
-copy of the paper; the text's numbers are what is compared.
+`settings` has our reading of the paper, `judging` the rules for claims, and `claims.md` the claims. The
+figure's curves are lost from our copy of the paper; the numbers in its text are compared.
 """
 
 from typing import Final
 
 from antiphon.studies.konorski import lan, large, membership, observations, order, sharing
-from antiphon.studies.model import Study
+from antiphon.studies.study import Study
 
 STUDY: Final = Study(
     name="konorski",

@@ -3,7 +3,9 @@
 from typing import Any, Final
 
 from antiphon.spark.statistics import Point
-from antiphon.studies.konorski.judging import MANY_THOUSANDS, best, found, per_ten_thousand, total, unfinished
+from antiphon.studies.formatting import number
+from antiphon.studies.judging import judged_by, total
+from antiphon.studies.konorski.judging import MANY_THOUSANDS, best, per_ten_thousand, unfinished
 from antiphon.studies.konorski.settings import (
     BUFFERS,
     COMERS_AND_GOERS,
@@ -11,22 +13,11 @@ from antiphon.studies.konorski.settings import (
     LAN,
     SHORTER_DELIV_MS,
     VERTEX_US,
-    fixed,
     offered,
 )
-from antiphon.studies.model import (
-    Claim,
-    Effort,
-    Figure,
-    Finding,
-    Grid,
-    Line,
-    Panel,
-    Results,
-    Section,
-    Table,
-)
-from antiphon.studies.words import number
+from antiphon.studies.model import Figure, Finding, Panel, Section, Series, Table
+from antiphon.studies.results import Results
+from antiphon.studies.study import Effort, Grid, fixed
 
 FULL: Final = {"detector": True, "suspended": True}
 WITHOUT_SUSPENDED: Final = {"detector": True, "suspended": False}
@@ -42,7 +33,7 @@ DELIV_CYCLES_MS: Final = (*SHORTER_DELIV_MS, DELIV_MS)
 BUFFERS_TRIED: Final = (1, 2, 5, 10, BUFFERS)
 BUFFER_RATE: Final = 700.0
 WINDOW: Final = 4
-"""Where several windows are not tried."""
+"""The window where only one is tried."""
 
 TWICE: Final[dict[Effort, int]] = {"quick": 1, "full": 2}
 SITE: Final = {**LAN, "vertex_us": VERTEX_US, "buffers": BUFFERS}
@@ -91,7 +82,7 @@ FAST_GRIDS: Final = tuple(
     )
     for mode in MODES.values()
 )
-"""The same sites if their graphs cost no time, as ours hardly do."""
+"""The same sites if their graphs cost no time; ours cost almost none."""
 BUFFER_GRID: Final = Grid(
     scenario="dpg",
     axes={
@@ -106,12 +97,12 @@ GRIDS: Final = (*FIGURE_GRIDS, *FAST_GRIDS, BUFFER_GRID)
 
 
 def runs_of(mode: dict[str, bool], churn: int = 0, **more: Any) -> dict[str, Any]:
-    """The runs of figure 3 in one setting, whatever their flow control."""
+    """The runs of figure 3 in one setting, with any flow control."""
     return {"scenario": "dpg", **SITE, **mode, "churn": churn, **more}
 
 
 def most(results: Results, mode: dict[str, bool], churn: int = 0, vertex_us: float = VERTEX_US) -> Point:
-    """The best that a setting reaches, whatever is offered."""
+    """The best throughput of a setting at any load."""
     return best(results, runs_of(mode, churn, vertex_us=vertex_us))
 
 
@@ -122,17 +113,17 @@ def throughput(point: Point) -> float:
 # Figure 3
 
 
-def curve(results: Results, name: str, mode: dict[str, bool], churn: int) -> list[Line]:
+def curve(results: Results, name: str, mode: dict[str, bool], churn: int) -> list[Series]:
     """The best throughput at each load; none if its runs have failed."""
     rates = sorted({point.parameters["rate"] for point in results.matching(runs_of(mode, churn))})
     if not rates:
         return []
     values = [throughput(best(results, runs_of(mode, churn, rate=rate))) for rate in rates]
-    return [Line(name=name, x=rates, y=values)]
+    return [Series(name=name, x=rates, y=values)]
 
 
 def panel(churn: int) -> Panel:
-    def lines(results: Results) -> list[Line]:
+    def lines(results: Results) -> list[Series]:
         return [line for name, mode in MODES.items() for line in curve(results, name, mode, churn)]
 
     return Panel(
@@ -194,7 +185,7 @@ BEST_TABLE: Final = Table(
         "halted",
         "violated",
     ),
-    rows=best_rows,
+    compute=best_rows,
 )
 
 
@@ -229,14 +220,14 @@ BUFFER_TABLE: Final = Table(
     caption=f"{BUFFER_RATE:g} messages a second offered. Violated: messages out of order or missing "
     "somewhere, in 10,000 deliveries.",
     columns=("buffers", "missed", "throughput", "violated", "disagreements seen", "runs that ended"),
-    rows=buffer_rows,
+    compute=buffer_rows,
 )
 
 
 def few_misses(results: Results) -> Finding:
-    rates = [point.metrics["miss_rate"].mean for point in found(results, buffer_runs(BUFFERS))]
+    rates = [point.metrics["miss_rate"].mean for point in results.found(buffer_runs(BUFFERS))]
     rates.append(most(results, FULL).metrics["miss_rate"].mean)
-    one = found(results, buffer_runs(1))[0].metrics["miss_rate"].mean
+    one = results.found(buffer_runs(1))[0].metrics["miss_rate"].mean
     return Finding(
         ours=f"{rates[0]:.2%} at {BUFFER_RATE:g} messages a second, {rates[1]:.2%} at most throughput; with "
         f"a single buffer {one:.1%}",
@@ -245,7 +236,7 @@ def few_misses(results: Results) -> Finding:
 
 
 def few_violations(results: Results) -> Finding:
-    points = [*found(results, buffer_runs(BUFFERS)), most(results, FULL)]
+    points = [*results.found(buffer_runs(BUFFERS)), most(results, FULL)]
     violated, deliveries = total(points, "violated"), total(points, "deliveries")
     return Finding(
         ours=f"{violated:.0f} in {deliveries:.0f} deliveries",
@@ -283,7 +274,7 @@ def few_reports(results: Results) -> Finding:
 
 
 def falls_by_the_absent(results: Results) -> Finding:
-    """At the same flow control, each in its best."""
+    """Compared at the same flow control, each at its best."""
     constant, variable = most(results, FULL), most(results, FULL, COMERS_AND_GOERS)
     ratio = throughput(variable) / throughput(constant)
     present = variable.metrics["present_share"].mean
@@ -307,68 +298,20 @@ def falls_to_a_third(results: Results, mode: dict[str, bool]) -> Finding:
 
 SECTION: Final = Section(
     title="6 Implementation and performance",
-    text="Seven sites on one channel whose processors are the limit. The text says how large messages, "
-    "channel and buffers were; what it does not say, above all how processing grows with the graph, was "
-    "chosen from what it does say and not from the claims of figure 3.",
+    text="Seven sites on one channel whose processors are the limit. The paper gives the sizes of messages, "
+    "channel and buffers. What it does not give, above all how processing grows with the graph, was derived "
+    "from what it gives and not from the claims of figure 3.",
     figures=(FIGURE,),
     tables=(BEST_TABLE, BUFFER_TABLE),
-    claims=(
-        Claim(
-            id="K3a",
-            where="6",
-            statement="With 20 reception buffers the miss rate is well below 1%.",
-            theirs="well below 1%",
-            judge=few_misses,
-        ),
-        Claim(
-            id="K3b",
-            where="6",
-            statement="Of the order of one message in many thousands violates the order.",
-            theirs="one in many thousands",
-            judge=few_violations,
-        ),
-        Claim(
-            id="K4a",
-            where="6, figure 3",
-            statement="With Suspended Delivery 7 sites deliver over 740 messages of 1000 bytes a second.",
-            theirs="over 740",
-            judge=over_740,
-        ),
-        Claim(
-            id="K4b",
-            where="6",
-            statement="The graphs rarely exceed 30 vertices then.",
-            theirs="rarely above 30",
-            judge=small_graphs,
-        ),
-        Claim(
-            id="K4c",
-            where="6",
-            statement="Report traffic is within 20% of the message traffic.",
-            theirs="20%",
-            judge=few_reports,
-        ),
-        Claim(
-            id="K5",
-            where="6, figure 3",
-            statement="When membership varies, throughput falls only by the absent sites' contribution, "
-            "without a halt.",
-            theirs="graceful drop",
-            judge=falls_by_the_absent,
-        ),
-        Claim(
-            id="K6a",
-            where="6, figure 3",
-            statement="Without Suspended Delivery throughput falls to a third or less.",
-            theirs="a third or less",
-            judge=lambda results: falls_to_a_third(results, WITHOUT_SUSPENDED),
-        ),
-        Claim(
-            id="K6b",
-            where="6, figure 3",
-            statement="Without the ContiguityDetector throughput falls to a third or less.",
-            theirs="a third or less",
-            judge=lambda results: falls_to_a_third(results, WITHOUT_DETECTOR),
-        ),
+    claims=judged_by(
+        "konorski",
+        K3a=few_misses,
+        K3b=few_violations,
+        K4a=over_740,
+        K4b=small_graphs,
+        K4c=few_reports,
+        K5=falls_by_the_absent,
+        K6a=lambda results: falls_to_a_third(results, WITHOUT_SUSPENDED),
+        K6b=lambda results: falls_to_a_third(results, WITHOUT_DETECTOR),
     ),
 )

@@ -1,12 +1,15 @@
 """Section 7: groups of 50 and more, which the text leaves to simulation; claim K9."""
 
+from functools import partial
 from typing import Any, Final
 
 from antiphon.spark.statistics import Point
-from antiphon.studies.konorski.judging import found, per_ten_thousand, total, unfinished
-from antiphon.studies.konorski.settings import fixed
-from antiphon.studies.model import Claim, Curve, Figure, Finding, Grid, Panel, Results, Section, Table
-from antiphon.studies.words import number
+from antiphon.studies.formatting import number
+from antiphon.studies.judging import judged_by, total
+from antiphon.studies.konorski.judging import per_ten_thousand, unfinished
+from antiphon.studies.model import Curve, Figure, Finding, Panel, Section, Table
+from antiphon.studies.results import Results
+from antiphon.studies.study import Grid, fixed
 
 SIZES: Final = (50, 100, 200)
 SERVICES: Final = ("lan", "sequencer")
@@ -27,8 +30,8 @@ def group(service: str, **more: Any) -> dict[str, Any]:
 
 
 def works(results: Results, service: str) -> Finding:
-    """It delivers what is offered, in one order, at every size."""
-    points = found(results, group(service))
+    """It delivers all offered messages, in one order, at every size."""
+    points = results.found(group(service))
     sizes = sorted({point.parameters["members"] for point in points})
     least = min(point.metrics["throughput"].mean for point in points)
     broken = total(points, "violated") + unfinished(points)
@@ -111,17 +114,14 @@ SECTION: Final = Section(
                 "violated",
                 "disagreements",
             ),
-            rows=rows,
+            compute=rows,
         ),
     ),
-    claims=tuple(
-        Claim(
-            id=f"K9{letter}",
-            where="7",
-            statement=f"The protocol can be run in groups of 50 sites or more ({service} service).",
-            theirs="left open",
-            judge=lambda results, service=service: works(results, service),  # type: ignore[misc]
-        )
-        for letter, service in zip("ab", SERVICES, strict=True)
+    claims=judged_by(
+        "konorski",
+        **{
+            f"K9{letter}": partial(works, service=service)
+            for letter, service in zip("ab", SERVICES, strict=True)
+        },
     ),
 )

@@ -2,9 +2,11 @@
 
 from typing import Any, Final
 
-from antiphon.studies.konorski.judging import found, is_about, runs, total, unfinished
-from antiphon.studies.konorski.settings import fixed
-from antiphon.studies.model import Claim, Curve, Figure, Finding, Grid, Panel, Results, Section
+from antiphon.studies.judging import judged_by, runs, total, unless
+from antiphon.studies.konorski.judging import is_about, unfinished
+from antiphon.studies.model import Curve, Figure, Finding, Panel, Section
+from antiphon.studies.results import Results
+from antiphon.studies.study import Grid, fixed
 
 SPELLS: Final[dict[str, Any]] = {
     "members": 7,
@@ -22,7 +24,7 @@ TOGGLING: Final[dict[str, Any]] = {
     "delay_ms": 1.0,
 }
 PERIODS_MS: Final = (2000.0, 5000.0, 10_000.0)
-"""How long the site stays, and stays away, on average; the text does not say."""
+"""Mean times of presence and absence; the paper does not give them."""
 SPELLS_SEEN: Final = 4
 HALTED: Final = 0.2
 SLOWED: Final = 0.2
@@ -51,7 +53,7 @@ GRIDS: Final = (SPELL_GRID, *TOGGLING_GRIDS)
 
 
 def spells_are_continuous(results: Results) -> Finding:
-    points = found(results, {"scenario": "dpg", **SPELLS})
+    points = results.found({"scenario": "dpg", **SPELLS})
     broken, hanging = total(points, "violations"), unfinished(points)
     return Finding(
         ours=f"{total(points, 'spells'):.0f} presence spells in {runs(points)} runs: {broken:.0f} "
@@ -70,12 +72,12 @@ def shares(results: Results, scenario: str, period_ms: float) -> tuple[float, fl
 
 
 def measured_periods(results: Results) -> list[float]:
-    there = {point.parameters["calm_ms"] for point in found(results, {"scenario": "totem", **TOGGLING})}
+    there = {point.parameters["calm_ms"] for point in results.found({"scenario": "totem", **TOGGLING})}
     return sorted(there)
 
 
 def totem_halts(results: Results) -> Finding:
-    """The text gives no period: it holds if it does for one of those that were tried."""
+    """The paper gives no period: the claim holds if it holds for one of those tried."""
     seen = {period: shares(results, "totem", period)[0] for period in measured_periods(results)}
     each = ", ".join(
         f"{share:.0%} when it toggles every {period / 1000:g} s" for period, share in seen.items()
@@ -96,9 +98,7 @@ def totem_slows(results: Results) -> Finding:
     return Finding(
         ours=f"between a tenth and 60% of its throughput: {each}",
         holds=holds,
-        reason=""
-        if holds
-        else "It halts, or it does not: what waited is sent at once when the ring is whole.",
+        reason=unless(holds, "It halts, or it does not: what waited is sent at once when the ring is whole."),
     )
 
 
@@ -126,8 +126,8 @@ def panel(metric: str, label: str) -> Panel:
 
 SECTION: Final = Section(
     title="2 and 5 Presence and absence",
-    text="Sites come and go. Beside the protocol stands Totem's single ring, which must agree on who is "
-    "there before it goes on; one of 20 sites toggles.",
+    text="Sites come and go. The protocol is compared with Totem's single ring, which must agree on its "
+    "members before it continues; one of 20 sites toggles.",
     figures=(
         Figure(
             id="K8",
@@ -137,35 +137,11 @@ SECTION: Final = Section(
             panels=[panel("halted_share", "share halted"), panel("slowed_share", "share slowed")],
         ),
     ),
-    claims=(
-        Claim(
-            id="K2",
-            where="5, observations 4 and 5",
-            statement="A returning site resumes by itself; each presence spell is a continuous segment of "
-            "the agreed order.",
-            theirs="conjectured",
-            judge=spells_are_continuous,
-        ),
-        Claim(
-            id="K8a",
-            where="2",
-            statement="Totem, 20 sites, one toggling: the group is halted about 20% of the time.",
-            theirs="about 20%",
-            judge=totem_halts,
-        ),
-        Claim(
-            id="K8b",
-            where="2",
-            statement="Its throughput is about halved for another 20%.",
-            theirs="another 20%",
-            judge=totem_slows,
-        ),
-        Claim(
-            id="K8c",
-            where="2, 7",
-            statement="A membership-insensitive protocol does not halt under the same toggling.",
-            theirs="no reconfiguration overhead",
-            judge=dpg_does_not_halt,
-        ),
+    claims=judged_by(
+        "konorski",
+        K2=spells_are_continuous,
+        K8a=totem_halts,
+        K8b=totem_slows,
+        K8c=dpg_does_not_halt,
     ),
 )

@@ -1,7 +1,7 @@
 """Section 5, observations 1 to 3 on random graphs: claim K1.
 
-Messages are drawn in a true order; each site hears some of them and, as its detector lets it, knows of some
-consecutive receptions that nothing lay between. What a site heard is its report.
+Messages are drawn in a true order. Each site receives some of them and, as far as its detector allows, knows
+of some pairs that they are consecutive. A site's report is what it received.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,10 @@ from antiphon.core.seeds import Seeds
 from antiphon.protocols.dpg.graph import PrecedenceGraph
 from antiphon.protocols.dpg.pdus import ORIGIN, Arc, Tag
 from antiphon.sim.scenario import Metrics, Scenario
-from antiphon.studies.konorski.judging import found, total
-from antiphon.studies.model import Claim, Finding, Grid, Results, Section
+from antiphon.studies.judging import judged_by, total
+from antiphon.studies.model import Finding, Section
+from antiphon.studies.results import Results
+from antiphon.studies.study import Grid
 
 NAME: Final = "antiphon.studies.konorski.observations:SCENARIO"
 SECONDS_PER_GRAPH: Final = 0.002
@@ -34,12 +36,12 @@ class Configuration:
 
     def __post_init__(self) -> None:
         if min(self.graphs, self.sites) < 1 or self.messages < 2:
-            raise UsageError("A graph needs two messages, and somebody who reports them.")
+            raise UsageError("A graph needs at least two messages and one site that reports them.")
 
 
 @dataclass(frozen=True)
 class World:
-    """A true order and what each site heard of it."""
+    """A true order, and what each site received of it."""
 
     order: list[Tag]
     reports: list[list[Arc]]
@@ -63,7 +65,7 @@ class World:
         return cls(order, reports)
 
     def allows(self, arc: Arc) -> bool:
-        """Whether the true order is as the arc says."""
+        """Whether the true order agrees with the arc."""
         tail, head, marked = arc
         before = -1 if tail == ORIGIN else self.order.index(tail)
         after = self.order.index(head)
@@ -85,14 +87,14 @@ def united(reports: list[list[Arc]]) -> PrecedenceGraph:
 
 
 def relations(graph: PrecedenceGraph) -> set[tuple[Tag, Tag]]:
-    """All that is known to precede something."""
+    """All known predecessors of a message."""
     return {pair for pair in permutations(graph, 2) if graph.precedes(*pair)}
 
 
 def receive_next(world: World, random: Random) -> tuple[int, int, int]:
-    """Observation 2: the next message comes. Arcs there were, arcs gone then, and relations gone then.
+    """Observation 2: the next message arrives. Returns the arcs before, the arcs removed, the relations lost.
 
-    Whatever is known then lies before it, as it does where reports share the ordered channel.
+    All known messages precede it, as they do where reports share the ordered channel.
     """
     place = random.randrange(1, len(world.order))
     past, new = set(world.order[:place]), world.order[place]
@@ -155,7 +157,7 @@ GRID: Final = Grid(
 
 
 def stays_true(results: Results) -> Finding:
-    points = found(results, {"scenario": NAME})
+    points = results.found({"scenario": NAME})
     untrue = total(points, "untrue") + total(points, "contradictions")
     return Finding(
         ours=f"{untrue:.0f} of {total(points, 'arcs'):.0f} arcs against the true order, in "
@@ -165,7 +167,7 @@ def stays_true(results: Results) -> Finding:
 
 
 def never_undoes(results: Results) -> Finding:
-    points = found(results, {"scenario": NAME})
+    points = results.found({"scenario": NAME})
     undone, replaced = total(points, "relations_undone"), total(points, "arcs_replaced")
     return Finding(
         ours=f"{undone:.0f} relations undone",
@@ -178,7 +180,7 @@ def never_undoes(results: Results) -> Finding:
 
 
 def order_does_not_matter(results: Results) -> Finding:
-    points = found(results, {"scenario": NAME})
+    points = results.found({"scenario": NAME})
     dependent = total(points, "order_dependent")
     return Finding(
         ours=f"{dependent:.0f} of {total(points, 'graphs'):.0f} graphs differ", holds=dependent == 0
@@ -187,29 +189,12 @@ def order_does_not_matter(results: Results) -> Finding:
 
 SECTION: Final = Section(
     title="5 Observations on the precedence graph",
-    text="Random orders, of which sites hear a part and notice some contiguities. Their reports are united "
-    "and linearised.",
-    claims=(
-        Claim(
-            id="K1a",
-            where="5, observation 1",
-            statement="Linearisation keeps the graph consistent with the true order.",
-            theirs="proved",
-            judge=stays_true,
-        ),
-        Claim(
-            id="K1b",
-            where="5, observation 2",
-            statement="The reception of a message never undoes what is known.",
-            theirs="proved",
-            judge=never_undoes,
-        ),
-        Claim(
-            id="K1c",
-            where="5, observation 3",
-            statement="The result does not depend on the order in which reports arrive.",
-            theirs="proved",
-            judge=order_does_not_matter,
-        ),
+    text="Random orders, of which sites receive a part and detect some contiguities. Their reports are "
+    "merged and linearised.",
+    claims=judged_by(
+        "konorski",
+        K1a=stays_true,
+        K1b=never_undoes,
+        K1c=order_does_not_matter,
     ),
 )

@@ -1,26 +1,25 @@
-"""How Konorski's text is read, and what was chosen where it is silent.
+"""Our reading of Konorski's paper, and our choices where it is silent.
 
-The text gives: 7 sites, messages of 1000 bytes, a 10 Mbit/s Ethernet, 20 reception buffers, reports within
+The paper gives: 7 sites, messages of 1000 bytes, a 10 Mbit/s Ethernet, 20 reception buffers, reports within
 20% of the message traffic, flow control set for most throughput, and processors as the limit. From that:
 
 - `REPORT_MS` is the shortest Report_Cycle of 20, 30 and 50 ms with which reports stay within that share at
-  full load, each telling of 64 agreed messages. Deliv_Cycle is 12 of them, by which the model of the protocol
+  full load, each with 64 agreed messages. Deliv_Cycle is 12 of them, with which the model of the protocol
   kept its order.
 - Processing. 740 messages a second and a fifth as many reports are 880 PDUs a second, of which a site sends
-  some: 1.14 ms are left for each. A Pentium of 100 to 333 MHz took about 0.3 ms to receive a datagram of that
-  size. What is left is the graph's, which 'rarely exceeds 30 vertices': 28 microseconds for each vertex bring
-  a PDU to 1.14 ms at 30 vertices. How the text's processing grows with the graph is not stated; in proportion
-  is the mildest reading of 'too large to be processed in real time'.
-- Flow control is the number of own messages that a site may have under way. For each setting several are run,
-  and the best one counts that keeps the order. Without Suspended Delivery or detector it is often Deliv_Cycle
-  that orders messages; shorter ones are tried there too.
-- Variable membership: two of the seven come and go, 1 s present and 0.5 s absent on average.
+  some: 1.14 ms are left for each. A Pentium of 100 to 333 MHz took about 0.3 ms to receive a datagram of
+  that size. The rest is the graph's, which 'rarely exceeds 30 vertices': at 28 microseconds per vertex a PDU
+  takes 1.14 ms at 30 vertices. The paper does not say how its processing grows with the graph; proportional
+  growth is the mildest reading of 'too large to be processed in real time'.
+- Flow control is the number of own messages that a site may have in flight. Several values are run for each
+  setting, and the best one that keeps the order counts. Without Suspended Delivery or detector it is often
+  Deliv_Cycle that orders messages; shorter ones are tried there too.
+- Variable membership: two of the seven sites come and go, 1 s present and 0.5 s absent on average.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from antiphon.studies.model import Where
+from antiphon.studies.results import Where
 
 SITES: Final = 7
 REPORT_MS: Final = 30.0
@@ -31,7 +30,7 @@ VERTEX_US: Final = 28.0
 BUFFERS: Final = 20
 COMERS_AND_GOERS: Final = 2
 OFFERED_S: Final = 4.0
-"""For how long messages are offered in a run of figure 3."""
+"""Time for which messages are offered in a run of figure 3."""
 
 LAN: Final[dict[str, Any]] = {
     "members": SITES,
@@ -41,14 +40,9 @@ LAN: Final[dict[str, Any]] = {
     "calm_ms": 1000.0,
     "away_ms": 500.0,
 }
-"""What all runs of figure 3 share."""
-
-
-def fixed(values: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
-    """Values as axes of one point each."""
-    return {name: (value,) for name, value in values.items()}
+"""Parameters that all runs of figure 3 share."""
 
 
 def offered(point: Where) -> int:
-    """So many messages that they are offered for as long as figure 3's runs last."""
+    """Enough messages to be offered as long as figure 3's runs last."""
     return round(OFFERED_S * float(point["rate"]))

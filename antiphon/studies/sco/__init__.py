@@ -1,13 +1,14 @@
 """Tachikawa and Takizawa, selective causal order: claims S1 to S7, table 1 and figures 4 to 8, as data.
 
-`settings` says how the text is read, `judging` how claims are judged. The figures' curves are lost from our
-copy of the paper; its sentences about them are what is compared. S8 and S9 are targets of our own.
+`settings` has our reading of the paper, `judging` the rules for claims, and `claims.md` the claims. The
+figures' curves are lost from our copy of the paper; its sentences about them are compared. S8 and S9 are our
+own targets.
 """
 
 from typing import Final
 
-from antiphon.studies.model import Study
 from antiphon.studies.sco import beyond, evaluation, example, levels, schemes, theorem
+from antiphon.studies.study import Study
 
 STUDY: Final = Study(
     name="sco",

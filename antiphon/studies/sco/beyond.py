@@ -1,4 +1,4 @@
-"""Past the paper: the schemes under loss and in larger groups, and what messages carry beside bodies."""
+"""Beyond the paper: the schemes under loss and in larger groups, and the metadata of messages."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -6,8 +6,11 @@ from typing import Any, Final
 from antiphon.analysis import control_schemes as closed
 from antiphon.analysis.control_schemes import SCHEMES, Scheme, Traffic
 from antiphon.spark.statistics import Point
-from antiphon.studies.model import Claim, Effort, Figure, Finding, Grid, Line, Panel, Results, Section, Table
-from antiphon.studies.sco.judging import delay, messages, runs, there, total, where
+from antiphon.studies.formatting import number
+from antiphon.studies.judging import judged_by, runs, total
+from antiphon.studies.model import Figure, Finding, Panel, Section, Series, Table
+from antiphon.studies.results import Results
+from antiphon.studies.sco.judging import delay, messages, there, where
 from antiphon.studies.sco.settings import (
     DEFERRAL,
     HEARTBEAT_UNITS,
@@ -16,11 +19,10 @@ from antiphon.studies.sco.settings import (
     SCENARIOS,
     UNIT_MS,
     WINDOW,
-    fixed,
     parameters,
     traffic,
 )
-from antiphon.studies.words import number
+from antiphon.studies.study import Effort, Grid, fixed
 
 LOSSES: Final = (0.0, 0.05, 0.1, 0.2)
 QUICK_LOSSES: Final = (0.0, 0.1)
@@ -42,12 +44,12 @@ def over_losses(scheme: Scheme) -> Grid:
 
 
 def loss_panel(measure: Callable[[Results, Scheme, Traffic, float], float], y_label: str) -> Panel:
-    def lines(results: Results) -> list[Line]:
+    def lines(results: Results) -> list[Series]:
         made = []
         for scheme in SCHEMES:
             losses = [loss for loss in LOSSES if there(results, scheme, traffic(), loss)]
             values = [measure(results, scheme, traffic(), loss) for loss in losses]
-            made += [Line(name=scheme, x=losses, y=values, hue=HUES[scheme])] if losses else []
+            made += [Series(name=scheme, x=losses, y=values, hue=HUES[scheme])] if losses else []
         return made
 
     return Panel(x_label="share of arrivals lost", y_label=y_label, compute=lines)
@@ -63,7 +65,7 @@ LOSS_FIGURE: Final = Figure(
 
 
 def nothing_is_violated(results: Results) -> Finding:
-    """Whatever is lost: no scheme may break its promises, and every run must come to its end."""
+    """At every loss rate: no scheme may break its promises, and every run must finish."""
     points = [
         point
         for scheme in SCHEMES
@@ -75,8 +77,8 @@ def nothing_is_violated(results: Results) -> Finding:
     ended = total(points, "finished")
     violations = total(points, "violations")
     return Finding(
-        ours=f"{violations:.0f} violations in {number(total(points, 'deliveries'))} deliveries; "
-        f"{ended:.0f} of {runs(points)} runs ended",
+        ours=f"{violations:.0f} violations in {number(total(points, 'deliveries'))} deliveries; {ended:.0f} "
+        f"of {runs(points)} runs ended",
         holds=not violations and ended == runs(points),
     )
 
@@ -114,9 +116,9 @@ def size_rows(results: Results) -> list[list[str]]:
 FEW: Final = 3
 """Destinations of each message."""
 METADATA_MESSAGES: Final = 600
-"""At least, and as many as are sent in the least time that any run lasts."""
+"""Messages at least, and as many as are sent in the shortest time of a run."""
 BROADCASTS: Final = 300
-"""Fewer of those that go to everyone: each is handled as often as there are members."""
+"""Fewer messages to all members: each is handled once per member."""
 FORMS: Final[dict[str, dict[str, Any]]] = {
     "SCO, plain": {
         "scenario": "sco",
@@ -138,11 +140,11 @@ FORMS: Final[dict[str, dict[str, Any]]] = {
         "heartbeat_ms": HEARTBEAT_UNITS * UNIT_MS,
     },
 }
-"""Who is compared; C1 with the matrix of counts that its order stands on."""
+"""The schemes compared; C1 with the matrix of counts that its order needs."""
 
 
 def metadata_knobs(form: str, members: int) -> dict[str, Any]:
-    """Everyone sends one message a unit, as in the text, for as long as they last."""
+    """Each member sends one message a unit, as in the paper, until all are sent."""
     return {
         **FORMS[form],
         "members": members,
@@ -200,7 +202,7 @@ def metadata_rows(results: Results) -> list[list[str]]:
 
 
 def compression_pays(results: Results) -> Finding:
-    """Both forms at the same size: what a copy of a message carries."""
+    """Both forms at the same size: the metadata of one copy of a message."""
     carried = {}
     for members in SIZES:
         plain, compressed = (
@@ -228,10 +230,10 @@ GRIDS: Final = (
 
 SECTION: Final = Section(
     title="Past the paper",
-    text="The same under loss; in groups where a message goes to few of many; and what messages carry beside "
-    "their bodies. With five destinations in a group of 100 data seldom goes where a confirmation is owed, "
-    "so that most go alone: deferral saves less the larger the group is. Under loss SCO asks for what is "
-    "missing, while our C0, C1 and D0 repeat by time-out: what they wait longer is the repair's doing.",
+    text="The same under loss; in groups where a message goes to few of many; and the metadata of messages. "
+    "With five destinations in a group of 100, data rarely goes where a confirmation is due, so most "
+    "confirmations are sent alone: the larger the group, the less deferral saves. Under loss SCO requests "
+    "missing messages, while our C0, C1 and D0 repeat by time-out: their longer waits come from repair.",
     figures=(LOSS_FIGURE,),
     tables=(
         Table(
@@ -243,13 +245,13 @@ SECTION: Final = Section(
                 *(f"{scheme} messages" for scheme in SCHEMES),
                 *(f"{scheme} delay" for scheme in SCHEMES),
             ),
-            rows=size_rows,
+            compute=size_rows,
         ),
         Table(
             title="Bytes beside the bodies",
-            caption="Three destinations a message, one message of everyone a unit, rounds of one unit, "
-            "k = 4. The PDU's header, the same for all, is left out. The last column sums over all copies "
-            "and controls.",
+            caption="Three destinations a message, one message of everyone a unit, rounds of one unit, k = "
+            "4. The PDU's header, the same for all, is left out. The last column sums over all copies and "
+            "controls.",
             columns=(
                 "n",
                 "",
@@ -259,24 +261,12 @@ SECTION: Final = Section(
                 "controls a message",
                 "bytes a message",
             ),
-            rows=metadata_rows,
+            compute=metadata_rows,
         ),
     ),
-    claims=(
-        Claim(
-            id="S8",
-            where="our own target",
-            statement="No scheme breaks a promise under loss, and every run ends.",
-            theirs="not claimed",
-            judge=nothing_is_violated,
-        ),
-        Claim(
-            id="S9",
-            where="our own target",
-            statement="A message does not pay a number for each member: all its metadata takes less than one "
-            "vector of the plain form, in the largest group.",
-            theirs="not claimed",
-            judge=compression_pays,
-        ),
+    claims=judged_by(
+        "sco",
+        S8=nothing_is_violated,
+        S9=compression_pays,
     ),
 )

@@ -1,11 +1,13 @@
-"""Sections 2.3 and 4: what is stated of the four control schemes. Claims S3 to S6."""
+"""Sections 2.3 and 4: the claims about the four control schemes. Claims S3 to S6."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from antiphon.analysis.control_schemes import SCHEMES, Scheme, Traffic
-from antiphon.studies.model import Claim, Finding, Results, Section
-from antiphon.studies.sco.judging import HALF, MUCH, SMALL, controls, delay, falls, is_near, messages, rises
+from antiphon.studies.judging import MUCH, falls, is_near, judged_by, rises, unless
+from antiphon.studies.model import Finding, Section
+from antiphon.studies.results import Results
+from antiphon.studies.sco.judging import HALF, SMALL, controls, delay, messages
 from antiphon.studies.sco.schemes import (
     CHOICE_GROUPS,
     CHOICES,
@@ -22,7 +24,7 @@ STATED_CHOICES: Final = range(3, 9)
 
 
 def some(results: Results, groups: dict[float, Traffic] | dict[int, Traffic]) -> dict[float, Traffic]:
-    """The same where there must be any."""
+    """The same, but with at least one."""
     chosen = run_of(results, groups)
     if not chosen:
         raise LookupError("no group has runs of all schemes")
@@ -33,7 +35,7 @@ def some(results: Results, groups: dict[float, Traffic] | dict[int, Traffic]) ->
 
 
 def costs(results: Results, scheme: Scheme, stated: Callable[[int], int]) -> Finding:
-    """Messages by the number of destinations, against the text's formula."""
+    """Messages by the number of destinations, compared with the paper's formula."""
     ours = {
         round(place): messages(results, scheme, group)
         for place, group in some(results, CHOICE_GROUPS).items()
@@ -53,7 +55,7 @@ def costs(results: Results, scheme: Scheme, stated: Callable[[int], int]) -> Fin
 
 
 def takes_rounds(results: Results, scheme: Scheme, rounds: int) -> Finding:
-    """How often across the network until a destination fully accepts it."""
+    """Network crossings until a destination fully accepts a message."""
     ours = {
         round(place): delay(results, scheme, group) / ROUND
         for place, group in some(results, CHOICE_GROUPS).items()
@@ -71,7 +73,7 @@ def takes_rounds(results: Results, scheme: Scheme, rounds: int) -> Finding:
 def follows(
     results: Results, measure: Measure, is_so: Callable[[Iterable[float]], bool], unit: str
 ) -> Finding:
-    """Whether a trend over k holds of C1 and of D1."""
+    """Whether a trend over k holds for C1 and for D1."""
     chosen = some(results, DEFERRAL_GROUPS)
     curves = {scheme: [measure(results, scheme, group) for group in chosen.values()] for scheme in DEFERRED}
     first, last = min(chosen), max(chosen)
@@ -94,7 +96,7 @@ def compares(
     name: str,
     reason: str = "",
 ) -> Finding:
-    """One scheme over another at every point; the reason stands only where it does not hold."""
+    """The ratio of two schemes at every point; the reason is given only if the claim fails."""
     over, under = pair
     ratios = {
         place: measure(results, over, group) / measure(results, under, group)
@@ -139,7 +141,7 @@ def over_d(
 
 
 def second_best(results: Results, measure: Measure, best: Scheme) -> Finding:
-    """Second and close to the best, with the text's k and d; and with which k it is."""
+    """Second and close to the best, with the paper's k and d; and the k for which this holds."""
     values = {scheme: measure(results, scheme, traffic()) for scheme in SCHEMES}
     more = values["D1"] / values[best] - 1.0
     ranked = sorted(values, key=lambda scheme: values[scheme])
@@ -152,7 +154,7 @@ def second_best(results: Results, measure: Measure, best: Scheme) -> Finding:
     return Finding(
         ours=f"{' < '.join(ranked)}; D1 is {more:.0%} above {best} with k=4",
         holds=holds,
-        reason="" if holds else f"It is within 20% with k = {', '.join(close) or 'none of those run'}.",
+        reason=unless(holds, f"It is within 20% with k = {', '.join(close) or 'none of those run'}."),
     )
 
 
@@ -174,174 +176,62 @@ def both_close(results: Results) -> Finding:
 
 ROUNDS_SECTION: Final = Section(
     title="2.3 Control schemes",
-    text="What it takes until all know that all have a message, without piggy-backing or deferral.",
-    claims=(
-        Claim(
-            id="S3a",
-            where="2.3, 4, figure 3 (1)",
-            statement="Non-distributed control transmits 3d messages for each message.",
-            theirs="3d",
-            judge=lambda results: costs(results, "C0", lambda choice: 3 * choice),
-        ),
-        Claim(
-            id="S3b",
-            where="2.3, 4, figure 3 (1)",
-            statement="It takes three rounds.",
-            theirs="3",
-            judge=lambda results: takes_rounds(results, "C0", 3),
-        ),
-        Claim(
-            id="S3c",
-            where="2.3, 4, figure 3 (2)",
-            statement="Distributed control transmits d² messages for each message.",
-            theirs="d²",
-            judge=lambda results: costs(results, "D0", lambda choice: choice**2),
-        ),
-        Claim(
-            id="S3d",
-            where="2.3, 4, figure 3 (2)",
-            statement="It takes two rounds.",
-            theirs="2",
-            judge=lambda results: takes_rounds(results, "D0", 2),
-        ),
+    text="The cost until all members know that all hold a message, without piggy-backing or deferral.",
+    claims=judged_by(
+        "sco",
+        S3a=lambda results: costs(results, "C0", lambda choice: 3 * choice),
+        S3b=lambda results: takes_rounds(results, "C0", 3),
+        S3c=lambda results: costs(results, "D0", lambda choice: choice**2),
+        S3d=lambda results: takes_rounds(results, "D0", 2),
     ),
 )
 
 SECTION: Final = Section(
     title="4 Evaluation",
-    text="C0 and C1: the sender collects answers and announces. D0 and D1: everyone tells everyone. C1 and "
-    "D1 let confirmations ride on data, and send one alone only k units after it came to be owed. D1 is SCO. "
-    "All four are run; beside them stand closed forms derived from the text's assumptions, since the text "
-    "has only curves.",
+    text="C0 and C1: the sender collects answers and announces. D0 and D1: every member reports to every "
+    "other. C1 and D1 piggy-back confirmations on data, and send one alone only k units after it is due. D1 "
+    "is SCO. All four are run and compared with closed forms derived from the paper's assumptions, since the "
+    "paper has only curves.",
     figures=FIGURES,
     tables=TABLES,
-    claims=(
-        Claim(
-            id="S4a",
-            where="4, figure 5",
-            statement="The longer k is, the fewer control messages are transmitted.",
-            theirs="fewer",
-            judge=lambda results: follows(results, controls, falls, "a message"),
+    claims=judged_by(
+        "sco",
+        S4a=lambda results: follows(results, controls, falls, "a message"),
+        S4b=lambda results: follows(results, delay, rises, "units"),
+        S4c=over_k(delay, ("D1", "D0"), lambda value: value < MUCH),
+        S4d=over_k(delay, ("C0", "D1"), lambda value: value >= MUCH, TWO_OF_THREE),
+        S4e=over_k(
+            delay,
+            ("C1", "D1"),
+            lambda value: is_near(value, MUCH),
+            "C1 defers twice in three rounds, D1 once in two: a ratio of about one and a half.",
         ),
-        Claim(
-            id="S4b",
-            where="4, figure 6",
-            statement="The longer k is, the longer the delay.",
-            theirs="longer",
-            judge=lambda results: follows(results, delay, rises, "units"),
+        S4f=over_k(messages, ("C1", "D1"), lambda value: value < 1.0),
+        S5a=over_d(messages, ("D1", "C0"), lambda value: value < 1.0),
+        S5b=over_d(
+            messages,
+            ("D1", "D0"),
+            lambda value: value < 1.0,
+            "With one destination D0 only informs the sender. SCO's members also inform all others that a "
+            "message was not for them: otherwise none could know that nothing precedes its own.",
         ),
-        Claim(
-            id="S4c",
-            where="4, figure 6",
-            statement="D1 does not take much longer than D0.",
-            theirs="not much longer",
-            judge=over_k(delay, ("D1", "D0"), lambda value: value < MUCH),
+        S5c=over_d(
+            messages,
+            ("C1", "D1"),
+            lambda value: 1.0 - SMALL < value < 1.0,
+            among=STATED_CHOICES,
         ),
-        Claim(
-            id="S4d",
-            where="4, figure 6",
-            statement="D1's delay is much smaller than C0's.",
-            theirs="much smaller",
-            judge=over_k(delay, ("C0", "D1"), lambda value: value >= MUCH, TWO_OF_THREE),
+        S5d=over_d(delay, ("D1", "C0"), lambda value: value <= HALF, TWO_OF_THREE, CHOICES[1:]),
+        S5e=over_d(
+            delay,
+            ("D1", "C1"),
+            lambda value: value <= HALF,
+            "C1 defers twice in three rounds, D1 once in two: a ratio of about two thirds.",
+            CHOICES[1:],
         ),
-        Claim(
-            id="S4e",
-            where="4, figure 6",
-            statement="D1's delay is much smaller than C1's, which is about twice as long.",
-            theirs="about 2",
-            judge=over_k(
-                delay,
-                ("C1", "D1"),
-                lambda value: is_near(value, MUCH),
-                "C1 defers twice in three rounds, D1 once in two: a ratio of about one and a half.",
-            ),
-        ),
-        Claim(
-            id="S4f",
-            where="4, figure 5",
-            statement="C1 has the least messages.",
-            theirs="minimum",
-            judge=over_k(messages, ("C1", "D1"), lambda value: value < 1.0),
-        ),
-        Claim(
-            id="S5a",
-            where="4, figure 7",
-            statement="D1 has fewer messages than C0, whatever d is.",
-            theirs="fewer",
-            judge=over_d(messages, ("D1", "C0"), lambda value: value < 1.0),
-        ),
-        Claim(
-            id="S5b",
-            where="4, figure 7",
-            statement="D1 has fewer messages than D0, whatever d is.",
-            theirs="fewer",
-            judge=over_d(
-                messages,
-                ("D1", "D0"),
-                lambda value: value < 1.0,
-                "With one destination D0 has only the sender to tell. SCO's members also let everyone else "
-                "know that a message was not for them: else nobody could tell that nothing precedes its own.",
-            ),
-        ),
-        Claim(
-            id="S5c",
-            where="4, figure 7",
-            statement="For d = 3 to 8 C1 has fewer messages than D1, by less than 20% of D1's.",
-            theirs="less than 20%",
-            judge=over_d(
-                messages,
-                ("C1", "D1"),
-                lambda value: 1.0 - SMALL < value < 1.0,
-                among=STATED_CHOICES,
-            ),
-        ),
-        Claim(
-            id="S5d",
-            where="4, figure 8",
-            statement="D1's delay is 50% smaller than C0's.",
-            theirs="50%",
-            judge=over_d(delay, ("D1", "C0"), lambda value: value <= HALF, TWO_OF_THREE, CHOICES[1:]),
-        ),
-        Claim(
-            id="S5e",
-            where="4, figure 8",
-            statement="D1's delay is 50% smaller than C1's.",
-            theirs="50%",
-            judge=over_d(
-                delay,
-                ("D1", "C1"),
-                lambda value: value <= HALF,
-                "C1 defers twice in three rounds, D1 once in two: a ratio of about two thirds.",
-                CHOICES[1:],
-            ),
-        ),
-        Claim(
-            id="S5f",
-            where="4, figure 8",
-            statement="D1's delay is not much greater than D0's.",
-            theirs="not much greater",
-            judge=over_d(delay, ("D1", "D0"), lambda value: value < MUCH),
-        ),
-        Claim(
-            id="S6a",
-            where="4",
-            statement="SCO has the second least messages, less than 20% above the best.",
-            theirs="less than 20%",
-            judge=lambda results: second_best(results, messages, "C1"),
-        ),
-        Claim(
-            id="S6b",
-            where="4",
-            statement="SCO has the second smallest delay, less than 20% above the best.",
-            theirs="less than 20%",
-            judge=lambda results: second_best(results, delay, "D0"),
-        ),
-        Claim(
-            id="S6c",
-            where="4",
-            statement="There is a k with which SCO is within 20% of the best in both.",
-            theirs="implied",
-            judge=both_close,
-        ),
+        S5f=over_d(delay, ("D1", "D0"), lambda value: value < MUCH),
+        S6a=lambda results: second_best(results, messages, "C1"),
+        S6b=lambda results: second_best(results, delay, "D0"),
+        S6c=both_close,
     ),
 )

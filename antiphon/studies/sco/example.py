@@ -1,9 +1,9 @@
 """Figure 4: the worked example of section 3.3, also with a1 lost. Claim S2.
 
-The figure is lost from our copy, and the text tells what it needs: c1 and a1 are concurrent, a1 precedes c2
-and b2, d1 follows c1 and a1 and is concurrent with c2, c2 precedes a2 and b2, and E4 gets all of them but b1.
-From that the sends are made, each when its sender has accepted what it follows. Channels bring them in an
-order drawn from the seed. E4 delivers at causal acceptance, so that its deliveries are its causality queue.
+The figure is lost from our copy, but the text has all it needs: c1 and a1 are concurrent, a1 precedes c2 and
+b2, d1 follows c1 and a1 and is concurrent with c2, c2 precedes a2 and b2, and E4 gets all of them but b1.
+Each message is sent once its sender has accepted those that it follows. Channels deliver in an order drawn
+from the seed. E4 delivers at causal acceptance, so its deliveries are its causality queue.
 """
 
 from collections import deque
@@ -22,8 +22,10 @@ from antiphon.core.wire import Pdu
 from antiphon.protocols.sco import Sco, ScoConfiguration
 from antiphon.protocols.sco.pdus import Data
 from antiphon.sim.scenario import Metrics, Scenario
-from antiphon.studies.model import Claim, Finding, Grid, Results, Section, Table
-from antiphon.studies.sco.judging import found, runs, total
+from antiphon.studies.judging import judged_by, runs, total, unless
+from antiphon.studies.model import Finding, Section, Table
+from antiphon.studies.results import Results
+from antiphon.studies.study import Grid
 
 NAME: Final = "antiphon.studies.sco.example:SCENARIO"
 SITES: Final = ("E1", "E2", "E3", "E4")
@@ -46,7 +48,7 @@ PRECEDING: Final[dict[str, frozenset[str]]] = {
     "a2": frozenset({"a1", "c1", "c2"}),
     "b2": frozenset({"a1", "c1", "c2"}),
 }
-"""What must come before what at E4."""
+"""The pairs that E4 must deliver in order."""
 LOST: Final = "a1"
 STEP_NS: Final = MILLISECOND_NS
 MOST_STEPS: Final = 2000
@@ -95,11 +97,11 @@ class Stage:
             self._channels.setdefault((source, target), deque()).append(pdu)
 
     def lose(self, source: Site, target: Site) -> None:
-        """What was sent there last is lost."""
+        """The last message sent there is lost."""
         self._channels[source, target].pop()
 
     def move(self, *, held_back: Iterable[tuple[Site, Site]] = ()) -> None:
-        """Something arrives, or time passes until something is due."""
+        """A message arrives, or time advances to the next timer."""
         kept = set(held_back)
         ready = [pair for pair, channel in self._channels.items() if channel and pair not in kept]
         if not ready:
@@ -122,12 +124,12 @@ class Stage:
 
 
 def sender_of(message: str) -> Site:
-    """a1 is of E1, and so on."""
+    """The sender: a1 is E1's, and so on."""
     return SITES["abcd".index(message[0])]
 
 
 def needed(message: str, lost: bool) -> frozenset[str]:
-    """Whoever has lost a1 cannot wait for it."""
+    """A member that lost a1 cannot wait for it."""
     needs = {name: needs for name, _, needs in SENDS}[message]
     return needs - {LOST} if lost and sender_of(message) == WATCHED else needs
 
@@ -139,7 +141,7 @@ def held_back(stage: Stage, unsent: Iterable[str]) -> list[tuple[Site, Site]]:
 
 
 def play(random: Random, lost: bool) -> list[str]:
-    """The whole example; what E4 delivered, in order."""
+    """Run the example; E4's deliveries in order."""
     stage = Stage(random)
     unsent = {name: destinations for name, destinations, _ in SENDS}
     wanted = sum(WATCHED in destinations for destinations in unsent.values())
@@ -157,7 +159,7 @@ def play(random: Random, lost: bool) -> list[str]:
 
 
 def is_causal(order: list[str], lost: bool) -> bool:
-    """Whether everything came after all that precedes it."""
+    """Whether every message came after all its predecessors."""
     places = {name: place for place, name in enumerate(order)}
     wanted = {name for name, destinations, _ in SENDS if WATCHED in destinations}
     if places.keys() != wanted:
@@ -197,26 +199,26 @@ GRID: Final = Grid(scenario=NAME, axes={"lost": (False, True)}, seeds={"quick": 
 
 
 def one_of_four(results: Results) -> Finding:
-    points = found(results, {"scenario": NAME, "lost": False})
+    points = results.found({"scenario": NAME, "lost": False})
     made = runs(points)
     good = min(total(points, "stated"), total(points, "causal"))
     return Finding(ours=f"{good:.0f} of {made} runs", holds=good == made)
 
 
 def same_after_loss(results: Results) -> Finding:
-    points = found(results, {"scenario": NAME, "lost": True})
+    points = results.found({"scenario": NAME, "lost": True})
     made, causal, stated = runs(points), total(points, "causal"), total(points, "stated")
     return Finding(
         ours=f"{causal:.0f} of {made} runs deliver all in causal order, {stated:.0f} in one of the four",
         holds=causal == made,
-        reason="" if stated == made else "E4 sends d1 before it has a1 again, so that d1 need not follow it.",
+        reason=unless(stated == made, "E4 sends d1 before it has a1 again, so that d1 need not follow it."),
     )
 
 
 def order_rows(results: Results) -> list[list[str]]:
     rows = []
     for lost, words in ((False, "nothing lost"), (True, "a1 lost")):
-        points = found(results, {"scenario": NAME, "lost": lost})
+        points = results.found({"scenario": NAME, "lost": lost})
         counts = [total(points, f"order_{place}") for place in range(len(STATED))]
         rows.append([words, *(f"{count:.0f}" for count in counts), f"{runs(points) - sum(counts):.0f}"])
     return rows
@@ -224,29 +226,19 @@ def order_rows(results: Results) -> list[list[str]]:
 
 SECTION: Final = Section(
     title="3.3 Causal acceptance: the example of figure 4",
-    text="Four members and seven messages, sent as the text tells; channels bring them in random order.",
+    text="Four members and seven messages, sent as the paper describes; channels deliver them in random "
+    "order.",
     tables=(
         Table(
-            title="How often E4's causality queue was which",
-            caption="Of the messages a1, c1, c2 and d1, by how many runs.",
+            title="E4's causality queue",
+            caption="The order of a1, c1, c2 and d1, and the number of runs with it.",
             columns=("", *STATED, "another"),
-            rows=order_rows,
+            compute=order_rows,
         ),
     ),
-    claims=(
-        Claim(
-            id="S2a",
-            where="3.3, figure 4",
-            statement="After step (2) the causality queue is one of the four orders stated.",
-            theirs="four orders",
-            judge=one_of_four,
-        ),
-        Claim(
-            id="S2b",
-            where="3.3, figure 4",
-            statement="With a1 lost nothing that follows it moves until it is there again; then all do.",
-            theirs="the same",
-            judge=same_after_loss,
-        ),
+    claims=judged_by(
+        "sco",
+        S2a=one_of_four,
+        S2b=same_after_loss,
     ),
 )

@@ -1,13 +1,14 @@
-"""Table 1: by which mechanism CBCAST, CO and SCO reach each acceptance level. Claim S7.
+"""Table 1: the mechanism by which CBCAST, CO and SCO reach each acceptance level. Claim S7.
 
-Each mechanism is taken away, and the level that stands on it is looked at: continuous acceptance by whether
-messages still reach their destinations, causal acceptance by whether they do so in causal order, atomic
-acceptance by whether it becomes known that all have them. What members send is changed on its way out, so
-that the protocols themselves stay as they are.
+Each mechanism is removed, and the level that needs it is examined: continuous acceptance by whether messages
+still reach their destinations, causal acceptance by whether they do so in causal order, atomic acceptance by
+whether members learn that all hold them. The members' PDUs are changed on their way out, so the protocols
+themselves are unchanged.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from msgspec.structs import replace
@@ -21,22 +22,24 @@ from antiphon.core.recording import Property, Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols import co, sco, vector_clock
-from antiphon.protocols.co import pdus as co_pdus
+from antiphon.protocols import sco
+from antiphon.protocols.rivals import co, vector_clock
+from antiphon.protocols.rivals.co import pdus as co_pdus
+from antiphon.protocols.rivals.vector_clock import pdus as vector_pdus
 from antiphon.protocols.sco import pdus as sco_pdus
 from antiphon.protocols.sco.vectors import ENTRY_BYTES, pack_plain
-from antiphon.protocols.vector_clock import pdus as vector_pdus
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.selective import SelectiveConfiguration, SelectiveSubject, simulate_selective
 from antiphon.spark.statistics import Point
-from antiphon.studies.model import Claim, Finding, Grid, Results, Section, Table
-from antiphon.studies.sco.judging import found, total
+from antiphon.studies.judging import judged_by, total
+from antiphon.studies.model import Finding, Section, Table
+from antiphon.studies.results import Results
 from antiphon.studies.sco.precedence import Precedence, Witness
-from antiphon.studies.sco.settings import fixed
+from antiphon.studies.study import Grid, fixed
 
 Level = Literal["continuous", "causal", "atomic"]
 Change = Callable[[Pdu, int], Pdu | None]
-"""What becomes of a PDU of the member at a place; None means that it does not go out."""
+"""The PDU that leaves instead of a member's PDU; None drops it."""
 
 PROTOCOLS: Final = {"vector-clock": "CBCAST", "co": "CO", "sco": "SCO"}
 LEVELS: Final[Mapping[Level, Mapping[str, str]]] = {
@@ -44,7 +47,7 @@ LEVELS: Final[Mapping[Level, Mapping[str, str]]] = {
     "causal": {"vector-clock": "vector clock", "co": "sequence numbers", "sco": "vector clock"},
     "atomic": {"vector-clock": "decentralised", "co": "distributed", "sco": "distributed"},
 }
-"""What table 1 says."""
+"""Table 1 of the paper."""
 PROVED_BY: Final[Mapping[Level, Property]] = {
     "continuous": "atomicity",
     "causal": "causal",
@@ -52,7 +55,7 @@ PROVED_BY: Final[Mapping[Level, Property]] = {
 }
 LOSS: Final = 0.1
 WINDOW: Final = 300
-"""Nobody waits for anybody."""
+"""A window so large that no member waits."""
 NEVER_SILENT_NS: Final = 3_600_000 * MILLISECOND_NS
 SECONDS_PER_COPY: Final = 2e-4
 
@@ -99,12 +102,12 @@ class Without:
 
 
 def unrepaired(pdu: Pdu, _place: int) -> Pdu | None:
-    """Nobody asks for what is missing."""
+    """No member asks for missing messages."""
     return None if isinstance(pdu, co_pdus.Ask | sco_pdus.Ask) else pdu
 
 
 def unordered(pdu: Pdu, place: int) -> Pdu | None:
-    """Messages do not tell what they follow."""
+    """Messages do not carry what they follow."""
     match pdu:
         case vector_pdus.Message(vector=vector):
             return replace(pdu, vector=_own_only(vector, place))
@@ -116,7 +119,7 @@ def unordered(pdu: Pdu, place: int) -> Pdu | None:
 
 
 def unconfirmed(pdu: Pdu, place: int) -> Pdu | None:
-    """Nobody tells what it has."""
+    """No member reports what it holds."""
     match pdu:
         case vector_pdus.Message(vector=vector):
             return replace(pdu, vector=_own_only(vector, place))
@@ -149,7 +152,7 @@ CHANGES: Final[Mapping[Level, Change]] = {
 
 
 def build(configuration: Configuration, seeds: Seeds, site: Site, members: tuple[Site, ...]) -> Protocol:
-    """A member as it should be. CBCAST takes the network to be what it asks for, whatever it is."""
+    """An unchanged member. CBCAST assumes the network that it requires."""
     pause_ns = max(2 * MILLISECOND_NS, configuration.round_trip_ns)
     if configuration.protocol == "vector-clock":
         knobs = vector_clock.VectorClockConfiguration(reliable_network=True, window=WINDOW)
@@ -209,7 +212,7 @@ ATOMIC: Final = scenario("atomic")
 
 
 def loss_of(level: Level, protocol: str, kept: bool) -> float:
-    """Where the network is the mechanism, taking it away is to let it lose; others are tried under loss."""
+    """Where the network is the mechanism, it is removed by loss; the others are tested under loss."""
     if protocol == "vector-clock":
         return LOSS if level == "continuous" and not kept else 0.0
     return 0.0 if level == "atomic" else LOSS
@@ -236,19 +239,19 @@ GRIDS: Final = tuple(
 
 def points(results: Results, level: Level, protocol: str, kept: bool) -> list[Point]:
     name = f"antiphon.studies.sco.levels:{level.upper()}"
-    return found(results, {"scenario": name, **case(level, protocol, kept)})
+    return results.found({"scenario": name, **case(level, protocol, kept)})
 
 
 def share(chosen: list[Point], metric: str) -> float:
-    """Of all that should have come, how much did."""
+    """The share of due messages that arrived."""
     return total(chosen, metric) / total(chosen, "meant")
 
 
 def disorder(chosen: list[Point], protocol: str) -> float:
     """Messages delivered before one that precedes them.
 
-    For CO and SCO a message precedes what is sent after it was accepted, as the paper has it; for CBCAST what
-    is sent after it was delivered, which is what its vectors count.
+    For CO and SCO a message precedes messages sent after its acceptance, as in the paper; for CBCAST messages
+    sent after its delivery, which its vectors count.
     """
     return total(chosen, "violations" if protocol == "vector-clock" else "out_of_order")
 
@@ -263,7 +266,7 @@ def stands(results: Results, level: Level, protocol: str, kept: bool) -> bool:
     return level == "continuous" or share(chosen, "accepted") == 1.0
 
 
-def told(results: Results, level: Level, protocol: str, kept: bool) -> str:
+def found(results: Results, level: Level, protocol: str, kept: bool) -> str:
     chosen = points(results, level, protocol, kept)
     if level == "causal":
         seen = f" ({total(chosen, 'violations'):.0f} for applications)" if not kept else ""
@@ -275,7 +278,7 @@ def told(results: Results, level: Level, protocol: str, kept: bool) -> str:
 
 def cell(results: Results, level: Level, protocol: str) -> str:
     """The mechanism, and what happens with it and without."""
-    with_it, without = (told(results, level, protocol, kept) for kept in (True, False))
+    with_it, without = (found(results, level, protocol, kept) for kept in (True, False))
     return f"{LEVELS[level][protocol]}: {with_it}; without: {without}"
 
 
@@ -287,13 +290,14 @@ def rows(results: Results) -> list[list[str]]:
 
 
 def mechanism_gives(results: Results, level: Level) -> Finding:
-    """With the mechanism the level stands for every message, and without it does not, in all protocols."""
+    """In all protocols the level is reached for every message with the mechanism, and not without it."""
     good = {protocol: stands(results, level, protocol, True) for protocol in PROTOCOLS}
     bad = {protocol: not stands(results, level, protocol, False) for protocol in PROTOCOLS}
     wrong = [name for protocol, name in PROTOCOLS.items() if not (good[protocol] and bad[protocol])]
     return Finding(
         ours="; ".join(
-            f"{name} {told(results, level, protocol, True)}, without {told(results, level, protocol, False)}"
+            f"{name} {found(results, level, protocol, kept=True)}, "
+            f"without {found(results, level, protocol, kept=False)}"
             for protocol, name in PROTOCOLS.items()
         ),
         holds=not wrong,
@@ -304,33 +308,28 @@ def mechanism_gives(results: Results, level: Level) -> Finding:
 SECTION: Final = Section(
     title="4 Acceptance levels: table 1",
     text="Each protocol with the mechanism that the table names and without it. Six members, 300 messages to "
-    "three destinations each, delays of 1 to 6 ms. Continuous and causal acceptance are tried where a tenth "
-    "of all arrivals is lost; for CBCAST, which asks for a network that loses nothing, that is what taking "
-    "its mechanism away means.\n\nWhoever delivers only what all have, as CO and SCO do, needs no stamps for "
-    "most of what applications see: what is sent after a delivery meets the delivered message everywhere. "
-    "CO's applications see no disorder at all without them, SCO's where a chain of messages passes by a "
-    "destination.",
+    "three destinations each, delays of 1 to 6 ms. Continuous and causal acceptance are tested with a tenth "
+    "of all arrivals lost; for CBCAST, which requires a reliable network, the loss itself removes its "
+    "mechanism.\n\nA protocol that delivers a message only once all hold it, as CO and SCO do, hardly needs "
+    "stamps for the order that applications see: a message sent after a delivery finds the delivered message "
+    "everywhere. CO's applications see no disorder without stamps; SCO's do where a chain of messages "
+    "bypasses a destination.",
     tables=(
         Table(
             title="Acceptance levels",
             caption="Delivered: share of all deliveries that should happen. Out of order: messages delivered "
             "before one that precedes them, by what members had accepted when they sent (CBCAST: delivered); "
-            "in brackets by what applications had been given. Known by all: share of deliveries of which the "
-            "destination comes to know that all have the message.",
+            "in brackets by what applications had received. Known by all: share of deliveries whose "
+            "destination learns that all hold the message.",
             columns=("acceptance level", *PROTOCOLS.values()),
-            rows=rows,
+            compute=rows,
         ),
     ),
-    claims=tuple(
-        Claim(
-            id=f"S7{letter}",
-            where="4, table 1",
-            statement=f"{level.capitalize()} acceptance stands on "
-            + ", ".join(f"{LEVELS[level][protocol]} ({name})" for protocol, name in PROTOCOLS.items())
-            + ".",
-            theirs="table 1",
-            judge=lambda results, level=level: mechanism_gives(results, level),  # type: ignore[misc]
-        )
-        for letter, level in zip("abc", LEVELS, strict=True)
+    claims=judged_by(
+        "sco",
+        **{
+            f"S7{letter}": partial(mechanism_gives, level=level)
+            for letter, level in zip("abc", LEVELS, strict=True)
+        },
     ),
 )

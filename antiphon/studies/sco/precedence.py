@@ -1,8 +1,9 @@
-"""What causally precedes what, by section 2.1's definition: from who sent and held what, not from any stamp.
+"""Causal precedence by section 2.1's definition: from who sent and held what, not from any stamp.
 
-A message precedes another if its sending happened before the other's. Something that a site sent or has
-continuously accepted happened before whatever it sends from then on; continuous acceptance is when a message
-and all that its sender sent there before are held. That is seen here from outside, without a protocol's word.
+A message precedes another if its sending happened before the other's. A message that a site sent or has
+continuously accepted happened before every message that it sends afterwards. Continuous acceptance is when a
+site holds a message and all that its sender sent there before. This is observed from outside, without a
+protocol's help.
 """
 
 from collections import deque
@@ -16,7 +17,7 @@ from antiphon.core.time import Nanoseconds
 
 
 class Precedence:
-    """Follows a run; the messages before each one are a set of bits."""
+    """Observes a run; the predecessors of each message are a set of bits."""
 
     def __init__(self) -> None:
         self._bits: dict[MessageId, int] = {}
@@ -29,7 +30,7 @@ class Precedence:
 
     @property
     def messages(self) -> list[MessageId]:
-        """All of them, as they were sent."""
+        """All messages in the order of their sends."""
         return list(self._bits)
 
     def sent(self, message: MessageId, destinations: Iterable[Site]) -> None:
@@ -42,7 +43,7 @@ class Precedence:
                 self._coming.setdefault((site, destination), deque()).append(message)
 
     def held(self, site: Site, message: MessageId) -> None:
-        """A site holds a message; it may be that others are accepted with it."""
+        """A site holds a message; others may become accepted with it."""
         held = self._held.setdefault(site, set())
         held.add(message)
         coming = self._coming.get((message.sender, site), deque())
@@ -52,7 +53,7 @@ class Precedence:
             self._known[site] = self._known.get(site, 0) | self._pasts[accepted] | self._bits[accepted]
 
     def out_of_order(self, delivered: Sequence[MessageId]) -> int:
-        """How many messages were delivered at a site before one that precedes them."""
+        """Messages that a site delivered before one of their predecessors."""
         later = count = 0
         for message in reversed(delivered):
             count += bool(later & self._pasts[message])
@@ -64,7 +65,7 @@ class Precedence:
 
 
 class Witness:
-    """Sees what a member sends, holds and delivers; implements `antiphon.core.protocol.Protocol`.
+    """Observes what a member sends, holds and delivers; implements `antiphon.core.protocol.Protocol`.
 
     Messages travel to `reached`, whatever their destinations, where those are not a matter of the network.
     """
@@ -84,7 +85,7 @@ class Witness:
             match effect:
                 case fx.Admitted(number=number, destinations=destinations):
                     travels_to = destinations if self._reached is None else self._reached
-                    assert travels_to is not None, "whoever chooses destinations names them"
+                    assert travels_to is not None, "a message with a choice of destinations names them"
                     self._truth.sent(MessageId(self._site, number), travels_to)
                 case fx.Arrived(sender=sender, number=number) if sender != self._site:
                     self._truth.held(self._site, MessageId(sender, number))

@@ -5,21 +5,11 @@ from typing import Final
 
 from antiphon.analysis import control_schemes as closed
 from antiphon.analysis.control_schemes import SCHEMES, Scheme, Traffic
-from antiphon.studies.model import Effort, Figure, Grid, Line, Panel, Results, Table
-from antiphon.studies.sco.judging import (
-    delay,
-    messages,
-    there,
-)
-from antiphon.studies.sco.settings import (
-    DEFERRED,
-    HUES,
-    SCENARIOS,
-    UNIT_MS,
-    fixed,
-    parameters,
-    traffic,
-)
+from antiphon.studies.model import Figure, Panel, Series, Table
+from antiphon.studies.results import Results
+from antiphon.studies.sco.judging import delay, messages, there
+from antiphon.studies.sco.settings import DEFERRED, HUES, SCENARIOS, UNIT_MS, parameters, traffic
+from antiphon.studies.study import Effort, Grid, fixed
 
 DEFERRALS: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
 QUICK_DEFERRALS: Final = (1.0, 2.0, 4.0, 8.0)
@@ -59,7 +49,7 @@ CHOICE_GROUPS: Final = {choice: traffic(destinations=choice) for choice in CHOIC
 
 
 def run_of(results: Results, groups: dict[float, Traffic] | dict[int, Traffic]) -> dict[float, Traffic]:
-    """Those of the groups whose runs are there, for all schemes."""
+    """The groups with runs of all schemes."""
     return {
         float(place): group
         for place, group in groups.items()
@@ -80,15 +70,15 @@ def panel(
 ) -> Panel:
     """The ratios to C0, measured and in closed form."""
 
-    def lines(results: Results) -> list[Line]:
+    def lines(results: Results) -> list[Series]:
         chosen = run_of(results, groups)
         made = []
         for scheme in ("C1", "D0", "D1") if chosen else ():
             ours = [ratio(results, measure, scheme, group) for group in chosen.values()]
             theirs = [closed_form(scheme, group) / closed_form("C0", group) for group in groups.values()]
             made += [
-                Line(name=scheme, x=list(chosen), y=ours, hue=HUES[scheme]),
-                Line(
+                Series(name=scheme, x=list(chosen), y=ours, hue=HUES[scheme]),
+                Series(
                     name=f"{scheme}, closed form",
                     x=[float(place) for place in groups],
                     y=theirs,
@@ -174,12 +164,12 @@ TABLES: Final = (
         title="Over k",
         caption=CAPTION,
         columns=("k", *COLUMNS),
-        rows=rows_over(DEFERRAL_GROUPS),
+        compute=rows_over(DEFERRAL_GROUPS),
     ),
     Table(
         title="Over d",
         caption=CAPTION,
         columns=("d", *COLUMNS),
-        rows=rows_over(CHOICE_GROUPS),
+        compute=rows_over(CHOICE_GROUPS),
     ),
 )

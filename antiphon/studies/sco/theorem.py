@@ -1,7 +1,7 @@
-"""Theorem 2: a message precedes another exactly when their sequence numbers say so. Claim S1.
+"""Theorem 2: a message precedes another exactly if their sequence numbers say so. Claim S1.
 
-Members run under loss, reordering and duplication. What their batches are stamped with is compared, for every
-two of them, with what precedes what by definition, as seen from outside.
+Members run under loss, reordering and duplication. The stamps of every two batches are compared with
+precedence by definition, observed from outside.
 """
 
 import dataclasses
@@ -22,10 +22,12 @@ from antiphon.protocols.sco.vectors import read_vector
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.scenarios import sco as scenario
 from antiphon.sim.selective import SelectiveSubject, simulate_selective
-from antiphon.studies.model import Claim, Finding, Grid, Results, Section
-from antiphon.studies.sco.judging import found, total
+from antiphon.studies.formatting import number
+from antiphon.studies.judging import judged_by, total
+from antiphon.studies.model import Finding, Section
+from antiphon.studies.results import Results
 from antiphon.studies.sco.precedence import Precedence, Witness
-from antiphon.studies.words import number
+from antiphon.studies.study import Grid
 
 NAME: Final = "antiphon.studies.sco.theorem:SCENARIO"
 SECONDS_PER_COPY: Final = 3e-4
@@ -33,7 +35,7 @@ SECONDS_PER_COPY: Final = 3e-4
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration(scenario.Configuration):
-    """A small busy group, so that much precedes much and much does not."""
+    """A small busy group, so that many messages precede one another and many do not."""
 
     members: int = 5
     messages: int = 200
@@ -48,7 +50,7 @@ Stamps = dict[MessageId, Mapping[Site, int]]
 
 
 class Reader:
-    """Reads what a member stamps its batches with; implements `antiphon.core.protocol.Protocol`."""
+    """Reads the stamps of a member's batches; implements `antiphon.core.protocol.Protocol`."""
 
     def __init__(self, site: Site, table: Sequence[Site], protocol: Protocol, stamps: Stamps) -> None:
         self._site = site
@@ -67,14 +69,14 @@ class Reader:
 
 
 def says_precedes(first: MessageId, second: MessageId, stamp: Mapping[Site, int]) -> bool:
-    """The theorem's test."""
+    """The result of testing the theorem."""
     if first.sender == second.sender:
         return first.number < second.number
     return first.number < stamp[first.sender]
 
 
 def compare(truth: Precedence, stamps: Mapping[MessageId, Mapping[Site, int]]) -> Metrics:
-    """Every two messages, both ways round. What went to its sender alone was stamped for nobody."""
+    """Every two messages, in both directions. A message to its sender alone has no stamp."""
     pairs = preceding = missed = invented = 0
     for second in (message for message in truth.messages if message in stamps):
         for first in truth.messages:
@@ -130,7 +132,7 @@ GRID: Final = Grid(
 
 
 def numbers_tell(results: Results) -> Finding:
-    points = found(results, {"scenario": NAME})
+    points = results.found({"scenario": NAME})
     missed, invented = total(points, "missed"), total(points, "invented")
     return Finding(
         ours=f"{missed:.0f} missed and {invented:.0f} invented precedences among "
@@ -141,15 +143,10 @@ def numbers_tell(results: Results) -> Finding:
 
 SECTION: Final = Section(
     title="3.3 Causal acceptance: theorem 2",
-    text="Random destinations, up to a fifth of all arrivals lost, some twice, some late. What precedes what "
-    "is computed from who sent and held what.",
-    claims=(
-        Claim(
-            id="S1",
-            where="3.3, theorem 2",
-            statement="p precedes q exactly if p.sqn < q.sqn (same sender) or p.sqn < q.csn of p's sender.",
-            theirs="proved",
-            judge=numbers_tell,
-        ),
+    text="Random destinations, up to a fifth of all arrivals lost, some twice, some late. Precedence is "
+    "computed from what each site sent and held.",
+    claims=judged_by(
+        "sco",
+        S1=numbers_tell,
     ),
 )

@@ -12,9 +12,9 @@ SERVICES: Final[dict[str, type[LanService | BoundedDelayService | SequencerServi
     "bounded-delay": BoundedDelayService,
     "sequencer": SequencerService,
 }
-"""By the names that users give."""
+"""By the names in the configuration."""
 
 SERVICE_PDUS: Final[tuple[type[Pdu], ...]] = tuple(
     dict.fromkeys(pdu for service in SERVICES.values() for pdu in service.pdus)
 )
-"""What any of them says on the wire beside 'message' PDUs."""
+"""The PDUs of all services, beside 'message' PDUs."""

@@ -2,18 +2,17 @@
 
 Source: Konorski, section 3.2, which assumes that local clocks run synchronously; how they come to is ours.
 
-Each member's own clock runs by itself; its group clock is that plus an adjustment. In a note on its reports a
-member tells both, and for each other member the least difference between its own clock at reception and the
-other's at sending: a least delay and the clocks' offset. Half of what the two directions differ by is the
-offset, as far as least delays are equal both ways; otherwise it errs by half of what they differ. Those who
-take part move towards the mean of all who do, slowly; whoever only listens follows them at once. Of n members
-the (n-1)/3 that are furthest ahead and furthest behind do not count, so that as many liars cannot take
-the clock beyond what honest members show; they can make all clocks together go a thousandth faster or slower.
-Up to three members must trust one another.
+A member's group clock is its own clock plus an adjustment. The note in its reports carries both, and for each
+peer the least difference between its own clock at reception and the peer's clock at sending: the least delay
+plus the clocks' offset. Half of the difference between the two directions is the offset, if the least delays
+are equal both ways; otherwise it errs by half of what they differ. Members that take part move slowly towards
+their mean; a listening member follows them at once. Of n members the (n-1)/3 furthest ahead and the (n-1)/3
+furthest behind do not count: so that many liars cannot take the clock beyond what honest members show. They
+can make all clocks together go a thousandth faster or slower. Up to three members must trust one another.
 
-Groups that meet with clocks further apart than the longest bound are in no order anyway. After a while, in
-which all come to know of all, those behind step forward; but where those ahead are so few that they do not
-count, they step back.
+Groups that meet with clocks further apart than the longest bound have no common order anyway. After a while,
+in which all members have heard each other, those behind step forward. But where those ahead are so few that
+they do not count, they step back.
 """
 
 from bisect import bisect_left
@@ -29,30 +28,33 @@ from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.protocols.dpg.pdus import LARGEST
 
 MOST_PEERS: Final = 256
-"""Members whose clocks are watched; of more, those heard last."""
+"""Members whose clocks are watched; of more, those heard for long, and then those heard last."""
 MEMORY_NS: Final = 10 * SECOND_NS
-"""What a member told counts for so long. Raising it keeps the word of those who are gone."""
+"""How long a note counts. Raising it keeps the notes of members that are gone."""
 CLOCK_SAMPLES: Final = 8
 """Receptions of which the least difference is taken. Raising it costs accuracy when clocks drift."""
 SLOWNESS: Final = 1000
-"""Who takes part moves its clock by one part in so many at most. Raising it costs time to agree."""
+"""A member moves its clock by one part in this many at most. Raising it costs time to agree."""
 LONGEST_MOVE_NS: Final = MILLISECOND_NS
 PATIENCE_NS: Final = SECOND_NS
-"""Who takes part steps only after so long far from the others. Raising it costs time when groups meet."""
+"""How long a member stays far from the others before it steps. Raising it costs time when groups meet."""
 DELAY_SAMPLES: Final = 256
 FEWEST_DELAYS: Final = 16
-"""Below these the delays seen say too little."""
+"""Fewer delays say too little. Raising it costs time to adapt."""
 FEWEST_OF_ONE: Final = 4
-"""Below these the words of one member do not say what is usual: very many names may say little each."""
+"""Fewer notes of a member do not count: a crowd of names may send little each."""
 LONG_NS: Final = 300 * MILLISECOND_NS
-"""One that was heard for less has no say where clocks are far apart. Raising it costs time to meet."""
+"""A member heard for less has no say where clocks are far apart, nor in how long messages take.
+
+Raising it costs time to meet.
+"""
 LATEST_OF_ONE: Final = 8
-"""Delays of one sender that say what is usual for it now. Raising it costs time after its clock stepped."""
+"""Latest delays of a sender that count as usual for it. Raising it costs time after its clock stepped."""
 MARGIN_NS: Final = 200_000
 MOST_TIMES: Final = 8
-"""A bound longer than the first one, and than so many times what is seen here, is not believed.
+"""A bound above the first bound, and above this multiple of the delays seen here, is not believed.
 
-Raising it lets a liar make the group slower; lowering it lets messages come late where one member is slow.
+Raising it lets a liar make the group slower; lowering it makes messages late where one member is slow.
 """
 
 CODE_BITS: Final = 10
@@ -61,7 +63,7 @@ BOUNDS_NS: Final = tuple(round(1000 * 2 ** (code / 44)) for code in range(1 << C
 """The bounds that a stamp can name: from a microsecond to ten seconds, each 1.6% above the one before."""
 
 LATEST_NS: Final[Nanoseconds] = LARGEST // 4 * 3
-"""No group's clock shows as much: there is room for it to go on for decades. This is the year 2079."""
+"""Upper limit of a group's clock, with room to go on for decades. This is the year 2079."""
 
 HEAD: Final = Struct("!qqqqqB")
 DIFFERENCE: Final = Struct("!8sq")
@@ -71,16 +73,16 @@ DIFFERENCE: Final = Struct("!8sq")
 
 
 def stamp_at(clock_ns: Nanoseconds, bound_ns: Nanoseconds) -> int:
-    """A reception timestamp: so long after this time of the group's clock.
+    """A reception timestamp: the group's clock plus the bound.
 
-    Its lowest bits name the bound, so that whoever receives it knows when it was given.
+    Its lowest bits name the bound, so that a receiver knows when the stamp was given.
     """
     code = min(bisect_left(BOUNDS_NS, bound_ns), CODE_MASK)
     return (clock_ns + BOUNDS_NS[code]) & ~CODE_MASK | code
 
 
 def stamp_above(floor: int, stamp: int) -> int:
-    """This stamp, or the first one above the floor that names the same bound."""
+    """This stamp, or the first stamp above the floor that names the same bound."""
     if stamp > floor:
         return stamp
     return ((floor >> CODE_BITS) + 1) << CODE_BITS | stamp & CODE_MASK
@@ -99,13 +101,13 @@ def given_at(stamp: int) -> Nanoseconds:
 
 
 class Note(NamedTuple):
-    """What a member tells about its clock, the delays it sees, and its own messages."""
+    """A member's clock, the delays it sees, and its next message."""
 
     clock_ns: Nanoseconds
     """Its own clock, not adjusted."""
     adjustment_ns: Nanoseconds
     bound_ns: Nanoseconds
-    """What it needs the bound to be."""
+    """The bound that it needs."""
     number: int
     """Its next message has this number; -1 if it has sent none since it began."""
     floor: int
@@ -122,7 +124,7 @@ class Note(NamedTuple):
         return HEAD.pack(*self[:-1]) + self.differences
 
     def difference(self, identity: bytes) -> int | None:
-        """What it tells of one member."""
+        """Its difference for one member."""
         for other, difference in DIFFERENCE.iter_unpack(self.differences):
             if other == identity:
                 return int(difference)
@@ -142,15 +144,15 @@ def read_note(data: bytes) -> Note | None:
 
 
 def identity_of(site: Site, incarnation: int) -> bytes:
-    """What stands for a member in the table of differences; a restarted one is another."""
+    """A member's key in the table of differences; a restarted member has another."""
     return blake2b(f"{incarnation}/{site}".encode(), digest_size=8).digest()
 
 
 # The clock
 
 
-class Peer:
-    """What is known of another member's clock."""
+class PeerClock:
+    """Another member's clock."""
 
     __slots__ = ("_since_ns", "differences", "heard_ns", "identity", "incarnation", "note", "theirs")
 
@@ -180,7 +182,7 @@ class Peer:
     def ahead_ns(self, adjustment_ns: Nanoseconds) -> Nanoseconds:
         """How far its group clock is ahead of ours, which has this adjustment."""
         least = min(self.differences)
-        # Before it has heard us, delays count as nothing.
+        # Before it has heard this member, delays count as nothing.
         offset = least if self.theirs is None else (least - self.theirs) // 2
         return self.note.adjustment_ns - offset - adjustment_ns
 
@@ -189,18 +191,18 @@ class GroupClock:
     """One member's view of the clock that the group agrees on."""
 
     def __init__(self, most_ns: Nanoseconds, far_ns: Nanoseconds | None = None) -> None:
-        """Clocks further apart than `most_ns` have not met yet; `far_ns` away from the others we step."""
+        """Clocks further apart than `most_ns` have not met yet; at `far_ns` from the others a clock steps."""
         self._far_ns: Final = most_ns if far_ns is None else far_ns
         self.adjustment_ns: Nanoseconds = 0
         self.settled = False
         self._settled_ns: Nanoseconds = 0
         self.steps = 0
         self._most_ns: Final = most_ns
-        self._peers: dict[Site, Peer] = {}
+        self._peers: dict[Site, PeerClock] = {}
         self._identity = b""
         self._moved_ns: Nanoseconds = 0
         self._near_ns: Nanoseconds = 0
-        """When our clock was last near the others', as far as we knew."""
+        """When this clock was last known to be near the others'."""
 
     def begin(self, now: Nanoseconds, site: Site, incarnation: int) -> None:
         """Listen, with the last adjustment as a first guess."""
@@ -211,7 +213,7 @@ class GroupClock:
         self._near_ns = now
 
     def settle(self, now: Nanoseconds) -> None:
-        """By now this is the group's clock, or the group has none but ours."""
+        """This is the group's clock from here on."""
         self.settled = True
         self._settled_ns = now
 
@@ -219,22 +221,31 @@ class GroupClock:
         return now + self.adjustment_ns
 
     def hear(self, now: Nanoseconds, site: Site, incarnation: int, note: Note) -> Nanoseconds:
-        """Take in what another tells; how far our clock has moved."""
+        """Apply another member's note. Returns how far this clock has moved."""
         peer = self._peers.pop(site, None)
         if peer is None or peer.incarnation != incarnation:
-            peer = Peer(site, incarnation)
-        # Those heard last stand last, so that the first one is the one to forget.
+            peer = PeerClock(site, incarnation)
+        # Peers heard last stand last. The first that was hardly heard is forgotten: a crowd of names must not
+        # displace the members.
         self._peers[site] = peer
         if len(self._peers) > MOST_PEERS:
-            del self._peers[next(iter(self._peers))]
+            hardly_heard = (name for name, other in self._peers.items() if not other.is_usual())
+            del self._peers[next(hardly_heard)]
         peer.hear(now, note, self._identity)
         return self._adjust(now)
 
+    def has_say(self, site: Site) -> bool:
+        """Whether a site was heard for long enough, or no site was."""
+        peer = self._peers.get(site)
+        if peer is not None and peer.is_usual():
+            return True
+        return not any(other.is_usual() for other in self._peers.values())
+
     def forget(self, site: Site) -> None:
-        """One that is gone has no say any more."""
+        """A member that is gone no longer counts."""
         self._peers.pop(site, None)
 
-    def lately(self, now: Nanoseconds) -> list[Peer]:
+    def lately(self, now: Nanoseconds) -> list[PeerClock]:
         return [peer for peer in self._peers.values() if now - peer.heard_ns < MEMORY_NS]
 
     def differences(self, now: Nanoseconds) -> bytes:
@@ -249,13 +260,13 @@ class GroupClock:
         if not votes:
             self._near_ns = now
             return 0
-        # Who takes part is one of those who vote, who listens is one more: so many of all may lie.
+        # A member that takes part is among the voters, a listener is not: a third of all may lie.
         move_ns = agreed(votes, self._far_ns, self._most_ns, (len(votes) - self.settled) // 3)
         is_far = abs(move_ns) > self._far_ns
         if not is_far:
             self._near_ns = now
         elif self.settled and now - self._near_ns < PATIENCE_NS <= now - self._settled_ns:
-            return 0  # whoever took part only now may have heard the wrong ones, and steps at once
+            return 0  # a member that took part only now may have heard the wrong clocks, and steps at once
         self.steps += is_far
         if self.settled and not is_far:
             limit_ns = min((now - self._moved_ns) // SLOWNESS, LONGEST_MOVE_NS)
@@ -265,10 +276,10 @@ class GroupClock:
         return move_ns
 
     def _votes(self, now: Nanoseconds) -> list[Nanoseconds]:
-        """How far others are ahead of us, and we of ourselves where we have a say.
+        """How far the others are ahead of this clock, and a 0 for this member where it counts.
 
-        If some are far from others, those who were hardly heard have none: very many names may say little
-        each. Only whoever listens has to take what there is.
+        If clocks are far apart, members that were hardly heard do not count: a crowd of names may send
+        little each. Only a listening member has to take what there is.
         """
         lately = self.lately(now)
         votes = self._votes_of(lately)
@@ -277,7 +288,7 @@ class GroupClock:
             return usual if usual or self.settled else votes
         return votes
 
-    def _votes_of(self, lately: list[Peer]) -> list[Nanoseconds]:
+    def _votes_of(self, lately: list[PeerClock]) -> list[Nanoseconds]:
         settled = [peer for peer in lately if peer.note.settled]
         if self.settled:
             votes = [peer.ahead_ns(self.adjustment_ns) for peer in settled if peer.theirs is not None]
@@ -289,7 +300,7 @@ class GroupClock:
 def agreed(
     votes: Iterable[Nanoseconds], far_ns: Nanoseconds, most_ns: Nanoseconds, liars: int
 ) -> Nanoseconds:
-    """Where clocks are to meet that are ahead by so much each, if so many of them may lie.
+    """Where clocks meet that are ahead by these amounts, if up to `liars` of them lie.
 
     >>> agreed([0, 4, 8], 9, 10, 0), agreed([0, 100], 9, 10, 0), agreed([0, 4, 8, 9_999], 9, 10, 1)
     (4, 100, 6)
@@ -308,7 +319,7 @@ def agreed(
 
 
 class DelayBound:
-    """∆': what delays have to remain under, as a member sees it and as the group uses it."""
+    """∆', the upper bound of delays, as this member needs it and as the group uses it."""
 
     def __init__(
         self, bound_ns: Nanoseconds, least_ns: Nanoseconds, most_ns: Nanoseconds, *, adaptive: bool
@@ -316,7 +327,7 @@ class DelayBound:
         self.demand_ns = bound_ns
         """What this member needs."""
         self.bound_ns = bound_ns
-        """What the group uses: the greatest of what its members need."""
+        """What the group uses: the greatest that a member needs."""
         self._first_ns: Final = bound_ns
         self._least_ns: Final = least_ns
         self._most_ns: Final = most_ns
@@ -327,17 +338,17 @@ class DelayBound:
         self._delays.append((delay_ns, sender))
 
     def begin(self) -> None:
-        """Our clock has stepped: by its time so far nothing can be measured."""
+        """This clock has stepped: the delays measured so far are void."""
         self._delays.clear()
 
     def forget(self, site: Site) -> None:
-        """One that is gone delays nothing any more."""
+        """The delays of a member that is gone no longer count."""
         left = [sample for sample in self._delays if sample[1] != site]
         self._delays.clear()
         self._delays.extend(left)
 
-    def choose(self, peers: Iterable[Peer]) -> None:
-        """Adapt to the delays seen here and to what others tell of theirs."""
+    def choose(self, peers: Iterable[PeerClock]) -> None:
+        """Adapt to the delays seen here and to the bounds that others need."""
         if not self._adaptive:
             return
         if len(self._delays) >= FEWEST_DELAYS:
@@ -347,7 +358,7 @@ class DelayBound:
         self.bound_ns = max(self.demand_ns, *(min(demand_ns, most_ns) for demand_ns in demands), 0)
 
     def _demand_ns(self) -> Nanoseconds:
-        """What the delays seen call for; if that is much, or far more than before, without who alone does."""
+        """The bound that the delays need. If it is long, or far longer than before, outliers do not count."""
         high_ns = sorted(self._delays)[len(self._delays) * 99 // 100][0]
         demand_ns = self._within(high_ns + high_ns // 4 + MARGIN_NS)
         if demand_ns <= min(2 * self.demand_ns, self._first_ns):
@@ -355,7 +366,7 @@ class DelayBound:
         limit_ns = max(self._first_ns, MOST_TIMES * max(self._usual_ns(), default=0))
         plausible = [delay_ns for delay_ns, _ in sorted(self._delays) if delay_ns <= limit_ns]
         if not plausible:
-            return self.demand_ns  # nobody was heard but late strangers
+            return self.demand_ns  # only late strangers were heard
         high_ns = plausible[len(plausible) * 99 // 100]
         return self._within(high_ns + high_ns // 4 + MARGIN_NS)
 

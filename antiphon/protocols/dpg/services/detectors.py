@@ -4,7 +4,7 @@ Source: Konorski, section 3.1 (a bit that an overwritten reception buffer sets; 
 receptions) and section 3.2 (whether delays have remained under the bound).
 """
 
-# ruff: noqa: ARG002 (an interface says more than each of its kinds needs)
+# ruff: noqa: ARG002 (the interface has more arguments than each detector needs)
 
 from typing import Final
 from typing import Protocol as Interface
@@ -22,15 +22,15 @@ class ContiguityDetector(Interface):
         """Something on its way to us was lost, after whatever we received so far."""
 
     def received(self, now: Nanoseconds, size: int) -> bool:
-        """A message with so many bytes of bodies has come; whether it follows the last one contiguously."""
+        """A message of this size has arrived. Returns whether it follows the last contiguously."""
 
 
 class OverwriteDetector:
     """The bit of section 3.1: set by any loss, reset by the reception of a message.
 
-    One bit serves any number of reception buffers as long as each loss is told with the first PDU that is
-    fetched after it: then it lies between that PDU and the one fetched before. A loss may have been of a
-    report, of which the bit cannot know, so that some contiguities go unnoticed.
+    One bit serves any number of reception buffers if each loss is reported with the first PDU that is
+    fetched after it: then the loss lies between that PDU and the one fetched before. The bit cannot know
+    that a lost PDU was only a report, so some contiguities go unnoticed.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class DelayDetector:
         self._doubtful_until = 0
 
     def late(self) -> None:
-        """A PDU took too long, or we did."""
+        """A PDU was late, or this member was."""
         self._late = True
 
     def lost(self, until: int) -> None:

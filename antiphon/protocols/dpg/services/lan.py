@@ -2,21 +2,21 @@
 
 Source: Konorski, sections 3.1 and 6.
 
-Assumes: everyone who receives two PDUs receives them in the order in which the channel carried them, reports
-included; whoever misses one can tell before the next PDU reaches it (the adapter's overwrite, the socket's
-count of dropped datagrams), or else the pauses between receptions are those on the channel (the timing
-detector). A sender does not hear itself: where its own messages stand it learns from others' reports, and
-what that means for contiguity is the member's business (Suspended Delivery). Where it does, as on the
-loopback interface of one machine, `hears_itself` says so, and its own messages are heard like all others.
+Assumes: all members receive PDUs in the order in which the channel carried them, reports included. A member
+that misses a PDU knows it before the next PDU arrives (the adapter's overwrite, the socket's count of dropped
+datagrams), or else the pauses between receptions are those on the channel (the timing detector). A sender
+does not hear itself: it learns the places of its own messages from others' reports, and the member handles
+contiguity across them (Suspended Delivery). Where it does hear itself, as on the loopback interface of one
+machine, `hears_itself` is set, and its own messages count like all others.
 
-Guarantees: `heard` is said of each message once, in the channel's order; `contiguous` only if no message lay
-between it and the one heard before it, own messages of this member left aside.
+Guarantees: each message is `Next` once, in the channel's order. It is `contiguous` only if no message lay
+between it and the one before it, own messages of this member left aside.
 
-Deviations: a message that comes once more (a network may repeat datagrams) is no event of the channel and
-says nothing. For the timing rule see `TimingDetector`.
+Deviations: a repeated message (a network may repeat datagrams) says nothing about the channel. For the timing
+rule see `TimingDetector`.
 """
 
-# ruff: noqa: ARG002 (an interface says more than each of its kinds needs)
+# ruff: noqa: ARG002 (the interface has more arguments than each service needs)
 
 from typing import Final
 
@@ -26,7 +26,7 @@ from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.dpg.pdus import Message, Report, Tag
-from antiphon.protocols.dpg.services.base import Channel
+from antiphon.protocols.dpg.services.base import MemberView, Next, Placements
 from antiphon.protocols.dpg.services.detectors import ContiguityDetector, OverwriteDetector, TimingDetector
 
 DETECTORS: Final = ("overwrite", "timing")
@@ -61,60 +61,63 @@ class LanService:
     ) -> None:
         self.hears_itself = hears_itself
         self._detector: Final = _detector(detector, transmit_ns, byte_ns)
-        self._channel: Channel
+        self._member: MemberView
         self._losses = 0
         self._contiguities = 0
 
-    def attach(self, channel: Channel) -> None:
-        self._channel = channel
+    def attach(self, member: MemberView) -> None:
+        self._member = member
 
     def start(self, now: Nanoseconds, incarnation: int) -> None:
         self._detector.begin()
 
     def take_part(self, now: Nanoseconds) -> None:
-        # Whoever has listened since before the first message has missed nothing before it.
-        if self._channel.is_at_origin():
+        # A member that listened since before the first message has missed nothing before it.
+        if self._member.is_at_origin():
             self._detector.begin(whole=True)
 
-    def depart(self, now: Nanoseconds) -> None:
-        """There is nobody to tell."""
+    def depart(self, now: Nanoseconds) -> Placements:
+        return ()
 
     def stamp(self, now: Nanoseconds) -> int:
         return 0
 
     def hand_over(self, now: Nanoseconds, message: Message) -> None:
-        self._channel.emit(Multicast(message))
+        self._member.emit(Multicast(message))
 
-    def receive(
+    def on_message(
         self, now: Nanoseconds, sender: Site, message: Message, *, after_loss: bool, fresh: bool
-    ) -> None:
+    ) -> Placements:
         if after_loss:
             self._lose()
-        if fresh:
-            contiguous = self._detector.received(now, message.bodies.size)
-            self._contiguities += contiguous
-            self._channel.heard(now, message.tag, contiguous=contiguous)
+        if not fresh:
+            return ()
+        contiguous = self._detector.received(now, message.bodies.size)
+        self._contiguities += contiguous
+        return (Next(message.tag, contiguous),)
 
-    def receive_report(self, now: Nanoseconds, sender: Site, report: Report, *, after_loss: bool) -> None:
+    def on_report(self, now: Nanoseconds, sender: Site, report: Report, *, after_loss: bool) -> Placements:
         if after_loss:
             self._lose()
+        return ()
 
-    def receive_other(self, now: Nanoseconds, sender: Site, pdu: Pdu, *, after_loss: bool) -> None:
+    def on_other_pdu(self, now: Nanoseconds, sender: Site, pdu: Pdu, *, after_loss: bool) -> Placements:
         if after_loss:
             self._lose()
+        return ()
 
     def _lose(self) -> None:
         self._losses += 1
         self._detector.lost()
 
-    def vanished(self, now: Nanoseconds, site: Site) -> None:
-        """Nothing here depends on who is there."""
+    def on_vanished(self, now: Nanoseconds, site: Site) -> None:
+        """No-op: nothing here depends on who is present."""
 
-    def located(self, now: Nanoseconds, tag: Tag) -> None:
-        """The channel is none the wiser."""
+    def on_located(self, now: Nanoseconds, tag: Tag) -> None:
+        """No-op: the channel fixes the position."""
 
-    def fire(self, now: Nanoseconds, name: str) -> None:
-        """There are no timers."""
+    def on_timer(self, now: Nanoseconds, name: str) -> Placements:
+        return ()
 
     def note(self, now: Nanoseconds) -> bytes:
         return b""

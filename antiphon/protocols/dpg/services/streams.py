@@ -1,9 +1,9 @@
-"""What is known to be missing of each sender's messages, and up to which stamp nothing can be.
+"""What is missing of each sender's messages, and up to which stamp nothing can be missing.
 
-A sender's messages have consecutive numbers and rising stamps. A number that is skipped tells that something
-with a stamp between those of its neighbours is on its way or lost: a gap. What a sender says of its next
-message, its number and a stamp that it will exceed, tells the same of its latest messages, and that nothing
-else of it can come below that stamp.
+A sender's messages have consecutive numbers and rising stamps. A skipped number means that a message with a
+stamp between those of its neighbours is on its way or lost: a gap. A sender vouches for its next message: its
+number, and a stamp that it will exceed. That shows gaps among its latest messages, and that no other message
+of it can have a lower stamp.
 """
 
 from collections import deque
@@ -15,9 +15,9 @@ from antiphon.protocols.dpg.pdus import ORIGIN, Tag
 
 MOST_STREAMS: Final = 256
 MOST_HOLES: Final = 16
-"""Separate holes of a gap; more are taken for one."""
+"""Separate holes of a gap; more are merged. Raising it costs memory."""
 UNKNOWN: Final = (-1, 0)
-"""A hole of unknown numbers, which nothing fills."""
+"""A hole of unknown numbers, which no message fills."""
 UNNUMBERED: Final = -1
 """The number of a next message before there was one."""
 
@@ -39,7 +39,7 @@ class Gap:
             self.holes = [(self.holes[0][0], end)]
 
     def fill(self, number: int, end: int) -> bool:
-        """Messages have come after all; whether that was all of it."""
+        """Messages have arrived after all. Returns whether the gap is filled."""
         left: list[tuple[int, int]] = []
         for begin, stop in self.holes:
             left += [
@@ -58,23 +58,23 @@ class Stream:
         self.incarnation: Final = incarnation
         self.expected = UNNUMBERED
         self.reached = 0
-        """What comes later has a greater stamp, unless it is in the gap."""
+        """Later messages have greater stamps, except those in the gap."""
         self.heard_ns: Nanoseconds = 0
         self.silent = False
-        """Whether it is no longer waited for."""
+        """Whether the group no longer waits for it."""
         self.repeated: Final[deque[tuple[int, int]]] = deque(maxlen=MOST_HOLES)
-        """The latest of its messages that came only from others: they fill gaps that its own word opens."""
+        """Its latest messages that only others sent: they fill gaps that its own vouches open."""
 
 
 class Streams:
     """All senders' messages, as far as they are heard."""
 
     def __init__(self, pause_ns: Nanoseconds) -> None:
-        """After a pause of this length it no longer counts as time in which somebody is heard."""
+        """Pauses longer than this do not count as time in which peers are heard."""
         self.opened = 0
         """Gaps seen so far."""
         self.heard_for_ns: Nanoseconds = 0
-        """How long somebody was heard so far, pauses left out."""
+        """How long peers were heard so far, without long pauses."""
         self._pause_ns: Final = pause_ns
         self._heard_ns: Nanoseconds = 0
         self._whole = False
@@ -82,7 +82,7 @@ class Streams:
         self._gaps: dict[Site, Gap] = {}
 
     def begin(self, *, whole: bool = False) -> None:
-        """Nothing is known; `whole` if nothing was sent yet, so that whoever begins as well begins with 0."""
+        """Nothing is known; `whole` if nothing was sent yet, so that all senders begin with number 0."""
         self._whole = whole
         self._streams.clear()
         self._gaps.clear()
@@ -119,7 +119,7 @@ class Streams:
             stream.reached = max(stream.reached, stamp)
 
     def take_again(self, sender: Site, incarnation: int, number: int, count: int) -> None:
-        """Another has told messages of this sender, who alone is believed how far it has come."""
+        """A peer has retransmitted messages of this sender, which alone tells how far it has come."""
         stream = self._streams.get(sender)
         if stream is None or incarnation != stream.incarnation:
             return
@@ -129,7 +129,7 @@ class Streams:
             del self._gaps[sender]
 
     def tell(self, now: Nanoseconds, sender: Site, incarnation: int, number: int, floor: int) -> None:
-        """A sender says that its next message has this number and a greater stamp than this."""
+        """A sender vouches that its next message has this number and a greater stamp than `floor`."""
         stream = self._streams.get(sender)
         if stream is None or incarnation > stream.incarnation:
             stream = self._open_stream(sender, incarnation)
@@ -152,7 +152,7 @@ class Streams:
     def is_whole(self, after: int, upto: int) -> bool:
         """Whether no gap is known in which something between these stamps may be missing.
 
-        Said of ever later stamps: gaps that lie before are forgotten.
+        Called with rising stamps: gaps that lie before are forgotten.
         """
         if not self._gaps:
             return True
@@ -161,7 +161,7 @@ class Streams:
         return all(gap.above >= upto for gap in self._gaps.values())
 
     def reached(self) -> int:
-        """The stamp up to which nothing can come any more of those who are waited for, but for gaps."""
+        """The stamp up to which no awaited sender can send any more, except in gaps."""
         least: int = NEVER_NS
         for stream in self._streams.values():
             if stream.reached < least and not stream.silent:
@@ -169,26 +169,26 @@ class Streams:
         return least
 
     def silence(self, before_ns: Nanoseconds) -> None:
-        """Wait no longer for those who have not been heard since then."""
+        """Stop waiting for senders that were not heard since then."""
         for stream in self._streams.values():
             if stream.heard_ns < before_ns:
                 stream.silent = True
 
     def leave(self, sender: Site) -> None:
-        """Someone says that nothing more will come."""
+        """A sender leaves: nothing more will come."""
         stream = self._streams.get(sender)
         if stream is not None:
             stream.silent = True
 
     def close(self, sender: Site, stamp: int) -> None:
-        """Nobody waits for this sender any more, and it has given no stamp beyond this one."""
+        """Stop waiting for this sender; it has given no stamp beyond this one."""
         self.leave(sender)
         gap = self._gaps.get(sender)
         if gap is not None:
             gap.below = min(gap.below, stamp)
 
     def expire(self, before_ns: Nanoseconds, stamp: int) -> None:
-        """Close those who have not been heard since then, whatever they said before, as if they had gone."""
+        """Close senders that were not heard since then, as if they had left."""
         gone = [site for site in self._gaps if self._streams[site].heard_ns < before_ns]
         for site in gone:
             self.close(site, stamp)

@@ -1,19 +1,19 @@
 """The tag sequencer: a one-channel service in which one site numbers the tags of messages.
 
-Source: Konorski, section 3.3. Senders multicast their messages under tags that say nothing; the sequencer
-gives each tag the next number and multicasts numbered tags; whoever has seen the numbers i and i+1 knows
-that nothing lies between the two messages. Tags of other groups may stand in the same sequence: they are
+Source: Konorski, section 3.3. Senders multicast messages under tags that tell nothing of them. The sequencer
+gives each tag the next number and multicasts numbered tags. A member that has seen the numbers i and i+1
+knows that nothing lies between the two messages. Tags of other groups may be in the same sequence: they are
 filtered out, and contiguity is inferred across them only if every number between was seen.
 
 Assumes: the network may lose, delay, duplicate and reorder. Members may crash, stop, leave and return, the
-sequencer too; a member that was stopped for long is started anew by whoever runs it. A network that is cut
-in two, each side with a sequencer of its own, makes two orders.
+sequencer too; its driver restarts a member that was stopped for long. A network that is split, with a
+sequencer on each side, makes two orders.
 
 Guarantees: while no sequencer is replaced, every arc told to the member is true and every mark sound; each
-sender's tags are numbered in the order in which it sent them. When a sequencer is replaced the same holds as
-long as each number that somebody saw is known to one of those who answer the claim. Otherwise a number may
-be given twice: the first place known holds, the precedence graph keeps what it knows, and the members'
-digests find what differs. `tests/protocols/test_dpg_sequencer.py` checks all that.
+sender's tags are numbered in the order in which it sent them. When a sequencer is replaced the same holds if
+each number that a member saw is known to a member that answers the claim. Otherwise a number may be given
+twice: the first known place holds, the precedence graph keeps what it knows, and the members' digests show
+the difference. `tests/protocols/dpg/test_sequencer.py` checks all that.
 
 Deviations, with reasons:
 - Any member may be the sequencer. It sees 'message' PDUs anyway, so their reception stands for the copy of
@@ -24,8 +24,8 @@ Deviations, with reasons:
 - The paper leaves the loss of the sequencer open. Here a member whose message gets no number while the
   sequencer is silent claims the role for the next epoch, which is a counter and a site, the greatest of which
   counts. How long that silence must be the sequencer itself tells, by how late its own timers are: its lease.
-  Everyone who hears the claim stops following the old epoch and answers with the numbers that the
-  claimant lacks, and the numbering goes on behind the greatest of them, so that contiguity is not broken.
+  Every member that hears the claim stops following the old epoch and answers with the numbers that the
+  claimant lacks. The numbering goes on behind the greatest of them, so contiguity is not broken.
 - A sequencer orders its own messages and others' by a number only in the step after the one that tells it: if
   it is stopped before it could tell, and others give the number anew, it has delivered nothing by it.
 - A spell begins at the number of the root that was taken up. What waits in the buffers of a member that stood

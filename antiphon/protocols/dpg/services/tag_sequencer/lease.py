@@ -1,10 +1,10 @@
-"""How long a sequencer may be silent before others replace it: as long as it itself stands still at times.
+"""How long a sequencer may be silent before others replace it: its lease.
 
-A process on a busy machine may not get to run for tens or hundreds of milliseconds. A fixed patience is then
-either too short, and sequencers that live are replaced again and again, or too long when one is gone. So the
-sequencer watches how late its own timers are, and tells with its numbers how much patience it needs; others
-keep to that. It stands by it too: after standing still for a good part of the lease it numbers nothing before
-it knows that it has not been replaced.
+A process on a busy machine may not run for tens or hundreds of milliseconds. A fixed lease is then either
+too short, and live sequencers are replaced again and again, or too long when a sequencer is gone. So the
+sequencer measures how late its own timers are, and its numbers carry the lease that it needs; others respect
+it. So does the sequencer: after standing still for a good part of its lease it numbers nothing before it
+knows that it was not replaced.
 """
 
 from typing import Final
@@ -12,11 +12,11 @@ from typing import Final
 from antiphon.core.time import SECOND_NS, Nanoseconds
 
 LONGEST_NS: Final[Nanoseconds] = SECOND_NS
-"""No lease is longer. Raising it costs a longer halt when a sequencer on a very busy machine is gone."""
+"""The longest lease. Raising it costs a longer halt when a sequencer on a very busy machine is gone."""
 MARGIN: Final = 3
-"""A lease is so many times as long as its sequencer lately stood still."""
+"""A lease is this multiple of the sequencer's recent standstill. Raising it costs a longer halt."""
 DECAY: Final = 0.8
-"""What is left of a lease's surplus after each second without a reason for it."""
+"""Share of a lease's surplus that is left after each quiet second. Raising it keeps leases long."""
 
 
 class Lease:
@@ -33,11 +33,11 @@ class Lease:
 
     @property
     def stall_ns(self) -> Nanoseconds:
-        """Whoever has stood still for longer may have been replaced soon."""
+        """After a longer standstill a sequencer may have been replaced."""
         return 3 * self.ns // 8
 
     def stood_still(self, now: Nanoseconds, still_ns: Nanoseconds) -> None:
-        """A timer was so late."""
+        """A timer was late by this much."""
         wanted_ns = min(MARGIN * still_ns, LONGEST_NS) - self._shortest_ns
         if wanted_ns > self._surplus_ns:
             self._surplus_ns = wanted_ns
@@ -48,5 +48,5 @@ class Lease:
 
 
 def believed(lease_ns: int, shortest_ns: Nanoseconds) -> Nanoseconds:
-    """A lease as another tells it."""
+    """The believable part of a lease that a peer tells."""
     return max(shortest_ns, min(lease_ns, LONGEST_NS))

@@ -9,18 +9,18 @@ from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import FIRST_NUMBER
 
 MOST_SENDERS: Final = 4096
-"""Senders whose latest tag is remembered, and senders of whom a tag may wait for another."""
+"""Senders whose latest tag is remembered, or whose tags wait for another. Raising it costs memory."""
 MOST_WAITING: Final = 64
-"""Tags of one sender that wait for an earlier one. A sender lists what is refused when it asks."""
+"""Tags of a sender that wait for an earlier tag; a sender lists refused ones. Raising it costs memory."""
 MOST_READY: Final = 4 * MOST_TAGS
-"""Tags that wait for the next PDU."""
+"""Tags that wait for the next PDU. Raising it costs memory."""
 
 
 class TagSequencer:
-    """Numbers tags: each sender's in the order in which it sent them, all of them as they come.
+    """Numbers tags as they come, and each sender's in the order in which it sent them.
 
-    A tag is numbered only after the one before it of the same sender. If that one is not known here, the tag
-    waits until it comes or until the sender lists all its tags without number.
+    A tag is numbered only after the sender's previous tag. If that is not known here, the tag waits until it
+    comes or until the sender lists all its tags without a number.
     """
 
     def __init__(self, numbers: Numbers) -> None:
@@ -31,13 +31,13 @@ class TagSequencer:
         self._waiting: dict[Site, dict[Tag, Tag]] = {}
 
     def begin(self, next_number: int) -> None:
-        """Go on from here; whatever was to be numbered must be offered again."""
+        """Go on from this number; unnumbered tags must be offered again."""
         self.next_number = next_number
         self.ready.clear()
         self._waiting.clear()
 
     def offer(self, sender: Site, tag: Tag, previous: Tag) -> bool:
-        """A tag has come with its message; False if it must wait for one that is not known."""
+        """A tag has come with its message; False if it must wait for an unknown tag."""
         if self._is_known(tag):
             return True
         if not (previous == ORIGIN or self._latest.get(sender) == previous or self._is_known(previous)):
@@ -47,7 +47,7 @@ class TagSequencer:
         return True
 
     def request(self, sender: Site, tags: Sequence[Tag]) -> list[int]:
-        """All tags of a sender that it knows no number of, in its order; returns the numbers given before."""
+        """Take all tags without a number of a sender, in its order. Returns the numbers given before."""
         places = self._numbers.places
         for tag in tags:
             if not self._is_known(tag):
@@ -59,7 +59,7 @@ class TagSequencer:
         return [places[tag] for tag in tags if tag in places]
 
     def number(self) -> tuple[int, list[Tag]]:
-        """Give those that are ready their numbers, as many as fit a PDU: the first number, and the tags."""
+        """Number the tags that are ready, as many as fit a PDU. Returns the first number and the tags."""
         tags = list(self.ready)
         if len(tags) > MOST_TAGS // 2:
             tags = tags[: MOST_TAGS // 2]
@@ -77,7 +77,7 @@ class TagSequencer:
         return tag in self._numbers.places or tag in self.ready
 
     def _take(self, sender: Site, tag: Tag) -> None:
-        """Number it next, and whatever waited for it."""
+        """Number it next, and the tags that waited for it."""
         if len(self.ready) >= MOST_READY:
             return
         self.ready[tag] = sender

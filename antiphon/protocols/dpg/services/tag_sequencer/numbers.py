@@ -1,4 +1,4 @@
-"""Which tag has which number, as far as it is known here: a bounded window of the latest numbers."""
+"""The known numbers of tags: a bounded window of the latest."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,7 +7,7 @@ from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, Tag
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import FIRST_NUMBER
 
 SLACK: Final = 256
-"""Numbers beyond the limit that are kept so that forgetting them costs little each."""
+"""Numbers kept beyond the limit, so that forgetting costs little each. Raising it costs memory."""
 
 
 class Numbers:
@@ -30,7 +30,7 @@ class Numbers:
         self._whole = False
 
     def begin_at(self, least: int) -> None:
-        """Lower numbers are of no concern: those known are forgotten, and none is learned again."""
+        """Forget lower numbers, and learn none of them again."""
         self._least = least
         for number in [number for number in self.tags if number < least]:
             self._forget(number)
@@ -42,7 +42,7 @@ class Numbers:
             self._extend()
 
     def expect_all(self) -> None:
-        """No number has been given yet: whichever comes first, those before it are missing."""
+        """No number has been given yet: all numbers before the first to arrive are missing."""
         self._whole = not self.tags
 
     def add(self, number: int, tag: Tag) -> bool:
@@ -102,13 +102,13 @@ class Numbers:
         return self.through + 1, self._next_known() - 1
 
     def skip_hole(self) -> None:
-        """Nobody will tell the numbers of the first hole: go on behind it."""
+        """The numbers of the first hole stay unknown: go on behind it."""
         if self.through < self.newest:
             self.start = self.through = self._next_known()
             self._extend()
 
     def drop_from(self, base: int) -> list[tuple[int, Tag]]:
-        """Forget the numbers from `base` on, which others give anew; returns them with their tags."""
+        """Forget the numbers from `base` on, which are given anew. Returns them with their tags."""
         self._least = min(self._least, base)
         dropped = [(number, tag) for number, tag in self.tags.items() if number >= base]
         for number, _ in dropped:

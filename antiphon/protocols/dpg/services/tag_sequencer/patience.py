@@ -1,4 +1,4 @@
-"""How long a member that waits for a number bears with its sequencer's silence: see `lease`."""
+"""When a member that waits for a number replaces a silent sequencer: see `lease`."""
 
 from random import Random
 from typing import Final
@@ -8,20 +8,23 @@ from antiphon.protocols.dpg.services.tag_sequencer.lease import believed
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import SequencerOptions
 
 STUCK: Final = 4
-"""After so many times `takeover_ns` without a number a sequencer is replaced although it lives."""
+"""A live sequencer that gives no number is replaced after this multiple of the lease.
+
+Raising it costs a longer halt then.
+"""
 ROUND_TRIPS: Final = 3
-"""An answer is awaited for so many times as long as one takes at least."""
+"""An answer is awaited for this multiple of the shortest round trip. Raising it costs a longer halt."""
 
 
 class Patience:
-    """One member's, with the sequencer of the epoch that it follows."""
+    """The patience of one member with the sequencer that it follows."""
 
     def __init__(self, options: SequencerOptions, random: Random) -> None:
         self._options = options
         self._random = random
         self.lease_ns = options.takeover_ns
         self.epoch_ns: Nanoseconds = 0
-        """When we came to hold this epoch for the latest."""
+        """When this epoch became the latest here."""
         self.heard_ns: Nanoseconds = 0
         """When the sequencer was heard last."""
         self._numbered_ns: Nanoseconds = 0
@@ -34,12 +37,12 @@ class Patience:
         self._spread_ns = round(self._random.random() * self._options.spread_ns)
 
     def numbered(self, now: Nanoseconds, lease_ns: Nanoseconds) -> None:
-        """The sequencer has told numbers, and how much patience it needs."""
+        """The sequencer has told numbers and its lease."""
         self.heard_ns = self._numbered_ns = now
         self.lease_ns = believed(lease_ns, self._options.takeover_ns)
 
     def stood_still(self, now: Nanoseconds) -> None:
-        """What the sequencer said while we stood still is yet to be read."""
+        """This process stood still: the sequencer's PDUs of that time are yet to be read."""
         self.heard_ns = max(self.heard_ns, now - self._options.takeover_ns // 2)
 
     def next_ns(
@@ -53,7 +56,7 @@ class Patience:
         doubted, self._doubts = self._doubts, now >= end_ns
         if not self._doubts:
             return end_ns
-        return None if doubted else now + self._options.spread_ns // 4  # its word may be waiting to be read
+        return None if doubted else now + self._options.spread_ns // 4  # its PDU may be waiting to be read
 
     def _end_ns(self, oldest_ns: Nanoseconds, least_ns: Nanoseconds) -> Nanoseconds:
         """When the sequencer is to be replaced if nothing more is heard of it."""

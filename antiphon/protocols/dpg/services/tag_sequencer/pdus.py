@@ -1,4 +1,4 @@
-"""What is said about numbers of tags, and what a user may turn.
+"""The PDUs and the options of the tag sequencer.
 
 Lists of tags are packed, as `tag_lists` says.
 """
@@ -18,16 +18,16 @@ from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, PackedTags, Tag, Time
 from antiphon.protocols.dpg.tag_lists import are_tags, unpack_tags
 
 LONGEST_LEAP: Final = 1 << 16
-"""How far beyond what is known here a counter or number may lie that somebody tells."""
+"""How far a peer's counter or number may exceed what is known here. Raising it lets a liar skip more."""
 FIRST_NUMBER: Final = 1
 """The number of the first tag; `ORIGIN` stands before it."""
 LAST_NUMBER: Final = NUMBER_LIMIT // 4
 """Beyond it a new epoch begins again at the first number: only a liar has got there."""
 
 TagNumber: TypeAlias = Annotated[int, Meta(ge=FIRST_NUMBER, le=NUMBER_LIMIT // 2)]
-"""A number that is asked for or answered with."""
+"""A number in a request or an answer."""
 GivenNumber: TypeAlias = Annotated[int, Meta(ge=FIRST_NUMBER, le=NUMBER_LIMIT // 2 - MOST_TAGS)]
-"""A number that a sequencer gives: those of the tags behind it can be told as well."""
+"""A number that a sequencer gives: the numbers of the tags behind it fit as well."""
 Sequencer: TypeAlias = Annotated[Site, Meta(max_length=LONGEST_NAME)]
 """The name of an epoch's sequencer; empty if there is no epoch."""
 
@@ -35,7 +35,7 @@ NOTE: Final = msgspec.msgpack.Decoder(tuple[Number, Sequencer, Number])
 
 
 class Epoch(NamedTuple):
-    """The reign of one sequencer; of two, the greater counts."""
+    """The term of one sequencer; of two, the greater counts."""
 
     counter: int
     sequencer: Site
@@ -59,7 +59,7 @@ class TagRequest(Pdu, frozen=True, gc=False):
 class Numbered(Pdu, frozen=True, gc=False):
     """The tags that have the numbers first, first+1, …, told by the sequencer of an epoch.
 
-    The numbers from `base` on were given in this epoch, those below in earlier ones. Nobody is to replace
+    The numbers from `base` on were given in this epoch, those below in earlier epochs. No member may replace
     this sequencer before it has been silent for `lease_ns`.
     """
 
@@ -83,7 +83,7 @@ class Claim(Pdu, frozen=True, gc=False):
 
 
 class Answer(Pdu, frozen=True, gc=False):
-    """Which epoch the sender holds for the latest, and the numbers it has beyond those of a claimant.
+    """The latest epoch that the sender knows, and the numbers that a claimant lacks.
 
     It knows all numbers up to `through`, and these tags under first, first+1, …: 0 stands for unknown.
     """
@@ -112,9 +112,9 @@ class SequencerOptions:
     gather_ns: Nanoseconds = MILLISECOND_NS // 4
     """Least pause between the sequencer's PDUs. Raising it costs latency under load."""
     repeat_ns: Nanoseconds = 10 * MILLISECOND_NS
-    """How long a sender waits for a number before it asks. Raising it costs latency when one is lost."""
+    """How long a sender waits for a number before it asks. Raising it costs latency after a loss."""
     gap_ns: Nanoseconds = 3 * MILLISECOND_NS
-    """How long a missing number may be mere reordering. Raising it costs latency when one is lost."""
+    """How long a missing number may be mere reordering. Raising it costs latency after a loss."""
     takeover_ns: Nanoseconds = 40 * MILLISECOND_NS
     """Least silence after which a sequencer is replaced. Raising it costs a longer halt when it is gone."""
     spread_ns: Nanoseconds = 10 * MILLISECOND_NS
@@ -156,12 +156,12 @@ def is_leap(number: int, known: int) -> bool:
 
 
 def pack_note(epoch: Epoch, newest: int) -> bytes:
-    """What rides on reports: the epoch that a member follows, and the greatest number that it knows."""
+    """The note in reports: the epoch that a member follows, and the greatest number that it knows."""
     return msgspec.msgpack.encode((*epoch, newest))
 
 
 def read_note(data: bytes) -> tuple[Epoch, int] | None:
-    """The same of another; None if it makes no sense."""
+    """Another member's note; None if it is invalid."""
     try:
         counter, sequencer, newest = NOTE.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError, RecursionError):

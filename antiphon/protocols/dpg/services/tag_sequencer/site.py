@@ -1,4 +1,4 @@
-"""A sequencer that is no member: it numbers the tags of whoever asks, of several groups alike."""
+"""A sequencer that is no member: it numbers the tags of all members that ask, of several groups alike."""
 
 from random import Random
 
@@ -13,10 +13,10 @@ from antiphon.protocols.dpg.services.tag_sequencer.service import SequencerServi
 
 
 class TagSequencerSite:
-    """Implements `Protocol`, and `Channel`: that of a member without messages, to whom every tag is foreign.
+    """Implements `Protocol`, and `MemberView`: it has no messages, and every tag is foreign to it.
 
-    Its members name it as `SequencerOptions.outside`. When they have replaced it, because it was silent, it
-    numbers no more as long as they have a sequencer; one that restarts has no role.
+    Its members name it as `SequencerOptions.outside`. When they have replaced it because it was silent, it
+    does not number while they have a sequencer. After a restart it has no role.
     """
 
     def __init__(self, site: Site, random: Random, options: SequencerOptions | None = None) -> None:
@@ -38,28 +38,22 @@ class TagSequencerSite:
                     self._service.take_part(now)
                     self._service.volunteer(now)
             case Received(sender=sender, pdu=pdu, after_loss=after_loss) if isinstance(pdu, PDUS):
-                self._service.receive_other(now, sender, pdu, after_loss=after_loss)
+                self._service.on_other_pdu(now, sender, pdu, after_loss=after_loss)
             case TimerFired(name=name):
-                self._service.fire(now, name)
+                self._service.on_timer(now, name)
             case _:
-                pass  # 'message' PDUs and reports are the members' affair
+                pass  # 'message' PDUs and reports concern only members
         effects, self._effects = self._effects, []
         return effects
 
     def figures(self) -> dict[str, int]:
-        """What a user may want to watch."""
+        """Figures for users to watch."""
         return self._service.figures()
 
-    # What a channel is asked for
+    # The member, as its service sees it
 
     def emit(self, effect: Effect) -> None:
         self._effects.append(effect)
-
-    def heard(self, now: Nanoseconds, tag: Tag, *, contiguous: bool) -> None:  # noqa: ARG002
-        raise AssertionError("a tag sequencer learns places from numbers")
-
-    def placed(self, now: Nanoseconds, tag: Tag, arcs: object) -> None:  # noqa: ARG002
-        raise AssertionError("no tag is ours")
 
     def is_ours(self, tag: Tag) -> bool:  # noqa: ARG002 - it must not be able to tell
         return False
@@ -74,6 +68,9 @@ class TagSequencerSite:
         return ORIGIN
 
     def is_ahead(self, tag: Tag) -> bool:  # noqa: ARG002 - no tag is ours
+        return False
+
+    def is_behind(self, tag: Tag, latest: Tag) -> bool:  # noqa: ARG002 - no tag is ours
         return False
 
     def has_sent(self, site: Site) -> bool:  # noqa: ARG002 - messages do not come here

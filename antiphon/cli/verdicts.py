@@ -1,0 +1,25 @@
+"""A verdict with its counts, as the audit and the campaigns print it."""
+
+from collections.abc import Mapping
+
+from rich.table import Table
+
+from antiphon.check.verdict import Verdict
+from antiphon.cli.console import data
+from antiphon.core.recording import Property
+
+
+def print_verdict(verdict: Verdict, counts: Mapping[str, int]) -> None:
+    colour = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.UNKNOWN: "yellow"}[verdict]
+    data.print(f"[bold {colour}]{verdict.value}[/]", end="  ")
+    data.print(", ".join(f"{name} {count:,}" for name, count in counts.items()))
+
+
+def print_properties(
+    violations: Mapping[Property, int], broken: Mapping[Property, int], heading: str
+) -> None:
+    """The violations of each property, and under `heading` those that break promises."""
+    table = Table("property", "violations", heading, box=None, pad_edge=False)
+    for name, count in violations.items():
+        table.add_row(name, f"{count:,}", f"{broken[name]:,}", style="red" if broken[name] else "")
+    data.print(table)

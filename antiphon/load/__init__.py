@@ -1,0 +1,1 @@
+"""A load on a live group: local members, a process each, that send, read and check every message."""

@@ -1,0 +1,305 @@
+"""A member under one of the control schemes: what it has sent, what it holds, and what it knows of both."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from antiphon.core.effects import (
+    Admitted,
+    Arrived,
+    Deliver,
+    Multicast,
+    Rejected,
+    Send,
+    SetTimer,
+    Stable,
+)
+from antiphon.core.ids import Site
+from antiphon.core.time import Nanoseconds
+from antiphon.core.wire import Pdu
+from antiphon.protocols.fixed import FixedMember
+from antiphon.protocols.rivals.controlled.order import Batch, CausalOrder
+from antiphon.protocols.rivals.controlled.pdus import (
+    COUNT_BYTES,
+    Announce,
+    Confirm,
+    ControlledConfiguration,
+    Data,
+    Deferred,
+    Reply,
+)
+from antiphon.protocols.rivals.controlled.schemes import DEFER, Centralised, Control, Deferring, Distributed
+from antiphon.protocols.roster import Handed, Places, are_numbers
+
+REPEAT: Final = "repeat"
+MOST_AT_ONCE: Final = 16
+"""Batches repeated, and batches asked about, at a time. Raising it costs bursts."""
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """An own batch that some other destination is not known to have."""
+
+    data: Data
+    count: int
+    remote: tuple[int, ...]
+    lacking: set[int]
+    since_ns: Nanoseconds
+
+
+class Controlled(FixedMember):
+    """One member of the group."""
+
+    def __init__(self, site: Site, members: Sequence[Site], configuration: ControlledConfiguration) -> None:
+        super().__init__(site, members, configuration.scheme)
+        roster = self._roster
+        self._fields_bytes = COUNT_BYTES * roster.size**2
+        self._configuration = configuration
+        self._repeats = self._refused = 0
+        self._deferring = Deferring(roster, self._effects, configuration)
+        self._distributed = Distributed(roster, self._effects)
+        schemes: dict[str, Control] = {
+            "C0": Centralised(roster, self._effects),
+            "C1": self._deferring,
+            "D0": self._distributed,
+        }
+        self._scheme = schemes[configuration.scheme]
+        self._is_distributed = configuration.scheme == "D0"
+        self._order = CausalOrder(roster)
+        self._next_number = 0
+        self._outgoing: dict[int, Outgoing] = {}
+        self._uncertain: dict[tuple[int, int], Batch] = {}
+        """Batches accepted here that some destination is not known to have, by sender and number."""
+        self._causal: deque[Batch] = deque()
+        """Batches accepted here and not delivered, in causal order."""
+        self._undelivered = [0] * roster.size
+        self._heard: list[dict[int, set[int]]] = [{} for _ in roster.everyone]
+        """Members that have announced batches which are not accepted here yet: of each sender, by number."""
+        self._repeating = False
+
+    def figures(self) -> dict[str, int]:
+        """Counters, and what is kept."""
+        return {
+            "ignored": self._ignored,
+            "refused": self._refused,
+            "repeats": self._repeats,
+            "kept": len(self._outgoing),
+            "undelivered": len(self._causal),
+        }
+
+    def _resume(self) -> None:
+        self._deferring.send_all()
+        if self._repeating:
+            self._fire(REPEAT)
+
+    # Sending
+
+    def _send(self, handed: Handed) -> None:
+        batch, places, destinations = handed
+        is_full = len(self._outgoing) >= self._configuration.window
+        if is_full or self._undelivered[self._roster.place] >= self._configuration.reach:
+            self._effects.append(Rejected("As many batches as may be under way are not accepted by all yet."))
+            return
+        remote = self._remote(places)
+        data = Data(self._next_number, places, self._order.stamp(), self._scheme.riders(remote), batch)
+        self._next_number += len(batch)
+        self._effects.append(Admitted(data.number, len(batch), batch.size, destinations))
+        if remote:
+            self._effects.append(Multicast(data, tuple(self._roster.members[place] for place in remote)))
+        own = self._order.read(self._roster.place, data) if self._roster.includes(places) else None
+        self._order.note_sending(places)
+        kept = replace(data, riders=())
+        self._outgoing[data.number] = Outgoing(kept, len(batch), remote, set(remote), self._now)
+        self._keep_repeating()
+        if own is not None:
+            self._put(own)
+        self._complete(data.number)
+
+    def _remote(self, places: Places) -> tuple[int, ...]:
+        wanted = self._roster.everyone if places is None else places
+        return tuple(place for place in wanted if place != self._roster.place)
+
+    def _note_reply(self, place: int, number: int) -> None:
+        """A destination has an own batch; if it repeats that, it asks whether all have."""
+        outgoing = self._outgoing.get(number)
+        if outgoing is None:
+            if not self._is_distributed:
+                self._effects.append(Send(self._roster.members[place], Confirm(number)))
+            return
+        outgoing.lacking.discard(place)
+        self._complete(number)
+
+    def _complete(self, number: int) -> None:
+        """Complete an own batch if all other destinations have it."""
+        outgoing = self._outgoing[number]
+        if outgoing.lacking:
+            return
+        del self._outgoing[number]
+        if outgoing.remote:
+            self._scheme.completed(number, outgoing.remote)
+        own = self._uncertain.get((self._roster.place, number))
+        if own is not None:
+            self._settle(own)
+        else:
+            self._effects.append(Stable(self._roster.site, number, outgoing.count))
+
+    # Receiving
+
+    def _take(self, place: int, pdu: Pdu) -> bool:
+        match pdu:
+            case Data():
+                return self._on_data(place, pdu)
+            case Reply(number=number):
+                return self._on_news(place, (number,), ())
+            case Confirm(number=number):
+                return self._on_news(place, (), (number,))
+            case Deferred(replies=replies, confirms=confirms):
+                return self._on_news(place, replies, confirms)
+            case Announce():
+                return self._on_announce(place, pdu)
+        return False
+
+    def _on_news(self, place: int, replies: tuple[int, ...], confirms: tuple[int, ...]) -> bool:
+        if self._is_distributed or not are_numbers(confirms):
+            return False
+        if not all(0 <= number < self._next_number for number in replies):
+            return False  # it claims to have what was never sent
+        for number in replies:
+            self._note_reply(place, number)
+        for number in confirms:
+            batch = self._uncertain.get((place, number))
+            if batch is not None:
+                self._settle(batch)
+        return True
+
+    def _on_data(self, place: int, data: Data) -> bool:
+        if not are_numbers((data.number,)) or not self._roster.are_places(data.destinations):
+            return False
+        batch = self._order.read(place, data)
+        if batch is None or not self._roster.includes(data.destinations):
+            return False
+        here = self._roster.place
+        for rider in data.riders:
+            if rider.to == here and not self._on_news(place, rider.replies, rider.confirms):
+                return False
+        if batch.position < self._order.turns[place]:
+            self._scheme.again(batch)
+        elif not self._order.has(place, batch.position):
+            self._hold(batch)
+        return True
+
+    def _hold(self, batch: Batch) -> None:
+        """Take a batch if there is room for it; if not, its sender repeats it."""
+        place, reach = batch.place, self._configuration.reach
+        held = self._undelivered[place] + self._order.held(place)
+        if held >= reach or batch.position >= self._order.turns[place] + reach:
+            self._refused += 1
+            return
+        self._effects.append(Arrived(self._roster.members[place], batch.number, len(batch.bodies)))
+        self._put(batch)
+
+    def _on_announce(self, place: int, news: Announce) -> bool:
+        if not self._is_distributed or not are_numbers((news.number, news.position)):
+            return False
+        if not 0 <= news.sender < self._roster.size or news.sender == place:
+            return False
+        if news.sender == self._roster.place:
+            if news.number >= self._next_number:
+                return False
+            self._note_reply(place, news.number)
+            return True
+        accepted = news.position < self._order.turns[news.sender]
+        if accepted and news.asks:
+            answer = Announce(news.sender, news.number, 0, False)
+            self._effects.append(Send(self._roster.members[place], answer))
+        self._note_announcement(place, news, accepted=accepted)
+        return True
+
+    def _note_announcement(self, place: int, news: Announce, *, accepted: bool) -> None:
+        """A destination has a batch, which this one may have, may still get, or may be done with."""
+        batch = self._uncertain.get((news.sender, news.number))
+        if batch is not None:
+            batch.missing.discard(place)
+            if not batch.missing:
+                self._settle(batch)
+        elif not accepted:
+            heard = self._heard[news.sender]
+            if news.number in heard or len(heard) < self._configuration.reach:
+                heard.setdefault(news.number, set()).add(place)
+
+    # Accepting and delivering
+
+    def _put(self, batch: Batch) -> None:
+        self._order.put(batch)
+        for accepted in self._order.advance():
+            self._accept(accepted)
+
+    def _accept(self, batch: Batch) -> None:
+        """Accept a batch causally: its turn has come."""
+        batch.since_ns = self._now
+        self._causal.append(batch)
+        self._undelivered[batch.place] += 1
+        self._uncertain[batch.place, batch.number] = batch
+        if batch.place == self._roster.place:
+            return  # the replies to the sender say who has it
+        self._keep_repeating()
+        self._scheme.accepted(batch)
+        if self._is_distributed:
+            heard = self._heard[batch.place].pop(batch.number, set())
+            batch.missing = set(self._distributed.other_destinations(batch)) - heard
+            if not batch.missing:
+                self._settle(batch)
+
+    def _settle(self, batch: Batch) -> None:
+        """Accept a batch atomically: all destinations are known to have it."""
+        del self._uncertain[batch.place, batch.number]
+        batch.is_everywhere = True
+        sender = self._roster.members[batch.place]
+        self._effects.append(Stable(sender, batch.number, len(batch.bodies)))
+        while self._causal and self._causal[0].is_everywhere:
+            self._deliver(self._causal.popleft())
+
+    def _deliver(self, batch: Batch) -> None:
+        self._undelivered[batch.place] -= 1
+        destinations = self._roster.sites(batch.places)
+        sender = self._roster.members[batch.place]
+        self._effects.append(Deliver(sender, batch.number, batch.bodies, destinations=destinations))
+
+    # Timers
+
+    def _fire(self, name: str) -> None:
+        if name.startswith(DEFER):
+            self._deferring.send(int(name.removeprefix(DEFER)))
+        elif name == REPEAT and self._repeating:
+            self._repeating = False
+            self._repeat()
+            self._ask()
+            self._keep_repeating()
+
+    def _keep_repeating(self) -> None:
+        if not self._repeating and (self._outgoing or self._uncertain):
+            self._repeating = True
+            self._effects.append(SetTimer(REPEAT, self._configuration.repeat_ns))
+
+    def _repeat(self) -> None:
+        """Send overdue batches again to destinations that have not answered."""
+        overdue = [out for out in self._outgoing.values() if self._is_overdue(out.since_ns)]
+        for outgoing in overdue[:MOST_AT_ONCE]:
+            outgoing.since_ns = self._now
+            for place in sorted(outgoing.lacking):
+                self._repeats += 1
+                self._effects.append(Send(self._roster.members[place], outgoing.data))
+
+    def _ask(self) -> None:
+        """Ask about overdue batches of others; own ones are repeated instead."""
+        others = (batch for batch in self._uncertain.values() if batch.place != self._roster.place)
+        overdue = [batch for batch in others if self._is_overdue(batch.since_ns)]
+        for batch in overdue[:MOST_AT_ONCE]:
+            batch.since_ns = self._now
+            self._scheme.ask(batch)
+
+    def _is_overdue(self, since_ns: Nanoseconds) -> bool:
+        return self._now - since_ns >= self._configuration.repeat_ns

@@ -1,0 +1,1125 @@
+"""Bounded delay: stamps, the queue, late messages, what is marked, clocks, bounds, and hostile notes."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.core.effects import Multicast
+from antiphon.core.errors import UsageError
+from antiphon.core.fields import NUMBER_LIMIT
+from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
+from antiphon.protocols.dpg.pdus import LARGEST, Farewell, Report, Request
+from antiphon.protocols.dpg.services import bounded_delay, clocks
+from antiphon.protocols.dpg.services.bounded_delay import (
+    ALONE_NS,
+    FUTURE,
+    GREET,
+    RELEASE,
+    VOUCH,
+    BoundedDelayService,
+    Vouch,
+)
+from antiphon.protocols.dpg.services.clocks import Note, agreed, bound_of, given_at, stamp_above, stamp_at
+from antiphon.protocols.dpg.services.streams import MOST_STREAMS, Streams
+from tests.protocols.harness.bounded_delay_group import Group
+from tests.protocols.harness.dpg_channel import FakeMember, message, remulticast, report
+
+MS = MILLISECOND_NS
+BOUND = 10 * MS
+START = SECOND_NS
+
+
+def started(detector: str = "delays", queue_limit: int = 4096) -> tuple[BoundedDelayService, FakeMember]:
+    """A member that takes part, by a clock that needs no adjustment and with a bound that does not move."""
+    service = BoundedDelayService(BOUND, adaptive=False, detector=detector, queue_limit=queue_limit)
+    channel = FakeMember("a")
+    channel.attach_to(service)
+    service.start(START, 1)
+    service.take_part(START)
+    return service, channel
+
+
+def at(sent_ns: Nanoseconds) -> int:
+    """The stamp of a message that is sent so long after the start."""
+    return stamp_at(START + sent_ns, BOUND)
+
+
+def hear(
+    service: BoundedDelayService,
+    tag: int,
+    number: int,
+    sent_ns: Nanoseconds,
+    *,
+    sender: str = "b",
+    took_ns: Nanoseconds = MS,
+    previous: int = 0,
+    after_loss: bool = False,
+    fresh: bool = True,
+) -> None:
+    service.on_message(
+        START + sent_ns + took_ns,
+        sender,
+        message(tag, stamp=at(sent_ns), number=number, previous=previous, incarnation=1),
+        after_loss=after_loss,
+        fresh=fresh,
+    )
+
+
+def release(service: BoundedDelayService, upto_ns: Nanoseconds) -> None:
+    service.on_timer(at(upto_ns) + 1, RELEASE)
+
+
+# Stamps
+
+
+@given(st.integers(0, LARGEST // 2), st.integers(1000, 9 * SECOND_NS), st.integers(0, LARGEST // 2))
+def test_a_stamp_tells_when_it_was_given_and_for_which_bound(
+    clock_ns: int, bound_ns: int, floor: int
+) -> None:
+    stamp = stamp_at(clock_ns, bound_ns)
+    assert bound_ns <= bound_of(stamp) <= bound_ns * 1.02
+    assert 0 <= clock_ns - given_at(stamp) < 1024
+    above = stamp_above(floor, stamp)
+    assert above > floor
+    assert bound_of(above) == bound_of(stamp)
+    assert above == stamp or above <= floor + 2048
+
+
+def test_own_stamps_rise_even_if_time_stands_still_and_exceed_what_a_note_promised() -> None:
+    service, _ = started()
+    stamps = [service.stamp(START), service.stamp(START)]
+    told = clocks.read_note(service.note(START))
+    assert told is not None
+    stamps += [told.floor, service.stamp(START - 5 * MS)]
+    assert stamps == sorted(set(stamps))
+
+
+# The queue
+
+
+def test_messages_leave_by_stamp_then_tag_and_own_ones_among_them() -> None:
+    service, channel = started()
+    own = message(50, stamp=at(2 * MS), incarnation=1)
+    hear(service, 40, 1, 3 * MS, previous=20)
+    hear(service, 20, 0, MS)
+    service.hand_over(START + 2 * MS, own)
+    hear(service, 30, 0, 2 * MS, sender="c")
+    assert channel.multicasts() == [Multicast(own)]
+    release(service, MS)
+    assert [tag for tag, _ in channel.placed_tags] == [20]
+    release(service, 3 * MS)
+    assert [tag for tag, _ in channel.placed_tags] == [20, 30, 50, 40]
+    assert channel.placed_tags[0] == (20, ())
+    assert [arc[:2] for arc in channel.arcs()] == [(20, 30), (30, 50), (50, 40)]
+
+
+@pytest.mark.parametrize(
+    ("stamp", "is_taken"),
+    [
+        (0, False),
+        (1, True),
+        (START + FUTURE * SECOND_NS, True),
+        (START + FUTURE * SECOND_NS + 1, False),
+    ],
+)
+def test_a_stamp_is_positive_and_not_too_far_in_the_future(stamp: int, is_taken: bool) -> None:
+    service, _ = started()
+    service.on_message(START, "b", message(5, stamp=stamp), after_loss=False, fresh=True)
+    assert service.figures()["waiting_messages"] == is_taken
+    assert service.figures()["refused_stamps"] == (not is_taken)
+
+
+def test_a_message_that_left_the_queue_last_does_not_enter_it_again() -> None:
+    service, channel = started()
+    hear(service, 10, 0, 0)
+    release(service, 0)
+    again = remulticast("b", message(10, stamp=at(0), incarnation=1))
+    service.on_other_pdu(START + 20 * MS, "c", again, after_loss=False)
+    assert service.figures()["waiting_messages"] == 0
+    assert [tag for tag, _ in channel.placed_tags] == [10]
+
+
+def test_of_other_pdus_only_others_messages_concern_the_queue() -> None:
+    service, _ = started()
+    hear(service, 10, 0, 0)
+    release(service, 0)
+    service.on_other_pdu(START + 20 * MS, "c", Request(b""), after_loss=False)
+    for sender, waiting in (("a", 0), ("b", 1)):
+        told = remulticast(sender, message(20, stamp=at(30 * MS), number=1, incarnation=1))
+        service.on_other_pdu(START + 20 * MS, "c", told, after_loss=False)
+        assert service.figures()["waiting_messages"] == waiting
+
+
+@pytest.mark.parametrize(("above", "vouches"), [(0, False), (1, True)])
+def test_a_member_vouches_if_others_have_greater_stamps_than_it_has_promised(
+    above: int, vouches: bool
+) -> None:
+    service, channel = started("evidence")
+    stamp = service.stamp(START) + above
+    service.on_message(START, "b", message(5, stamp=stamp), after_loss=False, fresh=True)
+    assert (VOUCH in [timer.name for timer in channel.timers()]) == vouches
+
+
+def test_a_message_that_the_order_has_elsewhere_does_not_part_its_neighbours() -> None:
+    service, channel = started()
+    for number, tag in enumerate((10, 20, 30)):
+        hear(service, tag, number, number * MS, previous=10 * number)
+    channel.elsewhere.add(20)
+    release(service, 2 * MS)
+    assert channel.placed_tags == [(10, ()), (30, ((10, 30, True),))]
+
+
+def test_one_timer_is_set_for_the_first_in_the_queue() -> None:
+    service, channel = started()
+    hear(service, 20, 0, 5 * MS)
+    hear(service, 30, 1, 6 * MS)
+    assert [timer.name for timer in channel.timers()] == [RELEASE]
+    hear(service, 10, 0, 4 * MS, sender="c")
+    assert len(channel.timers()) == 2
+    assert channel.timers()[-1].after_ns == at(4 * MS) - (START + 5 * MS)
+    channel.effects.clear()
+    service.on_timer(START + 5 * MS, RELEASE)
+    assert channel.placed_tags == []
+    assert len(channel.timers()) == 1
+
+
+def test_a_message_that_comes_twice_is_placed_once() -> None:
+    service, channel = started()
+    again = remulticast("b", message(20, stamp=at(MS), number=1, incarnation=1))
+    hear(service, 10, 0, 0)
+    release(service, 0)
+    hear(service, 20, 1, MS)
+    hear(service, 20, 1, MS, fresh=False)
+    service.on_other_pdu(START + 2 * MS, "c", again, after_loss=False)
+    assert service.figures()["waiting_messages"] == 1
+    release(service, MS)
+    service.on_other_pdu(START + 40 * MS, "c", again, after_loss=False)
+    assert [tag for tag, _ in channel.placed_tags] == [10, 20]
+
+
+@pytest.mark.parametrize("stamp", [0, LARGEST - 1, START + FUTURE * SECOND_NS + MS])
+def test_an_absurd_stamp_is_refused(stamp: int) -> None:
+    service, channel = started()
+    service.on_message(START, "b", message(20, stamp=stamp), after_loss=False, fresh=True)
+    service.on_other_pdu(START, "b", remulticast("c", message(21, stamp=stamp)), after_loss=False)
+    service.on_timer(START + 60 * SECOND_NS, RELEASE)
+    assert channel.placed_tags == []
+    assert service.figures()["refused_stamps"] >= 1
+
+
+def test_the_queue_is_bounded_and_what_finds_no_room_leaves_a_doubt() -> None:
+    service, channel = started(queue_limit=3)
+    for number in range(5):
+        hear(service, 20 + number, number, number * MS, previous=number and 19 + number)
+    service.hand_over(START + 6 * MS, message(90, stamp=at(6 * MS), incarnation=1))
+    assert service.figures()["waiting_messages"] == 4
+    release(service, 7 * MS)
+    assert channel.arcs() == [(20, 21, False), (21, 22, False), (22, 90, True)]
+    assert service.figures()["refused_stamps"] == 2
+
+
+# What is marked while delays remain under the bound
+
+
+def test_what_comes_in_time_is_contiguous() -> None:
+    service, channel = started()
+    for number, tag in enumerate((30, 20, 40)):
+        hear(service, tag, number, number * MS, previous=[0, 30, 20][number])
+    release(service, 2 * MS)
+    assert channel.arcs() == [(30, 20, True), (20, 40, True)]
+
+
+def test_who_begins_with_the_whole_group_knows_what_follows_the_origin() -> None:
+    service, channel = BoundedDelayService(BOUND, adaptive=False, detector="delays"), FakeMember("a")
+    channel.attach_to(service)
+    service.start(START, 0)
+    hear(service, 20, 0, 0)
+    release(service, 0)
+    service.start(START + SECOND_NS, 0)
+    hear(service, 30, 0, 2 * SECOND_NS)
+    release(service, 2 * SECOND_NS)
+    assert channel.placed_tags == [(20, ((0, 20, True),)), (30, ())]
+
+
+def test_a_late_pdu_casts_doubt_on_the_next_release_only() -> None:
+    service, channel = started()
+    hear(service, 10, 0, 0)
+    hear(service, 20, 1, MS, previous=10)
+    release(service, MS)
+    hear(service, 30, 0, 2 * MS, sender="c", took_ns=BOUND - MS)
+    hear(service, 40, 2, 5 * MS, previous=20)
+    release(service, 5 * MS)
+    assert channel.arcs() == [(10, 20, True), (20, 30, False), (30, 40, True)]
+    assert service.figures()["late_pdus"] == 1
+
+
+def test_a_late_report_casts_doubt_as_well() -> None:
+    service, channel = started()
+    hear(service, 10, 0, 0)
+    release(service, 0)
+    other, _ = started()
+    told = other.note(START)
+    service.on_report(START + 2 * BOUND, "b", report(told, incarnation=1), after_loss=False)
+    hear(service, 20, 1, 2 * BOUND, previous=10)
+    release(service, 2 * BOUND)
+    assert channel.arcs() == [(10, 20, False)]
+
+
+def test_a_late_timer_casts_doubt_as_there_may_be_pdus_that_we_have_not_read() -> None:
+    service, channel = started()
+    hear(service, 10, 0, 0)
+    release(service, 0)
+    hear(service, 20, 1, 20 * MS, previous=10)
+    release(service, 20 * MS + BOUND)
+    assert channel.arcs() == [(10, 20, False)]
+
+
+def test_after_a_loss_nothing_is_contiguous_that_has_a_stamp_which_could_be_given_by_then() -> None:
+    service, channel = started()
+    hear(service, 10, 0, 0)
+    hear(service, 20, 1, MS, previous=10)
+    hear(service, 30, 2, 2 * MS, previous=20, after_loss=True)
+    hear(service, 40, 3, 6 * MS, previous=30)
+    hear(service, 50, 4, 7 * MS, previous=40)
+    release(service, 7 * MS)
+    assert [arc[2] for arc in channel.arcs()] == [False, False, True, True]
+
+
+def test_between_the_neighbours_of_a_missing_number_nothing_is_contiguous() -> None:
+    service, channel = started()
+    hear(service, 10, 0, 0)
+    hear(service, 11, 0, MS, sender="c")
+    hear(service, 12, 1, 2 * MS, sender="c", previous=11)
+    hear(service, 20, 2, 3 * MS, previous=19)
+    hear(service, 30, 3, 4 * MS, previous=20)
+    release(service, 4 * MS)
+    assert [arc[2] for arc in channel.arcs()] == [False, False, False, True]
+    assert service.figures()["gaps"] == 1
+
+
+def test_a_missing_number_that_comes_in_time_leaves_no_doubt() -> None:
+    service, channel = started()
+    hear(service, 10, 0, 0)
+    hear(service, 20, 2, 3 * MS, previous=15)
+    hear(service, 15, 1, 2 * MS, previous=10, took_ns=3 * MS)
+    release(service, 4 * MS)
+    assert channel.arcs() == [(10, 15, True), (15, 20, True)]
+
+
+def test_a_report_tells_that_a_senders_latest_message_is_missing() -> None:
+    service, channel = started()
+    other, _ = started()
+    other.hand_over(START, message(10, stamp=other.stamp(START), number=0, incarnation=1))
+    hear(service, 10, 0, 0)
+    other.hand_over(START + MS, message(11, stamp=other.stamp(START + MS), number=1, incarnation=1))
+    told = report(other.note(START + 2 * MS), incarnation=1)
+    service.on_report(START + 3 * MS, "b", told, after_loss=False)
+    service.hand_over(START + 3 * MS, message(90, stamp=at(3 * MS), incarnation=1))
+    service.hand_over(START + 4 * MS, message(91, stamp=at(4 * MS), number=1, incarnation=1))
+    release(service, 5 * MS)
+    assert channel.arcs() == [(10, 90, False), (90, 91, True)]
+
+
+# Late messages
+
+
+def test_a_message_whose_lifetime_is_over_goes_where_its_stamp_says() -> None:
+    service, channel = started()
+    for number, tag in enumerate((10, 20, 30)):
+        hear(service, tag, number, 2 * number * MS, previous=number and 10 * number)
+    release(service, 4 * MS)
+    hear(service, 25, 0, 3 * MS, sender="c", took_ns=30 * MS)
+    assert channel.placed_tags[-1] == (25, ((25, 30, False), (20, 25, False)))
+    assert service.figures()["late_messages"] == 1
+    assert service.figures()["false_contiguities"] == 1
+    hear(service, 40, 3, 50 * MS, previous=30)
+    release(service, 50 * MS)
+    assert channel.arcs()[-1] == (30, 40, False)
+
+
+def test_a_late_message_before_all_that_is_remembered_precedes_the_first_of_them() -> None:
+    service, channel = started()
+    hear(service, 20, 0, 5 * MS)
+    release(service, 5 * MS)
+    hear(service, 10, 0, MS, sender="c", took_ns=30 * MS)
+    assert channel.placed_tags[-1] == (10, ((10, 20, False),))
+
+
+def test_a_message_that_is_late_but_before_nothing_released_takes_its_turn() -> None:
+    service, channel = started()
+    hear(service, 10, 0, 0)
+    release(service, 0)
+    hear(service, 20, 1, 5 * MS, previous=10, took_ns=3 * BOUND)
+    service.on_timer(START + 50 * MS, RELEASE)
+    assert channel.placed_tags[-1] == (20, ((10, 20, False),))
+    assert service.figures()["late_messages"] == 0
+
+
+def test_a_remulticast_message_finds_its_place_too_unless_it_is_old() -> None:
+    service, channel = started()
+    hear(service, 10, 0, 0)
+    hear(service, 30, 2, 4 * MS, previous=20)
+    release(service, 4 * MS)
+    missed = message(20, stamp=at(2 * MS), number=1, previous=10, incarnation=1)
+    service.on_other_pdu(START + 40 * MS, "c", remulticast("b", missed), after_loss=False)
+    assert channel.placed_tags[-1] == (20, ((20, 30, False), (10, 20, False)))
+    before = len(channel.placed_tags)
+    old = message(5, stamp=at(-50 * MS), number=1, incarnation=1)
+    service.on_other_pdu(START + 40 * MS, "c", remulticast("b", old), after_loss=False)
+    assert len(channel.placed_tags) == before
+
+
+def test_what_is_remembered_of_released_messages_is_bounded() -> None:
+    service, channel = started()
+    for number in range(5000):
+        hear(service, number + 1, number, number * MS, previous=number)
+        release(service, number * MS)
+    assert len(channel.placed_tags) == 5000
+    assert all(marked for _, _, marked in channel.arcs())
+    assert len(service._recent) <= 2 * bounded_delay.RECENT
+    assert len(service._contiguous) <= 2 * bounded_delay.RECENT
+    assert not service._queued
+
+
+def test_an_absence_makes_void_what_was_known() -> None:
+    service, channel = started()
+    hear(service, 10, 0, 0)
+    release(service, 0)
+    hear(service, 20, 1, MS, previous=10)
+    service.depart(START + 2 * MS)
+    service.start(START + SECOND_NS, 1)
+    service.take_part(START + SECOND_NS)
+    hear(service, 30, 9, SECOND_NS, previous=29)
+    release(service, SECOND_NS)
+    assert channel.placed_tags == [(10, ()), (20, ((10, 20, False),)), (30, ())], "20 left with us, unmarked"
+
+
+# Evidence
+
+
+def test_who_begins_with_its_group_greets_before_it_counts_who_is_there() -> None:
+    service = BoundedDelayService(BOUND)
+    channel = FakeMember("a")
+    channel.attach_to(service)
+    service.start(START, 0)
+    now = START
+    greetings = 0
+    while (timers := [timer for timer in channel.timers() if timer.name == GREET]) and greetings < 9:
+        now += timers[-1].after_ns
+        channel.take_effects()
+        service.on_timer(now, GREET)
+        greetings += sum(isinstance(effect.pdu, Vouch) for effect in channel.multicasts())
+    assert greetings == bounded_delay.GREETINGS
+    assert now <= START + bounded_delay.BEGINNING_NS
+    service.start(START + SECOND_NS, 1)
+    assert GREET not in [timer.name for timer in channel.timers()], "who finds a group listens"
+
+
+def vouch(service: BoundedDelayService, sender: str, number: int, sent_ns: Nanoseconds) -> None:
+    service.on_other_pdu(START + sent_ns + MS, sender, Vouch(1, number, at(sent_ns)), after_loss=False)
+
+
+def test_by_evidence_nothing_is_marked_before_everyone_has_vouched() -> None:
+    service, channel = started("evidence")
+    vouch(service, "c", -1, -MS)
+    hear(service, 10, 0, 0)
+    hear(service, 20, 1, MS, previous=10)
+    release(service, MS)
+    assert channel.arcs() == [(10, 20, False)]
+    vouch(service, "b", 2, 2 * MS)
+    assert channel.arcs() == [(10, 20, False)]
+    vouch(service, "c", -1, 0)
+    assert channel.arcs() == [(10, 20, False)]
+    vouch(service, "c", -1, 3 * MS)
+    assert channel.arcs() == [(10, 20, False), (10, 20, True)]
+    hear(service, 30, 2, 2 * MS, previous=20)
+    hear(service, 40, 0, 5 * MS, sender="c")
+    release(service, 2 * MS)
+    assert channel.arcs()[2:] == [(20, 30, True)]
+
+
+def test_by_evidence_a_missing_message_is_never_marked_over() -> None:
+    service, channel = started("evidence")
+    hear(service, 10, 0, 0)
+    vouch(service, "c", -1, 0)
+    hear(service, 20, 1, 4 * MS, previous=10)
+    vouch(service, "c", 1, 5 * MS)
+    release(service, 5 * MS)
+    hear(service, 30, 2, 6 * MS, previous=20)
+    vouch(service, "c", 1, 7 * MS)
+    release(service, 7 * MS)
+    assert channel.arcs() == [(10, 20, False), (20, 30, False)]
+    hear(service, 40, 3, 8 * MS, previous=30)
+    vouch(service, "c", 1, 9 * MS)
+    release(service, 9 * MS)
+    assert channel.arcs()[2:] == [(30, 40, True)]
+
+
+def test_by_evidence_who_is_alone_waits_for_nobody() -> None:
+    service, channel = started("evidence")
+    for number in range(3):
+        service.hand_over(
+            START, message(10 + number, stamp=service.stamp(START), number=number, incarnation=1)
+        )
+    release(service, MS)
+    assert set(channel.arcs()) >= {(10, 11, True), (11, 12, True)}
+
+
+def test_by_evidence_who_vanishes_holds_the_marks_up_once_and_who_says_so_not_at_all() -> None:
+    for farewell in (False, True):
+        service, channel = started("evidence")
+        vouch(service, "c", -1, 0)
+        for number in range(20):
+            sent_ns = 10 * number * MS
+            if number == 1 and farewell:
+                service.on_other_pdu(START + sent_ns, "c", Farewell(1), after_loss=False)
+            hear(service, 10 + number, number, sent_ns, previous=number and 9 + number)
+            release(service, sent_ns)
+            vouch(service, "b", number + 1, sent_ns + 10 * MS)
+            marks = [head for _, head, marked in channel.arcs() if marked]
+            if number and (farewell or number >= 8):
+                assert marks == list(range(11, 11 + number))
+            elif number <= 6:
+                assert marks == []
+        vouch(service, "c", -1, 190 * MS)
+        hear(service, 40, 20, 220 * MS, previous=29)
+        vouch(service, "b", 21, 221 * MS)
+        release(service, 220 * MS)
+        assert channel.arcs()[-1] == (29, 40, False), "who is heard again is waited for again"
+
+
+@pytest.mark.parametrize("sent", [1, 2], ids=["all came", "one is missing"])
+def test_by_evidence_a_farewell_tells_whether_something_is_missing(sent: int) -> None:
+    """Whoever is gone is not waited for, but what it sent before lies between what the others sent."""
+    service, channel = started("evidence")
+    hear(service, 5, 0, 0, sender="c")
+    hear(service, 10, 0, MS)
+    last = Note(START, 0, BOUND, sent, at(2 * MS), True, b"").pack()
+    service.on_other_pdu(START + 2 * MS, "c", Farewell(1, last), after_loss=False)
+    vouch(service, "b", 1, 3 * MS)
+    release(service, MS)
+    assert ((5, 10, True) in channel.arcs()) is (sent == 1)
+
+
+def test_by_evidence_a_few_vouches_that_are_lost_do_not_silence_a_member() -> None:
+    service, channel = started("evidence")
+    vouch(service, "c", -1, 0)
+    for number, sent_ns in enumerate((0, 0, 0, 0, 0, 0, 0, 100 * MS, 200 * MS)):
+        hear(service, 10 + number, number, sent_ns + 2000 * number, previous=number and 9 + number)
+        release(service, sent_ns + 2000 * number)
+        vouch(service, "b", number + 1, sent_ns + MS)
+    assert len(channel.arcs()) == 8
+    assert not any(marked for _, _, marked in channel.arcs())
+
+
+def test_by_evidence_who_hears_nobody_is_cut_off_and_only_after_long_alone() -> None:
+    service, channel = started("evidence")
+    vouch(service, "b", -1, 0)
+    vouch(service, "c", -1, 0)
+    for number, sent_ns in enumerate((0, MS, 300 * MS, 900 * MS, 1100 * MS)):
+        own = message(10 + number, stamp=at(sent_ns), number=number, incarnation=1)
+        service.hand_over(START + sent_ns, own)
+        release(service, sent_ns)
+        marked = [head for _, head, marked in channel.arcs() if marked]
+        assert marked == ([11, 12, 13, 14] if sent_ns > SECOND_NS else [])
+
+
+def test_by_evidence_who_was_idle_is_waited_for_all_the_same() -> None:
+    service, channel = started("evidence")
+    vouch(service, "c", -1, 0)
+    hear(service, 10, 0, MS)
+    vouch(service, "c", -1, 2 * MS)
+    release(service, MS)
+    hear(service, 20, 1, 5 * SECOND_NS, previous=10)
+    vouch(service, "b", 2, 5 * SECOND_NS + MS)
+    release(service, 5 * SECOND_NS)
+    assert channel.arcs() == [(10, 20, False)]
+    vouch(service, "c", -1, 5 * SECOND_NS + 2 * MS)
+    assert channel.arcs()[1:] == [(10, 20, True)]
+
+
+def test_a_silent_member_vouches_once_and_one_that_has_spoken_does_not() -> None:
+    service, channel = started("evidence")
+    hear(service, 10, 0, 0)
+    hear(service, 20, 1, MS, previous=10)
+    assert [timer.name for timer in channel.timers()].count(VOUCH) == 1
+    service.on_timer(START + 3 * MS, VOUCH)
+    said = [effect.pdu for effect in channel.multicasts()]
+    assert len(said) == 1
+    assert isinstance(said[0], Vouch)
+    assert (said[0].number, said[0].floor > at(MS)) == (-1, True)
+    channel.effects.clear()
+    hear(service, 30, 2, 4 * MS, previous=20)
+    service.hand_over(START + 6 * MS, message(90, stamp=service.stamp(START + 6 * MS), incarnation=1))
+    service.on_timer(START + 7 * MS, VOUCH)
+    assert not any(isinstance(effect.pdu, Vouch) for effect in channel.multicasts())
+
+
+# Whole groups
+
+
+@pytest.mark.parametrize("detector", ["delays", "evidence"])
+def test_every_arc_is_true_and_without_loss_every_mark_too(detector: str) -> None:
+    for seed in range(4):
+        group = Group(seed, 4, detector=detector, repeat=0.1, bound_ns=20 * MS)
+        group.report_every(100 * MS)
+        group.take_part()
+        group.send_every(3 * MS, 300)
+        group.run(3 * SECOND_NS)
+        marks, false = group.judge()
+        assert false == 0
+        assert marks > 4 * 290
+        assert sum(group.figures("false_contiguities")) == 0
+
+
+def stalling(random: Random, now: Nanoseconds, source: int, target: int) -> Nanoseconds:
+    """Now and then the way to one member stands still for longer than any bound."""
+    spell = now // (100 * MS) % 5
+    still = 100 * MS - now % (100 * MS) if spell == target + 1 else 0
+    return still + MS + random.randrange(2 * MS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [0.01, 0.05, 0.15])
+def test_by_evidence_no_mark_is_false_whatever_the_network_does(loss: float) -> None:
+    marks = 0
+    for seed in range(5):
+        group = Group(seed, 4, loss=loss, repeat=0.1, delay=stalling, bound_ns=5 * MS, most_ns=40 * MS)
+        group.report_every(100 * MS)
+        group.run(500 * MS)
+        group.take_part()
+        group.send_every(3 * MS, 300)
+        group.run(3 * SECOND_NS)
+        found, false = group.judge()
+        assert false == 0
+        assert sum(group.figures("false_contiguities")) == 0
+        marks += found
+        # Every member is still, one after another, so that the others' messages come late there.
+        assert sum(group.figures("late_messages")) > 0
+    assert marks > 500
+
+
+def test_by_delays_a_network_that_stands_still_misleads_and_every_arc_is_true_all_the_same() -> None:
+    """Why evidence is the default."""
+    group = Group(1, 4, loss=0.05, delay=stalling, bound_ns=5 * MS, most_ns=40 * MS, detector="delays")
+    group.report_every(100 * MS)
+    group.take_part()
+    group.send_every(3 * MS, 300)
+    group.run(3 * SECOND_NS)
+    marks, false = group.judge()
+    assert 0 < false < marks // 2
+
+
+def test_two_runs_of_a_group_are_the_same() -> None:
+    def arcs() -> list[object]:
+        group = Group(7, 4, loss=0.05)
+        group.report_every(50 * MS)
+        group.take_part()
+        group.send_every(3 * MS, 100)
+        group.run(SECOND_NS)
+        return [channel.placed_tags for channel in group.channels]
+
+    assert arcs() == arcs()
+
+
+# Clocks
+
+
+def apart(index: int, now: Nanoseconds) -> Nanoseconds:
+    """Clocks of machines that booted hours apart, and whose crystals differ by up to 100 in a million."""
+    return 10**15 + index * 3600 * SECOND_NS + now + now * (index * 30) // 1_000_000
+
+
+def spread_ns(group: Group, *indices: int) -> Nanoseconds:
+    """How far the group's clocks are apart, at this moment."""
+    shown = [group.services[i]._clock.read(group.clock(i)) for i in indices or range(len(group.services))]
+    return max(shown) - min(shown)
+
+
+def test_clocks_hours_apart_agree_and_drift_does_not_part_them() -> None:
+    group = Group(3, 4, clocks=apart)
+    group.report_every(100 * MS)
+    group.run(SECOND_NS)
+    assert spread_ns(group) < MS
+    group.take_part()
+    for _ in range(10):
+        group.run(2 * SECOND_NS)
+        assert spread_ns(group) < MS
+    assert sum(group.figures("clock_steps")) <= 6
+
+
+def test_who_listens_follows_those_who_take_part_and_moves_nobody() -> None:
+    group = Group(3, 4, clocks=apart)
+    group.report_every(50 * MS, 0, 1, 2)
+    group.run(SECOND_NS)
+    group.take_part(0, 1, 2)
+    group.run(SECOND_NS)
+    before = group.figures("clock_adjustment_ns")[:3]
+    group.report_every(50 * MS, 3)
+    group.run(SECOND_NS)
+    assert spread_ns(group) < MS
+    moved = [abs(now - then) for now, then in zip(group.figures("clock_adjustment_ns"), before, strict=False)]
+    assert max(moved) < MS
+
+
+def test_two_that_each_began_a_group_meet_at_the_later_clock() -> None:
+    group = Group(3, 2, clocks=apart)
+    group.take_part()
+    first = group.send(0)
+    group.report_every(50 * MS)
+    group.run(2 * SECOND_NS)
+    assert spread_ns(group) < MS
+    assert group.figures("clock_adjustment_ns")[1] < MS
+    group.send(1)
+    group.run(SECOND_NS)
+    assert first.stamp < group.sent[1].stamp
+    assert group.judge()[1] == 0
+
+
+@pytest.mark.parametrize("listeners", [(1,), (1, 2)], ids=["one", "two"])
+def test_listeners_with_later_clocks_follow_the_one_who_takes_part(listeners: tuple[int, ...]) -> None:
+    for seed in range(6):
+        group = Group(seed, 3, clocks=apart)
+        group.take_part(0)
+        group.report_every(50 * MS, *listeners)
+        group.run(SECOND_NS)
+        group.report_every(50 * MS, 0)
+        group.run(SECOND_NS)
+        assert group.figures("clock_adjustment_ns")[0] == 0
+        assert spread_ns(group, 0, *listeners) < MS
+
+
+def test_one_that_was_alone_ahead_of_all_steps_back_and_begins_anew() -> None:
+    group = Group(3, 4, clocks=apart)
+    group.take_part(3)
+    group.send(3)
+    group.report_every(50 * MS, 0, 1, 2)
+    group.run(SECOND_NS)
+    group.take_part(0, 1, 2)
+    steps = group.figures("clock_steps")
+    group.report_every(50 * MS, 3)
+    group.run(2 * SECOND_NS)
+    assert spread_ns(group) < MS
+    assert group.figures("clock_steps") == [*steps[:3], 1]
+    refused = group.figures("refused_stamps")
+    later = [group.send(index).tag for index in (3, 0, 3)]
+    group.run(SECOND_NS)
+    for channel in group.channels:
+        assert set(later) <= {tag for tag, _ in channel.placed_tags}
+    assert group.figures("late_messages") == [0] * 4
+    assert group.figures("refused_stamps") == refused
+
+
+def test_delays_by_clocks_that_have_not_met_do_not_count() -> None:
+    group = Group(3, 2, clocks=apart)
+    group.take_part(0)
+    group.send_every(MS, 50, 0)
+    group.run(100 * MS)
+    group.take_part(1)
+    group.send_every(MS, 50, 0)
+    group.report_every(10 * MS)
+    group.run(2 * SECOND_NS)
+    assert all(MS < bound < 4 * MS for bound in group.figures("bound_ns"))
+
+
+def test_who_listens_demands_nothing() -> None:
+    group = Group(3, 2, clocks=lambda index, now: now + index * SECOND_NS // 2)
+    group.take_part(0)
+    group.send_every(MS, 50, 0)
+    group.run(100 * MS)
+    told = clocks.read_note(group.services[1].note(group.clock(1)))
+    assert told is not None
+    assert told.bound_ns == 50 * MS
+
+
+@pytest.mark.parametrize("lead_ns", [-3 * MS, 3 * MS, 3600 * SECOND_NS, -3600 * SECOND_NS])
+def test_one_liar_among_four_neither_parts_the_others_nor_takes_them_far(lead_ns: Nanoseconds) -> None:
+    """Together they may go a thousandth faster or slower, which no order depends on."""
+    span_ns = 5 * SECOND_NS
+    group = Group(3, 4, clocks=lambda _, now: now + 7200 * SECOND_NS)
+    group.take_part()
+    group.report_every(20 * MS, 0, 1, 2)
+
+    def lie(lead_ns: Nanoseconds) -> None:
+        truth = clocks.read_note(group.services[3].note(group.clock(3)))
+        assert truth is not None
+        told = truth._replace(adjustment_ns=lead_ns, bound_ns=LARGEST - 1)
+        group.transmit(3, report(told.pack(), incarnation=1))
+
+    lie(0)
+    group.run(SECOND_NS)
+    before = group.figures("clock_adjustment_ns")
+    for time_ns in range(0, span_ns, 20 * MS):
+        group.later(time_ns, lambda: lie(lead_ns))
+    group.run(span_ns)
+    assert spread_ns(group, 0, 1, 2) < MS
+    after = group.figures("clock_adjustment_ns")
+    assert max(abs(now - then) for now, then in zip(after[:3], before, strict=False)) <= span_ns // 1000
+    assert max(group.figures("bound_ns")) == 50 * MS, "no more than the bound that all begin with"
+
+
+@given(st.lists(st.integers(-1000, 1000), min_size=3, max_size=20), st.data())
+def test_fewer_than_a_third_of_liars_cannot_take_the_clock_beyond_the_honest(
+    honest: list[int], data: st.DataObject
+) -> None:
+    most = (len(honest) - 1) // 2
+    liars = data.draw(st.lists(st.integers(-(10**15), 10**15), max_size=most))
+    assert len(liars) <= (len(honest) + len(liars) - 1) // 3
+    assert min(honest) <= agreed([*honest, *liars], 10_000, 10_000, len(liars)) <= max(honest)
+
+
+# The bound
+
+
+def test_the_bound_comes_down_to_what_delays_need_and_goes_up_again() -> None:
+    slow = 0
+
+    def delay(random: Random, now: Nanoseconds, source: int, target: int) -> Nanoseconds:
+        return MS + random.randrange(MS) + (slow if target == 2 else 0)
+
+    group = Group(3, 3, delay=delay)
+    group.take_part()
+    group.report_every(50 * MS)
+    group.send_every(4 * MS, 200)
+    group.run(SECOND_NS)
+    assert all(2 * MS < bound < 4 * MS for bound in group.figures("bound_ns"))
+    slow = 30 * MS
+    group.send_every(4 * MS, 200)
+    group.run(SECOND_NS)
+    assert all(30 * MS < bound < 50 * MS for bound in group.figures("bound_ns"))
+    assert group.judge()[1] == 0
+
+
+def test_a_fixed_bound_stays_and_an_adaptive_one_keeps_to_its_limits() -> None:
+    for options, expected in (
+        ({"adaptive": False, "bound_ns": 7 * MS}, 7 * MS),
+        ({"least_ns": 9 * MS, "bound_ns": 50 * MS}, 9 * MS),
+        ({"most_ns": 2 * MS, "bound_ns": 2 * MS}, 2 * MS),
+    ):
+        group = Group(3, 3, **options)  # type: ignore[arg-type]
+        group.take_part()
+        group.report_every(50 * MS)
+        group.send_every(4 * MS, 100)
+        group.run(SECOND_NS)
+        assert group.figures("bound_ns") == [expected] * 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"detector": "psychic"},
+        {"bound_ns": 0},
+        {"bound_ns": 2 * SECOND_NS},
+        {"most_ns": 60 * SECOND_NS},
+        {"queue_limit": 0},
+        {"vouch_ns": 0},
+        {"patience_ns": 0},
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        BoundedDelayService(**options)  # type: ignore[arg-type]
+
+
+# Whatever peers send
+
+
+@given(st.binary(max_size=200))
+def test_a_note_of_any_bytes_is_taken_or_refused_and_never_raises(data: bytes) -> None:
+    service, _ = started("evidence")
+    hear(service, 10, 0, 0)
+    service.on_report(START, "b", report(data), after_loss=False)
+    release(service, MS)
+    assert clocks.read_note(service.note(START + MS)) is not None
+
+
+numbers = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("bcd"), numbers, numbers, numbers, numbers, numbers, st.booleans()),
+        max_size=6,
+    )
+)
+def test_notes_of_any_numbers_do_no_harm(told: list[tuple[str, int, int, int, int, int, bool]]) -> None:
+    service, channel = started("evidence")
+    for step, (site, *values, settled) in enumerate(told):
+        clock_ns, adjustment_ns, bound_ns, number, floor = values
+        table = clocks.DIFFERENCE.pack(b"12345678", clock_ns)
+        note = Note(clock_ns, adjustment_ns, bound_ns, number, floor, settled, table)
+        service.on_report(START + step * MS, site, report(note.pack(), values[1]), after_loss=False)
+        vouched = Vouch(values[0], values[1], values[2])
+        service.on_other_pdu(START + step * MS, site, vouched, after_loss=False)
+    now = START + 10 * MS
+    stamp = service.stamp(now)
+    service.hand_over(now, message(90, stamp=stamp, incarnation=1))
+    service.on_timer(now + 10 * SECOND_NS, RELEASE)
+    assert clocks.read_note(service.note(now)) is not None
+    assert [tag for tag, _ in channel.placed_tags] in ([90], [])
+
+
+@given(st.lists(st.tuples(st.sampled_from("bc"), st.integers(0, 3), numbers, numbers, numbers), max_size=20))
+def test_messages_of_any_numbers_do_no_harm(told: list[tuple[str, int, int, int, int]]) -> None:
+    service, _ = started("evidence")
+    for step, (site, incarnation, number, stamp, tag) in enumerate(told):
+        near = START + stamp % SECOND_NS if stamp % 3 else stamp
+        pdu = message(tag, stamp=near, number=number, previous=tag, incarnation=incarnation)
+        service.on_message(START + step * MS, site, pdu, after_loss=step % 5 == 0, fresh=True)
+        service.on_other_pdu(START + step * MS, site, remulticast("d", pdu), after_loss=False)
+        service.on_timer(START + step * MS, RELEASE)
+    service.on_timer(START + 10 * SECOND_NS, RELEASE)
+    assert service.figures()["waiting_messages"] == 0
+
+
+def test_tables_are_bounded_whoever_speaks() -> None:
+    service, _ = started("evidence")
+    other, _ = started()
+    for index in range(1000):
+        told = report(other.note(START), incarnation=1)
+        service.on_report(START, f"x{index}", told, after_loss=False)
+        hear(service, 5000 + index, 7, 0, sender=f"y{index}", previous=3)
+    assert len(service._clock._peers) <= clocks.MOST_PEERS
+    assert len(service._streams._streams) <= MOST_STREAMS
+    assert len(service._streams._gaps) <= MOST_STREAMS
+    assert len(service.note(START)) < 8192
+
+
+# Streams
+
+
+def test_a_gap_with_many_holes_is_bounded_and_closes_only_when_all_are_filled() -> None:
+    streams = Streams(MS)
+    streams.take(1, "b", 1, 0, 1, 100, 0)
+    for number in range(2, 20, 2):
+        streams.take(1, "b", 1, number, 1, 100 + 10 * number, 7)
+    assert not streams.is_whole(100, 110)
+    for number in range(1, 17, 2):
+        streams.take(1, "b", 1, number, 1, 105 + 10 * number, 7)
+        assert not streams.is_whole(100, 110)
+    streams.take(1, "b", 1, 17, 1, 275, 7)
+    assert streams.is_whole(100, 110)
+    for number in range(20, 400, 2):
+        streams.take(1, "b", 1, number, 1, 100 + 10 * number, 7)
+    assert len(streams._gaps["b"].holes) <= 16
+    assert streams.is_whole(5000, 5001)
+
+
+def test_an_earlier_incarnation_says_nothing_and_a_later_one_begins_anew() -> None:
+    streams = Streams(MS)
+    streams.take(1, "b", 2, 5, 1, 100, 0)
+    streams.take(1, "b", 1, 50, 1, 900, 3)
+    streams.tell(1, "b", 1, 60, 950)
+    assert streams.reached() == 100
+    assert streams.is_whole(0, 1000)
+    streams.tell(1, "b", 3, -1, 200)
+    assert streams.reached() == 200
+    streams.take(1, "b", 3, 77, 1, 300, 0)
+    assert streams.is_whole(0, 1000)
+
+
+# One member's word
+
+
+def test_what_comes_remulticast_does_not_tell_how_far_its_sender_has_come() -> None:
+    service, channel = started("evidence")
+    vouch(service, "b", 0, -MS)
+    lie = remulticast("b", message(20, stamp=at(MS), number=1 << 40, incarnation=1))
+    service.on_other_pdu(START + 2 * MS, "c", lie, after_loss=False)
+    hear(service, 30, 0, 2 * MS)
+    hear(service, 40, 1, 3 * MS, previous=30)
+    vouch(service, "b", 2, 4 * MS)
+    release(service, 4 * MS)
+    assert (30, 40, True) in channel.arcs()
+
+
+def test_what_came_remulticast_fills_the_gap_that_its_sender_tells_of_later() -> None:
+    streams = Streams(MS)
+    streams.take(0, "b", 1, 4, 1, 100, 0)
+    streams.take_again("b", 1, 5, 2)
+    streams.take_again("b", 2, 9, 1)
+    streams.take(0, "b", 1, 7, 1, 200, 3)
+    assert streams.opened == 1
+    assert streams.is_whole(100, 200)
+    streams.take(0, "b", 1, 9, 1, 300, 3)
+    assert not streams.is_whole(200, 300)
+    streams.take_again("b", 2, 8, 1)
+    assert not streams.is_whole(200, 300), "another incarnation's"
+    streams.take_again("nobody", 1, 8, 1)
+    streams.take_again("b", 1, 8, 1)
+    assert streams.is_whole(200, 300)
+
+
+def test_a_remulticast_that_the_member_does_not_lack_gets_no_place() -> None:
+    service, channel = started()
+    hear(service, 10, 0, 0)
+    release(service, 0)
+    again = remulticast("b", message(20, stamp=at(MS), number=1, incarnation=1))
+    channel.is_ahead = lambda tag: tag != 20  # type: ignore[method-assign]
+    service.on_other_pdu(START + 2 * MS, "c", again, after_loss=False)
+    assert service.figures()["waiting_messages"] == 0
+    channel.is_ahead = lambda tag: tag == 20  # type: ignore[method-assign]
+    service.on_other_pdu(START + 2 * MS, "c", again, after_loss=False)
+    assert service.figures()["waiting_messages"] == 1
+
+
+def test_the_gap_of_one_that_has_vanished_ends_where_time_stands() -> None:
+    streams = Streams(MS)
+    streams.tell(0, "b", 1, 5, 100)
+    streams.tell(0, "b", 1, 9, 10_000)
+    streams.tell(0, "c", 1, 0, 50)
+    assert streams.reached() == 50
+    streams.close("b", 2_000)
+    streams.close("c", 2_000)
+    streams.close("nobody", 2_000)
+    assert not streams.is_whole(1_000, 1_500)
+    assert streams.is_whole(2_000, 2_500)
+    assert streams.reached() > 10_000, "and nobody waits for them"
+
+
+def test_the_gap_of_one_that_has_only_vouched_ends_when_it_has_been_silent_for_long() -> None:
+    """Nobody is told that it vanishes, as it never was in anybody's peers."""
+    service, _ = started("evidence")
+    streams, heard_ns = service._streams, START + 10 * MS
+    service.on_other_pdu(heard_ns, "x", Vouch(1, 5, at(ALONE_NS + 500 * MS)), after_loss=False)
+    service.note(heard_ns + ALONE_NS)
+    assert not streams.is_whole(at(ALONE_NS + 20 * MS), at(ALONE_NS + 30 * MS))
+    service.note(heard_ns + ALONE_NS + 1)
+    assert streams.is_whole(at(ALONE_NS + 20 * MS), at(ALONE_NS + 30 * MS))
+
+
+def test_a_crowd_of_strangers_that_are_all_late_changes_no_demand() -> None:
+    bound = clocks.DelayBound(BOUND, MS, SECOND_NS, adaptive=True)
+    for number in range(2 * clocks.FEWEST_DELAYS):
+        bound.observe(f"x{number}", SECOND_NS)
+    bound.choose(())
+    assert bound.demand_ns == BOUND
+
+
+def test_a_crowd_of_names_displaces_no_clock_and_no_delay() -> None:
+    group = Group(3, 3)
+    group.take_part()
+    group.report_every(20 * MS)
+    group.run(SECOND_NS)
+    service, now = group.services[0], group.clock(0)
+    demand_ns = service._bound.demand_ns
+    assert demand_ns < 10 * MS
+    for turn in range(10 * clocks.FEWEST_OF_ONE):
+        for name in range(clocks.MOST_PEERS):
+            late = Note(now + turn * MS - 600 * MS, 0, 50 * MS, -1, START, True, b"")
+            told = report(late.pack(), incarnation=1)
+            service.on_report(now + turn * MS, f"x{name}", told, after_loss=False)
+    assert set(group.names[1:]) < service._clock._peers.keys()
+    assert len(service._clock._peers) == clocks.MOST_PEERS
+    assert service._bound.demand_ns == demand_ns
+
+
+def test_a_newcomer_has_a_say_once_it_was_heard_for_long_or_if_nobody_was() -> None:
+    clock = clocks.GroupClock(SECOND_NS)
+    clock.begin(START, "a", 1)
+    assert clock.has_say("b")
+
+    def hear(site: str, now: Nanoseconds) -> None:
+        clock.hear(now, site, 1, Note(now, 0, MS, -1, START, True, b""))
+
+    for turn in range(clocks.FEWEST_OF_ONE):
+        hear("b", START + turn * clocks.LONG_NS)
+    hear("c", START)
+    assert clock.has_say("b")
+    assert not clock.has_say("c")
+    assert not clock.has_say("d")
+    clock.forget("b")
+    assert clock.has_say("c")
+
+
+def test_clock_and_delays_of_one_that_has_vanished_do_not_count() -> None:
+    group = Group(3, 4)
+    group.take_part()
+    group.report_every(20 * MS)
+    group.run(SECOND_NS)
+    service = group.services[0]
+    for _ in range(100):
+        service._bound.observe(group.names[3], 500 * MS)
+    assert group.names[3] in service._clock._peers
+    service.on_vanished(group.clock(0), group.names[3])
+    assert group.names[3] not in service._clock._peers
+    assert max(service._bound._delays)[0] < 50 * MS
+    service.on_vanished(group.clock(0), "nobody")
+
+
+def test_who_only_listens_has_no_say_in_the_bound() -> None:
+    service, _ = started()
+    service._bound = clocks.DelayBound(10 * MS, MS, SECOND_NS, adaptive=True)  # type: ignore[misc]
+    note = Note(START, 0, 80 * MS, -1, START, True, b"").pack()
+    service.on_report(START, "b", listening_report(note), after_loss=False)
+    assert service.figures()["bound_ns"] == 10 * MS
+    service.on_report(START, "b", report(note, incarnation=1), after_loss=False)
+    assert service.figures()["bound_ns"] == clocks.MOST_TIMES * 10 * MS
+
+
+def listening_report(note: bytes) -> Report:
+    told = report(note, incarnation=1)
+    fields = {name: getattr(told, name) for name in Report.__struct_fields__}
+    return Report(**(fields | {"listening": True}))
+
+
+def observed(bound: clocks.DelayBound, **delays_ms: int) -> int:
+    for _ in range(20):
+        for sender, delay_ms in delays_ms.items():
+            bound.observe(sender, delay_ms * MS)
+    bound.choose(())
+    return round(bound.demand_ns / MS)
+
+
+def test_one_sender_alone_cannot_make_the_bound_much_longer() -> None:
+    bound = clocks.DelayBound(10 * MS, MS, SECOND_NS, adaptive=True)
+    assert observed(bound, b=2, c=2, x=2) == 3
+    assert observed(bound, b=2, c=2, x=600) == 3
+    assert observed(bound, b=2, c=2, x=-600) == 3
+    bound.forget("x")
+    assert observed(bound, b=4, c=4, d=4) == 5, "what all see counts"
+    for _ in range(10):
+        observed(bound, b=400, c=400, d=400)
+    assert bound.demand_ns > 400 * MS
+
+
+def test_a_clock_that_leaves_no_room_to_go_on_makes_no_sense() -> None:
+    latest = clocks.LATEST_NS
+    for clock_ns, is_read in ((latest - 1, True), (latest, False), (-1, False), (0, True)):
+        assert (clocks.read_note(Note(clock_ns, 0, 0, 0, 0, True, b"").pack()) is not None) == is_read
+    for bound_ns, is_read in ((0, True), (LARGEST - 1, True), (LARGEST, False), (-1, False)):
+        assert (clocks.read_note(Note(0, 0, bound_ns, 0, 0, True, b"").pack()) is not None) == is_read
+    for number, is_read in ((-1, True), (NUMBER_LIMIT - 1, True), (NUMBER_LIMIT, False), (-2, False)):
+        assert (clocks.read_note(Note(0, 0, 0, number, 0, True, b"").pack()) is not None) == is_read
+
+
+@pytest.mark.parametrize(("back_ns", "is_void"), [(SECOND_NS, False), (SECOND_NS + 1, True)])
+def test_stamps_are_void_when_the_clock_goes_back_further_than_the_longest_bound(
+    monkeypatch: pytest.MonkeyPatch, back_ns: Nanoseconds, is_void: bool
+) -> None:
+    service, _ = started()
+    hear(service, 5, 0, 0)
+    monkeypatch.setattr(service._clock, "hear", lambda *_: -back_ns)
+    note = Note(START, 0, MS, -1, START, True, b"")
+    service.on_report(START, "b", report(note.pack(), incarnation=1), after_loss=False)
+    assert service.figures()["waiting_messages"] == (not is_void)
+
+
+def test_a_note_has_as_many_differences_as_there_are_clocks_at_most() -> None:
+    difference = clocks.DIFFERENCE.pack(bytes(8), 0)
+    note = Note(START, 0, MS, -1, START, True, b"")
+    for count, is_read in ((0, True), (clocks.MOST_PEERS, True), (clocks.MOST_PEERS + 1, False)):
+        assert (clocks.read_note(note.pack() + count * difference) is not None) == is_read
+    assert clocks.read_note(note.pack()[:-1]) is None
+    assert clocks.read_note(note.pack() + difference[:-1]) is None
+
+
+def test_a_listener_follows_two_honest_clocks_of_three() -> None:
+    clock = clocks.GroupClock(SECOND_NS)
+    clock.begin(START, "a", 1)
+    for site, lead_ns in (("b", 0), ("c", 0), ("x", 300 * MS), ("b", 0)):
+        clock.hear(START, site, 1, Note(START, lead_ns, MS, -1, START, True, b""))
+    assert clock.adjustment_ns == 0
