@@ -1,0 +1,1 @@
+"""Replicated objects in the simulator: members with disks, clients that call, and what they were answered."""
