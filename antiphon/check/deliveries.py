@@ -1,12 +1,12 @@
 """Integrity, duplicates and FIFO order: each delivery is judged by what came before it.
 
 Each delivery counts by itself: a message delivered three times where it does not belong makes three
-violations of integrity and two of duplicate. A late duplicate is also below the highest number delivered
-before it, and so counts against fifo too.
+violations of integrity and two of duplicate. Order is judged by first deliveries, so that a late duplicate
+does not count against fifo.
 """
 
 from antiphon.check import explain
-from antiphon.check.history import Delivery, History
+from antiphon.check.history import Delivery, History, by_step
 from antiphon.check.verdict import Violation, Witness
 from antiphon.core.ids import MessageId, Site
 
@@ -22,6 +22,7 @@ def check_integrity(history: History) -> list[Violation]:
         for site, deliveries in history.deliveries.items()
         for delivery in deliveries
         if site not in history.destinations(delivery.message)
+        and (delivery.message in history.sendings or history.evidence.shows_unsent)
     ]
 
 
@@ -42,7 +43,7 @@ def check_duplicate(history: History) -> list[Violation]:
     violations: list[Violation] = []
     for site, deliveries in history.deliveries.items():
         first: dict[MessageId, int] = {}
-        for _, step, message in deliveries:
+        for _, step, message, _ in deliveries:
             if message not in first:
                 first[message] = step
                 continue
@@ -55,15 +56,22 @@ def check_duplicate(history: History) -> list[Violation]:
 def check_fifo(history: History) -> list[Violation]:
     """A site delivers a message with a lower number than an earlier delivery from the same sender."""
     violations: list[Violation] = []
-    for site, deliveries in history.deliveries.items():
+    for site, lane in history.lanes():
         highest: dict[Site, Delivery] = {}
-        for delivery in deliveries:
-            _, step, message = delivery
-            before = highest.get(message.sender)
-            if before is None or message.number >= before.message.number:
-                highest[message.sender] = delivery
-                continue
-            story = explain.fifo(site, before.message, before.step, message, step)
-            rows = (witness(site, before.step, before.message), witness(site, step, message))
-            violations.append(Violation("fifo", history.run, site, *message, story, rows))
+        for step in by_step(lane):
+            deliveries = [delivery for row in step for delivery in row]
+            for delivery in deliveries:
+                before = highest.get(delivery.message.sender)
+                if before is not None and delivery.message.number < before.message.number:
+                    violations.append(_fifo_violation(history, site, before, delivery))
+            for delivery in deliveries:
+                before = highest.get(delivery.message.sender, delivery)
+                if delivery.message.number >= before.message.number:
+                    highest[delivery.message.sender] = delivery
     return violations
+
+
+def _fifo_violation(history: History, site: Site, before: Delivery, late: Delivery) -> Violation:
+    story = explain.fifo(site, before.message, before.step, late.message, late.step)
+    rows = (witness(site, before.step, before.message), witness(site, late.step, late.message))
+    return Violation("fifo", history.run, site, *late.message, story, rows)

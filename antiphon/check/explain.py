@@ -5,13 +5,18 @@ one explanation, however the facts were found: the pure checkers and the compile
 sentences.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from antiphon.core.ids import MessageId, Site
+from antiphon.core.recording import Kind
+from antiphon.trace.schema import ACCEPTED
 
 NAMES_SHOWN: Final = 6
 """Sites, arcs or links of a chain that are spelled out; the rest is counted."""
+
+
+VERBS: Final[Mapping[Kind, str]] = {"send": "sent", "receive": "received", "deliver": "delivered"}
 
 
 class Arc(NamedTuple):
@@ -25,7 +30,8 @@ class Arc(NamedTuple):
 
 
 class Link(NamedTuple):
-    """`site` sent or delivered `before` (at `before_step`) and later sent `after` (at `after_step`)."""
+    """`site` sent, received or delivered `before` (at `before_step`), and later sent `after` (at
+    `after_step`)."""
 
     site: Site
     verb: str
@@ -35,11 +41,11 @@ class Link(NamedTuple):
     after_step: int
 
 
-def _listed(items: Iterable[str]) -> str:
+def listed(items: Iterable[str]) -> str:
     """`a, b and c`, or the first few and how many more."""
     words = list(items)
     if not words:
-        return "nobody"
+        return "no member"
     if len(words) > NAMES_SHOWN:
         words = [*words[: NAMES_SHOWN - 1], f"{len(words) - NAMES_SHOWN + 1} more"]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
@@ -57,7 +63,7 @@ def misaddressed(
 ) -> str:
     return (
         f"Let {site} deliver {message} (step {step}). Because {sent_by} sent {message} (step {sent_step}) to "
-        f"{_listed(sorted(destinations))}, only those may deliver it. But {site} is not among them: "
+        f"{listed(sorted(destinations))}, only those may deliver it. But {site} is not among them: "
         "a contradiction."
     )
 
@@ -81,7 +87,7 @@ def causal(
     site: Site, effect: MessageId, effect_step: int, cause: MessageId, cause_step: int, chain: Sequence[Link]
 ) -> str:
     """`chain` leads from the cause to the effect, each link's `after` being the next one's `before`."""
-    links = _listed(
+    links = listed(
         f"{link.site} {link.verb} {link.before} (step {link.before_step}) before it sent {link.after} "
         f"(step {link.after_step})"
         for link in chain
@@ -94,7 +100,7 @@ def causal(
 
 def total(arcs: Sequence[Arc], component_size: int) -> str:
     """`arcs` form a cycle: each one's `second` is the next one's `first`."""
-    steps = _listed(
+    steps = listed(
         f"{arc.site} delivers {arc.first} (step {arc.first_step}) before {arc.second} "
         f"(step {arc.second_step})"
         for arc in arcs
@@ -118,10 +124,14 @@ def pairwise(arc: Arc, against: Arc) -> str:
 
 
 def missing(site: Site, message: MessageId, elsewhere: Site, elsewhere_step: int) -> str:
+    held = (
+        f"Let the system accept {message}."
+        if elsewhere == ACCEPTED
+        else f"Let {elsewhere} deliver {message} (step {elsewhere_step})."
+    )
     return (
-        f"Let {elsewhere} deliver {message} (step {elsewhere_step}). Because {message} is addressed to "
-        f"{site} too, and {site} was present all through the run, {site} delivers it. But {site} never does: "
-        "a contradiction."
+        f"{held} Because {message} is addressed to {site} too, and {site} was present all through the run, "
+        f"{site} delivers it. But {site} never does: a contradiction."
     )
 
 
@@ -166,11 +176,13 @@ def missing_in_numbers(
 def _declared(declared_by: Site, kind: str, message: MessageId, step: int) -> str:
     if kind == "discard":
         return f"Let {declared_by} discard {message} (step {step})."
+    if kind == "deliver":
+        return f"Let {declared_by} deliver {message} (step {step}), as a message that all destinations hold."
     return f"Let {declared_by} declare {message} stable (step {step})."
 
 
 def never_received(declared_by: Site, kind: str, step: int, message: MessageId, site: Site) -> str:
-    """`kind` is the declaration's: stable or discard."""
+    """`kind` is the declaration's: stable, discard or, for safe delivery, deliver."""
     return (
         f"{_declared(declared_by, kind, message, step)} Because {message} is addressed to {site}, which was "
         f"present all through the run, {site} had received it by then. But {site} never receives it: "
@@ -181,14 +193,27 @@ def never_received(declared_by: Site, kind: str, step: int, message: MessageId, 
 def received_later(
     declared_by: Site, kind: str, step: int, message: MessageId, site: Site, received_step: int
 ) -> str:
-    """`kind` is the declaration's: stable or discard."""
+    """`kind` is the declaration's: stable, discard or, for safe delivery, deliver."""
+    what = "delivery" if kind == "deliver" else "declaration"
     late = (
         f"{site} first receives it afterwards (step {received_step})"
         if site == declared_by
-        else f"the declaration happened before {site} first received it (step {received_step}), as messages "
+        else f"the {what} happened before {site} first received it (step {received_step}), as messages "
         "sent in between show"
     )
     return (
         f"{_declared(declared_by, kind, message, step)} Because {message} is addressed to {site}, which was "
         f"present all through the run, {site} had received it by then. But {late}: a contradiction."
+    )
+
+
+def gap(
+    site: Site, lower: MessageId, lower_step: int, upper: MessageId, upper_step: int, first: int, missing: int
+) -> str:
+    """`missing` numbers from `first` on lie between two that the site delivered in one spell."""
+    which = f"{lower.sender}:{first}" if missing == 1 else f"{missing} numbers from {lower.sender}:{first} on"
+    return (
+        f"Let {site} deliver {lower} (step {lower_step}) and {upper} (step {upper_step}) within one spell of "
+        f"presence. Because {lower.sender} numbers its messages without gaps, and no send row says that what "
+        f"lies between went elsewhere, {site} delivers that too. But {site} lacks {which}: a contradiction."
     )

@@ -1,20 +1,25 @@
 """A run's events, indexed for the checkers.
 
 Batch rows are expanded first: a row that covers three messages becomes three actions of one step, in order.
-An action's place is its index in its site's expanded log, so that 'before' at a site is simply '<'.
+An action's place is its index in its site's expanded log. One action comes before another at its site if its
+step is lower, or if both belong to one row and its place is lower: rows of one step are unordered, and their
+places only lay them out (`TIE_PHASES`).
 
 A message's send is the sender's own send row of least step or, if the sender logged none, the send row of
 least (site, step). Further send rows of the message are repetitions: they change neither its place in the
 causal order nor its destinations.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple, TypeVar
 
+from antiphon.check.evidence import Evidence
 from antiphon.core.errors import InputError
 from antiphon.core.ids import MessageId, Site
 from antiphon.core.recording import Kind
-from antiphon.trace.schema import Event, Run
+from antiphon.trace.sanity import several_domains
+from antiphon.trace.schema import Event, Run, tie_order
 
 MOST_EXPANDED: Final = 100_000
 """Actions that a run of few rows may expand to. Raising it costs memory: the causal pasts of n messages take
@@ -29,6 +34,8 @@ class Action(NamedTuple):
     step: int
     kind: Kind
     message: MessageId | None
+    row: int
+    """The index of its row in the site's log."""
 
 
 class Sending(NamedTuple):
@@ -37,6 +44,7 @@ class Sending(NamedTuple):
     site: Site
     place: int
     step: int
+    row: int
     destinations: frozenset[Site]
 
 
@@ -46,6 +54,31 @@ class Delivery(NamedTuple):
     place: int
     step: int
     message: MessageId
+    row: int
+
+    def is_before(self, other: "Delivery") -> bool:
+        """Whether the log shows that this delivery came first; both are of one site."""
+        return self.step < other.step or (self.row == other.row and self.place < other.place)
+
+
+class NamedMessage(MessageId):
+    """A message that has a name in its own system; explanations show it."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} ({self.name})"
+
+
+def named_message(message: MessageId, name: str) -> NamedMessage:
+    """The same message, shown with its name."""
+    named = NamedMessage(*message)
+    named.name = name
+    return named
+
+
+Domain = str | None
+Stepped = TypeVar("Stepped", Action, Delivery)
 
 
 class History:
@@ -61,14 +94,19 @@ class History:
         self.deliveries: dict[Site, list[Delivery]] = {}
         self.sendings: dict[MessageId, Sending] = {}
         self.absentees: set[Site] = set()
+        self.domains = _domains(run.run, rows)
+        self._names = _names(rows)
         logged = frozenset(rows)
         members = {group: frozenset(sites) for group, sites in (run.groups or {}).items()}
         for site in sorted(rows):
-            self._index(site, sorted(rows[site], key=lambda row: row.step), members, logged)
+            self._index(site, sorted(rows[site], key=tie_order), members, logged)
         self.delivered: dict[MessageId, tuple[Site, int]] = {}
         for site, deliveries in self.deliveries.items():
             for delivery in deliveries:
                 self.delivered.setdefault(delivery.message, (site, delivery.step))
+        self.firsts = {site: first_deliveries(deliveries) for site, deliveries in self.deliveries.items()}
+        self.evidence = self._evidence()
+        self.holed = {site for site, _ in self.evidence.holes}
 
     def _index(
         self,
@@ -79,22 +117,45 @@ class History:
     ) -> None:
         """Expand one site's rows into its log."""
         log: list[Action] = []
-        for row in rows:
+        for index, row in enumerate(rows):
             if row.kind == "absent":
                 self.absentees.add(site)
-            for message in row_messages(row):
+            for message in map(self._named, row_messages(row)):
                 if row.kind == "send":
                     destinations = _destinations(row, members, logged)
-                    self._note_sending(message, Sending(site, len(log), row.step, destinations))
-                log.append(Action(row.step, row.kind, message))
+                    self._note_sending(message, Sending(site, len(log), row.step, index, destinations))
+                log.append(Action(row.step, row.kind, message, index))
             if row.kind in ("present", "absent"):
-                log.append(Action(row.step, row.kind, None))
+                log.append(Action(row.step, row.kind, None, index))
         self.logs[site] = log
         self.deliveries[site] = [
-            Delivery(place, action.step, action.message)
+            Delivery(place, action.step, action.message, action.row)
             for place, action in enumerate(log)
             if action.kind == "deliver" and action.message is not None
         ]
+
+    def _named(self, message: MessageId) -> MessageId:
+        name = self._names.get(message)
+        return message if name is None else named_message(message, name)
+
+    def _evidence(self) -> Evidence:
+        kinds = {action.kind for log in self.logs.values() for action in log}
+        holes = ((site, first_hole(action.step for action in self.logs[site])) for site in sorted(self.logs))
+        return Evidence(
+            rows=bool(kinds),
+            messages=bool(kinds & {"deliver", "stable", "discard"}),
+            sends="send" in kinds,
+            holes=tuple((site, step) for site, step in holes if step is not None),
+        )
+
+    def lanes(self) -> Iterator[tuple[Site, list[Delivery]]]:
+        """Each site's first deliveries, domain by domain: what the order properties judge."""
+        for site, deliveries in self.firsts.items():
+            by_domain: dict[Domain, list[Delivery]] = {}
+            for delivery in deliveries:
+                by_domain.setdefault(self.domains.get(delivery.message), []).append(delivery)
+            for lane in by_domain.values():
+                yield site, lane
 
     def _note_sending(self, message: MessageId, sending: Sending) -> None:
         """Sites come in order of name, rows in order of step; only the sender's own row overrules."""
@@ -107,10 +168,60 @@ class History:
         sending = self.sendings.get(message)
         return frozenset() if sending is None else sending.destinations
 
-    def is_send(self, site: Site, place: int, message: MessageId) -> bool:
-        """Whether the send action at this place is the message's send, and no repetition."""
+    def is_send(self, site: Site, action: Action, message: MessageId) -> bool:
+        """Whether this send action of the site is the message's send, and no repetition."""
         sending = self.sendings[message]
-        return sending.site == site and sending.place == place
+        return sending.site == site and sending.row == action.row
+
+
+def first_deliveries(deliveries: Iterable[Delivery]) -> list[Delivery]:
+    """The first delivery of each message, in their order."""
+    found: dict[MessageId, Delivery] = {}
+    for delivery in deliveries:
+        found.setdefault(delivery.message, delivery)
+    return list(found.values())
+
+
+def by_step(items: Sequence[Stepped]) -> list[list[list[Stepped]]]:
+    """Items of one site in order: for each step its rows, for each row its items."""
+    return [
+        [list(row) for _, row in groupby(step, key=lambda item: item.row)]
+        for _, step in groupby(items, key=lambda item: item.step)
+    ]
+
+
+def first_hole(steps: Iterable[int]) -> int | None:
+    """The first number missing from ascending steps, which may repeat.
+
+    >>> first_hole([0, 1, 1, 3])
+    2
+    """
+    following = 0
+    for step in steps:
+        if step > following:
+            return following
+        following = step + 1
+    return None
+
+
+def _domains(run: str, rows: Mapping[Site, list[Event]]) -> dict[MessageId, str]:
+    """The domain of each message that has one; InputError if rows of one message name two."""
+    found: dict[MessageId, str] = {}
+    for row in (row for log in rows.values() for row in log if row.domain is not None):
+        for message in row_messages(row):
+            known = found.setdefault(message, row.domain or "")
+            if known != row.domain:
+                raise several_domains(run, message, known, row.domain or "")
+    return found
+
+
+def _names(rows: Mapping[Site, list[Event]]) -> dict[MessageId, str]:
+    """The name of each message that has one in its own system; the least, if rows name several."""
+    found: dict[MessageId, str] = {}
+    for row in (row for log in rows.values() for row in log if row.message_id is not None):
+        for message in row_messages(row):
+            found[message] = min(found.get(message, row.message_id or ""), row.message_id or "")
+    return found
 
 
 def _require_affordable(run: str, rows: Mapping[Site, list[Event]]) -> None:

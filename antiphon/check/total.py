@@ -1,15 +1,16 @@
 """Total order: the graph of consecutive deliveries, over all sites of a run, has no cycle.
 
 Without a cycle, every linear order that extends the graph is an order in which all sites delivered. With one,
-no such order exists. A message that directly follows itself makes no arc: it is a duplicate and says nothing
-about order.
+no such order exists. Only a site's first delivery of a message counts. Rows of one step are unordered: each
+of them directly follows each row of the step before. Domains are judged apart.
 """
 
-from itertools import pairwise
+from collections.abc import Iterator
+from itertools import pairwise, product
 
 from antiphon.check import explain
 from antiphon.check.graphs import shortest_cycle, strong_components
-from antiphon.check.history import History
+from antiphon.check.history import Delivery, History, by_step
 from antiphon.check.verdict import Violation, Witness
 from antiphon.core.ids import MessageId
 
@@ -20,14 +21,23 @@ DeliveryGraph = dict[MessageId, dict[MessageId, explain.Arc]]
 def delivery_graph(history: History) -> DeliveryGraph:
     """Arcs between consecutive deliveries at a site; sites in order of name."""
     graph: DeliveryGraph = {}
-    for site, deliveries in history.deliveries.items():
-        for delivery in deliveries:
+    for site, lane in history.lanes():
+        for delivery in lane:
             graph.setdefault(delivery.message, {})
-        for first, second in pairwise(deliveries):
-            if first.message != second.message:
-                arc = explain.Arc(site, first.message, first.step, second.message, second.step)
-                graph[first.message].setdefault(second.message, arc)
+        for first, second in _arcs(lane):
+            arc = explain.Arc(site, first.message, first.step, second.message, second.step)
+            graph[first.message].setdefault(second.message, arc)
     return graph
+
+
+def _arcs(lane: list[Delivery]) -> Iterator[tuple[Delivery, Delivery]]:
+    """The pairs of deliveries of which one directly follows the other."""
+    steps = by_step(lane)
+    for step in steps:
+        for row in step:
+            yield from pairwise(row)
+    for step, following in pairwise(steps):
+        yield from ((before[-1], after[0]) for before, after in product(step, following))
 
 
 def check_total(history: History) -> list[Violation]:
@@ -50,4 +60,5 @@ def _violation(history: History, graph: DeliveryGraph, component: list[MessageId
         )
     ]
     story = explain.total(arcs, len(component))
-    return Violation("total", history.run, None, *component[0], story, tuple(dict.fromkeys(rows)))
+    found = tuple(dict.fromkeys(rows))
+    return Violation("total", history.run, None, *component[0], story, found, len(component))

@@ -32,6 +32,8 @@ class Violation(msgspec.Struct, frozen=True, gc=False):
     number: int
     explanation: str
     witness: tuple[Witness, ...] = ()
+    size: int = 1
+    """How many messages a violation of `total` entangles."""
 
 
 class Verdict(Enum):
@@ -42,6 +44,37 @@ class Verdict(Enum):
     @property
     def exit_code(self) -> int:
         return {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.UNKNOWN: 2}[self]
+
+
+class RunVerdict(msgspec.Struct, frozen=True, gc=False):
+    """The verdict on one property of one run."""
+
+    run: str
+    property: Property
+    promised: bool
+    verdict: Verdict
+    violations: int
+    reason: str | None = None
+    """Why the property is unknown, as a clause."""
+
+
+class RunSummary(msgspec.Struct, frozen=True, gc=False):
+    """The verdicts on one run of a trace. A property without a verdict was not judged."""
+
+    trace: str
+    run: str
+    verdicts: tuple[RunVerdict, ...]
+
+    @property
+    def severity(self) -> int:
+        """0 if a promise is broken; 1 if one is unknown or none is recorded; 2 if another property is broken;
+        3 if all is well."""
+        if any(each.promised and each.verdict is Verdict.FAIL for each in self.verdicts):
+            return 0
+        promised = [each for each in self.verdicts if each.promised]
+        if not promised or any(each.verdict is Verdict.UNKNOWN for each in promised):
+            return 1
+        return 2 if any(each.verdict is Verdict.FAIL for each in self.verdicts) else 3
 
 
 def count_by_property(violations: Iterable[Violation]) -> dict[Property, int]:

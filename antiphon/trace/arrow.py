@@ -1,23 +1,36 @@
-"""The only module that imports pyarrow: the trace's two tables as Arrow schemas, and rows as tables.
+"""The only module that imports pyarrow: the trace's three tables as Arrow schemas, and rows as tables.
 
 Importing it without pyarrow raises an error that names the extra to install.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
+from antiphon.core.calls import Call
 from antiphon.core.extras import lacking
+from antiphon.trace.calls import value_text
 from antiphon.trace.schema import Event, Run
 
 try:
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 except ModuleNotFoundError:
     raise lacking("trace", "Parquet files and Arrow tables need") from None
 
-__all__ = ["EVENTS", "RUNS", "as_table", "ds", "events_table", "pa", "pc", "pq", "runs_table"]
+__all__ = [
+    "CALLS",
+    "EVENTS",
+    "RUNS",
+    "as_table",
+    "calls_table",
+    "dataset",
+    "events_table",
+    "pa",
+    "pc",
+    "pq",
+    "runs_table",
+]
 
 EVENTS: Final = pa.schema(
     [
@@ -32,6 +45,9 @@ EVENTS: Final = pa.schema(
         pa.field("destinations", pa.list_(pa.string())),
         pa.field("size", pa.int32()),
         pa.field("time_ns", pa.int64()),
+        pa.field("message_id", pa.string()),
+        pa.field("attempt", pa.int32()),
+        pa.field("domain", pa.string()),
     ]
 )
 
@@ -43,6 +59,22 @@ RUNS: Final = pa.schema(
         pa.field("groups", pa.map_(pa.string(), pa.list_(pa.string()))),
         pa.field("parameters", pa.string()),
         pa.field("seed", pa.int64()),
+    ]
+)
+
+CALLS: Final = pa.schema(
+    [
+        pa.field("run", pa.string(), nullable=False),
+        pa.field("client", pa.string(), nullable=False),
+        pa.field("call", pa.int64(), nullable=False),
+        pa.field("object", pa.string(), nullable=False),
+        pa.field("model", pa.string()),
+        pa.field("operation", pa.string(), nullable=False),
+        pa.field("arguments", pa.string()),
+        pa.field("result", pa.string()),
+        pa.field("start", pa.int64(), nullable=False),
+        pa.field("end", pa.int64()),
+        pa.field("clock", pa.string()),
     ]
 )
 
@@ -62,6 +94,25 @@ def runs_table(runs: Iterable[Run]) -> pa.Table:
     return as_table(RUNS, columns)
 
 
+def calls_table(calls: Iterable[Call]) -> pa.Table:
+    """Calls as a table of the schema `CALLS`, in the order given."""
+    rows = list(calls)
+    names = ["number" if name == "call" else name for name in CALLS.names]
+    columns: list[Sequence[object]] = [[getattr(row, name) for row in rows] for name in names]
+    columns[CALLS.get_field_index("arguments")] = [value_text(row.arguments) for row in rows]
+    columns[CALLS.get_field_index("result")] = [
+        value_text(row.result) if row.answered else None for row in rows
+    ]
+    return as_table(CALLS, columns)
+
+
 def as_table(schema: pa.Schema, columns: Sequence[Sequence[object]]) -> pa.Table:
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def dataset(files: Sequence[str], schema: pa.Schema) -> Any:
+    """Parquet files as an Arrow dataset. Its module is loaded here: it takes long, and few need it."""
+    from pyarrow.dataset import dataset as opened
+
+    return opened(files, schema, format="parquet")

@@ -157,11 +157,37 @@ def read_blocks(path: Path, file: IO[bytes], size: int | None = None) -> Iterato
         block, used, is_over = _block(path, data)
         senders += sum(len(definitions.senders) for definitions in block.definitions)
         addresses += sum(len(definitions.addresses) for definitions in block.definitions)
-        _require_defined(path, block.rows, senders, addresses)
+        require_defined(path, block.rows, senders, addresses)
         yield block
         if is_over:
             return
         pending = data[used:]
+
+
+class Frames(NamedTuple):
+    """Whole frames at the start of some bytes: where each ends, and the rows up to there."""
+
+    ends: Array
+    rows: Array
+
+    def within(self, rows: int) -> int:
+        """How many of the frames hold at most `rows` rows together; 1 or more, if there are any."""
+        return max(int(np.searchsorted(self.rows, rows, "right")), min(len(self.ends), 1))
+
+
+def whole_frames(data: bytes) -> Frames:
+    """The frames at the start of some bytes, up to the first that is not whole."""
+    edges, _ = _edges(data)
+    whole = _count_whole(memoryview(data), edges)
+    starts, ends = np.array(edges[:whole], np.int64), np.array(edges[1 : whole + 1], np.int64)
+    kinds = _at(data, starts + LENGTH.size, np.dtype("<u4"))
+    rows = np.where(kinds == ROWS, (ends - starts - FRAME_BYTES) // ROW.size, 0)
+    return Frames(ends, np.cumsum(rows))
+
+
+def block_of(path: Path, data: bytes) -> Block:
+    """The whole frames that some bytes consist of."""
+    return _block(path, data)[0]
 
 
 def _block(path: Path, data: bytes) -> tuple[Block, int, bool]:
@@ -232,7 +258,7 @@ def _rows(path: Path, data: bytes, begins: Array, ends: Array) -> Array:
     return _at(data, places, ROW_TYPE)
 
 
-def _require_defined(path: Path, rows: Array, senders: int, addresses: int) -> None:
+def require_defined(path: Path, rows: Array, senders: int, addresses: int) -> None:
     """Codes must have been defined."""
     for name, most in (("sender", senders), ("address", addresses)):
         used = int(rows[name].max(initial=0))

@@ -7,9 +7,13 @@ become columns only when the run is over.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
+
+from antiphon.core.calls import Call
 from antiphon.core.ids import Group, Site
 from antiphon.core.recording import Kind
 from antiphon.core.time import Nanoseconds
+from antiphon.trace.levels import LevelRow
 from antiphon.trace.schema import Event
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ Row: TypeAlias = tuple[
     int | None,
     Nanoseconds,
 ]
-"""The fields of an `Event` after `run`, in the order of the schema."""
+"""The first fields of an `Event` after `run`, in the order of the schema."""
 
 
 class MemoryRecorder:
@@ -36,7 +40,10 @@ class MemoryRecorder:
     def __init__(self, run: str) -> None:
         self.run = run
         self._rows: list[Row] = []
+        self.levels: list[LevelRow] = []
+        """The levels of acceptance that messages have reached, where they are watched."""
         self._steps: dict[Site, int] = {}
+        self.calls: list[Call] = []
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -60,6 +67,15 @@ class MemoryRecorder:
         covered = None if count == 1 else count
         self._rows.append((site, step, kind, sender, number, covered, group, addressed, size, time_ns))
 
+    def record_call(self, call: Call) -> None:
+        self.calls.append(msgspec.structs.replace(call, run=self.run))
+
+    def reach(
+        self, site: Site, level: str, time_ns: Nanoseconds, sender: Site, number: int, count: int
+    ) -> None:
+        """Note that messages have reached a level; that is no step."""
+        self.levels.append(LevelRow(self.run, site, time_ns, sender, number, count, level))
+
     def events(self) -> list[Event]:
         """The rows so far, in the order in which they were recorded."""
         return [Event(self.run, *row) for row in self._rows]
@@ -68,5 +84,6 @@ class MemoryRecorder:
         """The rows so far as a table of the schema `EVENTS`."""
         from antiphon.trace.arrow import EVENTS, as_table  # only tables need pyarrow
 
-        columns: list[Sequence[object]] = list(zip(*self._rows, strict=True)) or [()] * (len(EVENTS) - 1)
-        return as_table(EVENTS, [[self.run] * len(self._rows), *columns])
+        columns: list[Sequence[object]] = list(zip(*self._rows, strict=True))
+        nulls: list[Sequence[object]] = [[None] * len(self._rows)] * (len(EVENTS) - 1 - len(columns))
+        return as_table(EVENTS, [[self.run] * len(self._rows), *columns, *nulls])

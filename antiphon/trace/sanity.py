@@ -1,22 +1,22 @@
 """Whether the rows of a trace can be judged at all.
 
 A run whose rows contradict the table's own rules is not judged, and the reason is given. A log with holes is
-judged as it is, and its violations are reported; but the run cannot pass, since the missing rows are unknown.
+judged by the rows that it has (`antiphon.check.evidence`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from antiphon.core.errors import InputError
-from antiphon.core.ids import Site
+from antiphon.core.ids import MessageId, Site
 from antiphon.core.recording import KINDS
-from antiphon.trace.schema import Event
+from antiphon.trace.schema import Event, tie_order
 
 PRESENCE_KINDS: Final = frozenset({"present", "absent"})
 LARGEST_NUMBER: Final = (1 << 63) - 1
 
 _HINT: Final = "docs/trace.md says what each column may hold; correct the program that wrote these rows."
-_STEP_HINT: Final = "A site's steps count from 0, each once; give the rows of one site different steps."
 
 
 def row_flaw(event: Event) -> str | None:
@@ -25,6 +25,8 @@ def row_flaw(event: Event) -> str | None:
     >>> row_flaw(Event("r", "a", 0, "deliver", "b", -1))
     'its number is -1'
     """
+    if event.step < 0:
+        return "the step is negative"
     if event.kind not in KINDS:
         return f"its kind is {event.kind!r}"
     if event.kind in PRESENCE_KINDS:
@@ -49,34 +51,30 @@ def unjudgeable_row(run: str, site: Site, step: int, flaw: str) -> InputError:
     return InputError(f"Run {run} cannot be judged: in the row of site {site}, step {step}, {flaw}.", _HINT)
 
 
-def unjudgeable_steps(run: str, site: Site, step: int, rows: int) -> InputError:
-    """The error for a site whose log has `rows` rows of this step instead of one."""
-    flaw = f"step {step} occurs {rows} times in the log of site {site}"
-    return InputError(f"Run {run} cannot be judged: {flaw}.", _STEP_HINT)
+def several_domains(run: str, message: MessageId, one: str, other: str) -> InputError:
+    """The error for a message whose rows name two domains."""
+    first, second = sorted((one, other))
+    flaw = f"rows of {message} name the domains {first} and {second}"
+    return InputError(f"Run {run} cannot be judged: {flaw}, and a message has one.", _HINT)
 
 
-def incomplete_log(run: str, site: Site, step: int) -> str:
-    """The sentence about a run in which a site's log lacks a step."""
-    return f"Run {run} cannot pass: step {step} is missing from the log of site {site}."
+def copied_log(run: str, site: Site) -> InputError:
+    """The error for a site of which every row is there twice, as if a file had been copied."""
+    hint = "A file of the trace was probably copied into it: remove the copy."
+    return InputError(f"Run {run} cannot be judged: each row of site {site} is there twice.", hint)
 
 
 def require_sane(events: Iterable[Event]) -> None:
     """Raise InputError for the first thing that keeps these rows from being judged."""
-    steps: dict[tuple[str, Site], dict[int, int]] = {}
+    logs: dict[tuple[str, Site], Counter[tuple[object, ...]]] = {}
+    steps: dict[tuple[str, Site], set[int]] = {}
     for event in events:
         flaw = row_flaw(event)
         if flaw is not None:
             raise unjudgeable_row(event.run, event.site, event.step, flaw)
-        log = steps.setdefault((event.run, event.site), {})
-        log[event.step] = log.get(event.step, 0) + 1
-    for (run, site), log in sorted(steps.items()):
-        _require_order(run, site, log)
-
-
-def _require_order(run: str, site: Site, log: Mapping[int, int]) -> None:
-    """The steps of one site must not be negative, and each must occur once; `log` counts them."""
-    if min(log) < 0:
-        raise unjudgeable_row(run, site, min(log), "the step is negative")
-    for step in sorted(log):
-        if log[step] > 1:
-            raise unjudgeable_steps(run, site, step, log[step])
+        logs.setdefault((event.run, event.site), Counter())[tie_order(event)] += 1
+        steps.setdefault((event.run, event.site), set()).add(event.step)
+    for (run, site), rows in sorted(logs.items()):
+        # Rows of a single step may well be alike: a redelivery that the clock does not tell apart.
+        if len(steps[run, site]) > 1 and all(count % 2 == 0 for count in rows.values()):
+            raise copied_log(run, site)

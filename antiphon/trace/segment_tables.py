@@ -21,7 +21,7 @@ from antiphon.core.errors import InputError
 from antiphon.core.ids import Site
 from antiphon.core.recording import KINDS
 from antiphon.trace.arrow import EVENTS, events_table, pa
-from antiphon.trace.frames import NONE, Address, Begin, Block, read_begin, read_blocks
+from antiphon.trace.frames import FRAME_BYTES, MAGIC, NONE, Address, Begin, Block, read_begin, read_blocks
 from antiphon.trace.schema import Event
 
 LENGTH_READINGS: Final = 5
@@ -45,7 +45,8 @@ def open_segments(paths: Sequence[Path]) -> tuple[SegmentFile, ...]:
     """Read the first frame of each segment; segments without one are left out."""
     begins = {path: _begin(path) for path in paths}
     found = {path: begin for path, begin in begins.items() if begin is not None}
-    sizes = _lengths(list(found))
+    sizes = lengths(list(found))
+    _require_distinct(found, sizes)
     last = _last_of_each_log(found)
     return tuple(SegmentFile(path, begin, sizes[path], path in last) for path, begin in found.items())
 
@@ -62,7 +63,7 @@ def _unreadable(path: Path, error: OSError) -> InputError:
     return InputError(f"The segment {path} cannot be read: {error.strerror or error}.", _HINT)
 
 
-def _lengths(paths: Sequence[Path]) -> dict[Path, int]:
+def lengths(paths: Sequence[Path]) -> dict[Path, int]:
     """The lengths of all files, taken as close together as possible."""
     readings: list[tuple[int, list[int]]] = []
     for _ in range(LENGTH_READINGS):
@@ -73,6 +74,19 @@ def _lengths(paths: Sequence[Path]) -> dict[Path, int]:
             raise _unreadable(Path(error.filename), error) from error
         readings.append((time.perf_counter_ns() - began, sizes))
     return dict(zip(paths, min(readings)[1], strict=True))
+
+
+def _require_distinct(begins: Mapping[Path, Begin], sizes: Mapping[Path, int]) -> None:
+    """Two segments with rows that begin with the same step are one segment and its copy."""
+    known: dict[tuple[str, Site, int], Path] = {}
+    for path, begin in begins.items():
+        if sizes[path] <= len(MAGIC) + FRAME_BYTES + len(msgspec.json.encode(begin)):
+            continue
+        other = known.setdefault((begin.run, begin.site, begin.first_step), path)
+        if other != path:
+            where = f"step {begin.first_step} of site {begin.site} in run {begin.run}"
+            hint = "One of them is probably a copy: move it out of events/."
+            raise InputError(f"The segments {other} and {path} both begin with {where}.", hint)
 
 
 def _last_of_each_log(begins: Mapping[Path, Begin]) -> set[Path]:
@@ -87,27 +101,28 @@ def segment_tables(segment: SegmentFile) -> Iterator[pa.Table]:
     """
     step, is_end = segment.begin.first_step, False
     if segment.begin.after_absence:
-        yield _absence(segment.begin, step - 1)
-    names = _Names()
+        yield absence(segment.begin, step - 1)
+    names = Names()
     try:
         with segment.path.open("rb") as file:
             read_begin(segment.path, file)
             for block in read_blocks(segment.path, file, segment.size):
                 names.add(block)
                 if len(block.rows):
-                    yield _table(segment.begin, block.rows, step, names)
+                    yield rows_table(segment.begin, block.rows, step, names)
                 step, is_end = step + len(block.rows), block.is_end
     except OSError as error:
         raise _unreadable(segment.path, error) from error
     if segment.is_last and not is_end:
-        yield _absence(segment.begin, step)
+        yield absence(segment.begin, step)
 
 
-def _absence(begin: Begin, step: int) -> pa.Table:
+def absence(begin: Begin, step: int) -> pa.Table:
+    """The row of an absence that no member recorded."""
     return events_table([Event(begin.run, begin.site, step, "absent")])
 
 
-class _Names:
+class Names:
     """The names behind a segment's codes, as far as it has been read."""
 
     def __init__(self) -> None:
@@ -120,7 +135,8 @@ class _Names:
             self.addresses += definitions.addresses
 
 
-def _table(begin: Begin, rows: "np.ndarray[Any, Any]", first_step: int, names: _Names) -> pa.Table:
+def rows_table(begin: Begin, rows: "np.ndarray[Any, Any]", first_step: int, names: Names) -> pa.Table:
+    """Rows of a segment as a table, from their first step on; columns of nulls are left out."""
     count = len(rows)
     same = np.zeros(count, np.int32)
     columns = {

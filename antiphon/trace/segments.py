@@ -47,6 +47,7 @@ from antiphon.trace.frames import (
     read_blocks,
     safe_name,
 )
+from antiphon.trace.levels import LevelLog, LevelRow
 
 SEGMENT_BYTES: Final = 256 << 20
 BUFFER_ROWS: Final = 8192
@@ -84,6 +85,7 @@ class SegmentRecorder:
         self._segment_bytes = segment_bytes
         self._folder = folder / "events"
         self._stem = safe_name(site, run)
+        self._levels = LevelLog(folder, self._stem)
         self._index = 0
         self._first_step = 0
         self._after_absence = False
@@ -142,6 +144,12 @@ class SegmentRecorder:
         ROW.pack_into(self._buffer, self._end, time_ns, number, count, size, address, sender_code, code)
         self._end += _ROW_BYTES
 
+    def reach(
+        self, site: Site, level: str, time_ns: Nanoseconds, sender: Site, number: int, count: int
+    ) -> None:
+        """Note that messages have reached a level; that is no step."""
+        self._levels.add(LevelRow(self.run, site, time_ns, sender, number, count, level))
+
     def flush(self) -> None:
         """Hand everything recorded so far to the kernel.
 
@@ -164,6 +172,7 @@ class SegmentRecorder:
         """Flush, and write the closing frame; a log that has failed gets none."""
         try:
             self.flush()
+            self._levels.close()
             if self._refusal is None:
                 self._write(memoryview(encoded(END, b"")))
         finally:

@@ -1,45 +1,151 @@
-"""The few rows of a trace that a diagram needs, read without the whole trace in memory."""
+"""The few rows of a trace that a diagram needs, read without the whole trace in memory.
+
+Row groups whose statistics rule out every row that is wanted are not read at all.
+"""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from antiphon.core.ids import MessageId, Site
-from antiphon.trace.arrow import EVENTS, pa, pc
+from antiphon.trace.arrow import EVENTS, pa, pc, pq
 from antiphon.trace.files import conform, event_parts, events_of, open_trace
 from antiphon.trace.sanity import LARGEST_NUMBER
 from antiphon.trace.schema import Event
 
 CONTEXT_STEPS: Final = 8
 """Rows read before and after each place; a diagram shows fewer."""
+ROWS_ABOUT: Final = 10_000
+"""Rows about messages that a window holds. Raising it costs memory where a message has very many rows."""
+
+Array = Any
+
+
+class Wanted(NamedTuple):
+    """The rows of one run that a window holds."""
+
+    run: str
+    places: frozenset[tuple[Site, int]] = frozenset()
+    """Sites and steps: these rows and their neighbours."""
+    messages: frozenset[MessageId] = frozenset()
+    """All rows about these messages."""
+    sent: frozenset[MessageId] = frozenset()
+    """The send rows of these messages."""
+    reach: int = CONTEXT_STEPS
+    """How many steps before and after each place are read."""
 
 
 def read_window(
     paths: Sequence[Path], run: str, places: Iterable[tuple[Site, int]], messages: Iterable[MessageId]
 ) -> list[Event]:
     """A run's rows around some places (site and step), and all its rows about some messages."""
-    wanted_places, wanted_messages = set(places), set(messages)
-    events: list[Event] = []
-    for path in paths:
-        for file, part in event_parts(open_trace(path)):
-            rows = part.filter(pc.equal(part.column("run"), run))
-            if rows.num_rows:
-                table = conform(file, rows, EVENTS)
-                events += events_of(table.filter(_mask(table, wanted_places, wanted_messages)))
-    return sorted(events, key=lambda event: (event.site, event.step))
+    (events,) = read_windows(paths, [Wanted(run, frozenset(places), frozenset(messages))])
+    return events
 
 
-def _mask(table: pa.Table, places: set[tuple[Site, int]], messages: set[MessageId]) -> pa.ChunkedArray:
-    site, step = table.column("site"), table.column("step")
-    sender, number = table.column("sender"), table.column("number")
-    end = pc.add(number, pc.fill_null(table.column("count"), 1))
-    mask = pa.chunked_array([pa.repeat(False, table.num_rows)])
-    for where, at in places:
-        low, high = at - CONTEXT_STEPS, min(at + CONTEXT_STEPS, LARGEST_NUMBER)
-        near = pc.and_(pc.greater_equal(step, low), pc.less_equal(step, high))
-        mask = pc.or_(mask, pc.and_(pc.equal(site, where), near))
-    for message in messages:
-        covers = pc.and_(pc.less_equal(number, message.number), pc.greater(end, message.number))
-        about = pc.and_(pc.equal(sender, message.sender), covers)
-        mask = pc.or_(mask, pc.fill_null(about, False))
-    return mask
+def read_windows(paths: Sequence[Path], wanted: Sequence[Wanted]) -> list[list[Event]]:
+    """The rows of several windows, each in the order of the sites' logs, in one pass over the trace."""
+
+    def may_hold(group: pq.RowGroupMetaData) -> bool:
+        return any(_may_hold(group, each) for each in wanted)
+
+    return windows_in((part for path in paths for part in event_parts(open_trace(path), may_hold)), wanted)
+
+
+def windows_in(parts: Iterable[tuple[Path, pa.Table]], wanted: Sequence[Wanted]) -> list[list[Event]]:
+    """The rows of several windows out of the parts of a trace, each part with its file."""
+    windows: list[list[Event]] = [[] for _ in wanted]
+    about = [0] * len(wanted)
+    for file, part in parts:
+        for index, each in enumerate(wanted):
+            rows = part.filter(pc.equal(part.column("run"), each.run))
+            if not rows.num_rows:
+                continue
+            table = conform(file, rows, EVENTS)
+            near, told = _masks(table, each)
+            further = np.flatnonzero(told & ~near)[: max(ROWS_ABOUT - about[index], 0)]
+            about[index] += len(further)
+            near[further] = True
+            windows[index] += events_of(table.filter(pa.array(near)))
+    for events in windows:
+        events.sort(key=lambda event: (event.site, event.step))
+    return windows
+
+
+def _masks(table: pa.Table, wanted: Wanted) -> tuple[Array, Array]:
+    """Which rows are near a place, and which are about a message."""
+    steps = _integers(table, "step", 0)
+    low, high = (
+        np.maximum(steps, wanted.reach) - wanted.reach,
+        steps + np.minimum(wanted.reach, LARGEST_NUMBER - steps),
+    )
+    near = _held(table.column("site"), low, high, wanted.places)
+    kind, sender = table.column("kind"), table.column("sender")
+    is_send = pc.equal(kind, "send")
+    sender = pc.if_else(pc.and_(is_send, pc.is_null(sender)), table.column("site"), sender)
+    first = _integers(table, "number", -1)
+    last = first + np.maximum(_integers(table, "count", 1) - 1, 0)
+    told = _held(sender, first, last, wanted.messages)
+    if wanted.sent:
+        told |= _held(sender, first, last, wanted.sent) & is_send.to_numpy()
+    return near, told & (first >= 0)
+
+
+def _integers(table: pa.Table, name: str, missing: int) -> Array:
+    return pc.fill_null(table.column(name), missing).to_numpy().astype(np.int64)
+
+
+def _held(names: pa.ChunkedArray, low: Array, high: Array, wanted: Iterable[tuple[str, int]]) -> Array:
+    """The rows whose range from `low` to `high` holds a number that is wanted of their name."""
+    by_name: dict[str, list[int]] = {}
+    for name, number in wanted:
+        by_name.setdefault(name, []).append(number)
+    held = np.zeros(len(low), np.bool_)
+    for name, numbers in by_name.items():
+        own = pc.fill_null(pc.equal(names, name), False).to_numpy()
+        if own.any():
+            ordered = np.array(sorted(numbers), np.int64)
+            held |= own & (np.searchsorted(ordered, high, "right") > np.searchsorted(ordered, low, "left"))
+    return held
+
+
+def _may_hold(group: pq.RowGroupMetaData, wanted: Wanted) -> bool:
+    """Whether the statistics of a row group allow a row that is wanted."""
+    ranges = _ranges(group)
+    if not _within(ranges, "run", wanted.run, wanted.run):
+        return False
+    for site, step in wanted.places:
+        steps = (step - wanted.reach, step + wanted.reach)
+        if _within(ranges, "site", site, site) and _within(ranges, "step", *steps):
+            return True
+    longest = ranges["count"][1] if "count" in ranges else LARGEST_NUMBER
+    for sender, number in wanted.messages | wanted.sent:
+        own = _within(ranges, "sender", sender, sender) or _within(ranges, "site", sender, sender)
+        if own and _within(ranges, "number", number - longest + 1, number):
+            return True
+    return False
+
+
+def _within(ranges: dict[str, tuple[Any, Any]], name: str, low: Any, high: Any) -> bool:
+    if name not in ranges:
+        return True
+    least, greatest = ranges[name]
+    return bool(least <= high and low <= greatest)
+
+
+def _ranges(group: pq.RowGroupMetaData) -> dict[str, tuple[Any, Any]]:
+    """The least and the greatest value of the columns whose statistics tell; a null count is 1."""
+    ranges: dict[str, tuple[Any, Any]] = {}
+    columns = {group.column(index).path_in_schema: group.column(index) for index in range(group.num_columns)}
+    for name, kind in (("run", str), ("site", str), ("step", int), ("sender", str), ("number", int)):
+        found = columns[name].statistics if name in columns else None
+        if found is not None and found.has_min_max and isinstance(found.min, kind):
+            ranges[name] = (found.min, found.max)
+    counted = columns["count"].statistics if "count" in columns else None
+    if "count" not in columns or (counted is not None and counted.null_count == group.num_rows):
+        ranges["count"] = (1, 1)
+    elif counted is not None and counted.has_min_max and isinstance(counted.max, int):
+        ranges["count"] = (1, max(counted.max, 1))
+    return ranges

@@ -26,7 +26,7 @@ def test_long_lists_are_cut() -> None:
         sites = [f"s{index}" for index in range(count)]
         return explain.misaddressed("z", 1, MESSAGE, "a", 0, sites)
 
-    assert "(step 0) to nobody, only" in told(0)
+    assert "(step 0) to no member, only" in told(0)
     assert "(step 0) to s0, only" in told(1)
     assert "(step 0) to s0 and s1, only" in told(2)
     assert "to s0, s1, s2, s3, s4 and s5, only" in told(6)

@@ -338,8 +338,8 @@ def test_a_number_beyond_64_bits_is_refused(tmp_path: Path) -> None:
 
 
 def test_rows_that_cannot_be_judged_are_refused(tmp_path: Path) -> None:
-    write_trace(tmp_path, [[Event("run", "a", 1, "present")] * 2], [])
-    with pytest.raises(InputError, match="Run run cannot be judged: step 1 occurs 2 times"):
+    write_trace(tmp_path, [[Event("run", "a", step, "present") for step in (1, 2)] * 2], [])
+    with pytest.raises(InputError, match="Run run cannot be judged: each row of site a is there twice"):
         read_trace(tmp_path)
 
 

@@ -35,7 +35,7 @@ def test_a_flawed_row_is_named(event: Event, flaw: str) -> None:
 
 
 STEPS = {
-    "a repeat": ([0, 1, 1, 2], "step 1 occurs 2 times in the log of site a"),
+    "a repeat": ([0, 0, 1, 1, 2, 2], "each row of site a is there twice"),
     "a negative step": ([-1, 0], "site a, step -1, the step is negative"),
 }
 
@@ -55,5 +55,7 @@ def test_what_is_allowed() -> None:
             Event("r", "a", 0, "present", None, None),
             Event("r", "b", 0, "deliver", "a", (1 << 63) - 1, 1),
             Event("other", "a", 0, "absent"),
+            Event("other", "a", 1, "present"),
+            Event("other", "a", 1, "present"),
         ]
     )

@@ -170,7 +170,7 @@ def test_names_without_number_need_no_memory_without_limit(
             each.record("a", "send", 0, f"sender {index}", index, 1, None, [f"site {index}"])
         if table != "MOST_DEFINITION_BYTES":
             assert max(len(recorder._senders), len(recorder._addresses)) <= 12
-    assert len(log_of(tmp_path)) > 80, "they are written unasked, not gathered until somebody flushes"
+    assert len(log_of(tmp_path)) > 80, "they are written unasked, not gathered until a flush"
     recorder.close()
     assert log_of(tmp_path) == twin.events()
     assert (len(files(tmp_path)) > 1) == (table != "MOST_DEFINITION_BYTES")

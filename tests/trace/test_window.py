@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
 from antiphon.core.ids import MessageId
 from antiphon.trace.arrow import events_table
 from antiphon.trace.files import write_trace
 from antiphon.trace.schema import Event, Run
-from antiphon.trace.window import CONTEXT_STEPS, read_window
+from antiphon.trace.window import CONTEXT_STEPS, ROWS_ABOUT, Wanted, read_window, read_windows
 
 
 def trace(folder: Path) -> list[Event]:
@@ -50,3 +52,53 @@ def test_optional_columns_may_be_missing_and_types_may_differ(tmp_path: Path) ->
     write_trace(tmp_path / "t", [narrow], [Run("r")])
     found = read_window([tmp_path / "t"], "r", [], [MessageId("a", 0)])
     assert found == [Event("r", "a", 0, "send", "a", 0)]
+
+
+def test_row_groups_that_cannot_hold_a_wanted_row_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = [Event("r", site, step, "deliver", "b", step) for site in "ab" for step in range(1000)]
+    write_trace(tmp_path, [], [Run("r")])
+    pq.write_table(events_table(events), tmp_path / "events" / "a.parquet", row_group_size=100)
+    read: list[int] = []
+    whole = pq.ParquetFile.read_row_group
+
+    def counted(file: pq.ParquetFile, index: int, **options: object) -> pa.Table:
+        read.append(index)
+        return whole(file, index, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    found = read_window([tmp_path], "r", [("a", 350)], [MessageId("b", 777)])
+    assert read == [3, 7, 17]
+    assert {(event.site, event.step) for event in found} >= {("a", 350), ("a", 777), ("b", 777)}
+    assert len(found) == 2 * CONTEXT_STEPS + 3
+
+
+def test_several_windows_are_read_together_and_sends_by_themselves(tmp_path: Path) -> None:
+    trace(tmp_path / "t")
+    near = Wanted("one", frozenset({("a", 50)}), reach=1)
+    sent = Wanted("two", sent=frozenset({MessageId("b", 7)}))
+    first, second = read_windows([tmp_path / "t"], [near, sent])
+    assert [(event.run, event.step) for event in first] == [("one", 49), ("one", 50), ("one", 51)]
+    assert [(event.run, event.site, event.kind) for event in second] == [("two", "b", "send")]
+
+
+def test_a_send_without_a_sender_is_its_sites_own(tmp_path: Path) -> None:
+    write_trace(tmp_path, [[Event("r", "a", 0, "send", None, 3)]], [Run("r")])
+    assert len(read_window([tmp_path], "r", [], [MessageId("a", 3)])) == 1
+
+
+def test_a_message_with_very_many_rows_does_not_fill_the_memory(tmp_path: Path) -> None:
+    rows = ROWS_ABOUT + 500
+    table = pa.table(
+        {
+            "run": pa.repeat("r", rows),
+            "site": pa.repeat("a", rows),
+            "step": pa.array(range(rows)),
+            "kind": pa.repeat("deliver", rows),
+            "sender": pa.repeat("a", rows),
+            "number": pa.repeat(0, rows),
+        }
+    )
+    write_trace(tmp_path, [table], [Run("r")])
+    assert len(read_window([tmp_path], "r", [("a", rows - 1)], [MessageId("a", 0)])) == ROWS_ABOUT + 9

@@ -1,0 +1,207 @@
+"""From records to rows of a trace: message ids become senders and numbers, positions become steps.
+
+- A message that its log names by id alone gets its place among its sender's sends as its number. An id that
+  no send names gets a sender of its own, so that no order is made up for it.
+- A site's rows are ordered by what the log orders them by; rows with equal values get equal steps.
+- A send without destinations is for every site that delivered anything of its domain, not for publishers.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from antiphon.core.ids import Site
+from antiphon.core.recording import Property
+from antiphon.trace.adapters.notes import Evidence, group_note, is_split, judgeable
+from antiphon.trace.adapters.record import Record
+from antiphon.trace.schema import ACCEPTED, Event, Run
+
+Audience = Literal["consumers", "everyone"]
+UNNAMED = "messages"
+"""The sender of messages that have a number but neither a sender nor a domain."""
+
+
+Place = tuple[int, int, int]
+"""Where a record stood: the file's place among the files, the line, the record's place in the file."""
+
+
+class Placed(NamedTuple):
+    """A record and where it stood."""
+
+    record: Record
+    place: Place
+
+
+class Numbered(msgspec.Struct, frozen=True):
+    """One run of an imported trace, and sentences about what its log cannot tell."""
+
+    run: Run
+    events: list[Event]
+    notes: tuple[str, ...]
+
+
+class _Message(NamedTuple):
+    sender: Site
+    number: int
+
+
+def number_records(
+    run: str, placed: Sequence[Placed], promises: Iterable[Property], protocol: str, *,
+    audience: Audience = "consumers", marks_acceptance: bool = False,
+    holed: Collection[Site] = (), merged: Site | None = None,
+) -> Numbered:  # fmt: skip
+    """The rows of one run. `holed` sites may lack rows; `merged` is the site that stands for consumers."""
+    numbering = _Numbering(placed)
+    events = _Rows(run, placed, numbering, audience, marks_acceptance, holed).events()
+    groups = [] if audience == "everyone" else list(_consumer_groups(placed))
+    files = {
+        place[0]
+        for record, place in placed
+        if record.site == merged and record.kind == "deliver" and record.order is None
+    }
+    evidence = Evidence(
+        numbering.has_sends, numbering.tied_sends, bool(numbering.unsent), bool(groups), len(files) > 1
+    )
+    kept, notes = judgeable(promises, evidence)
+    return Numbered(Run(run, protocol, kept), events, (*notes, *groups))
+
+
+class _Numbering:
+    """Which message each record speaks of."""
+
+    def __init__(self, placed: Sequence[Placed]) -> None:
+        sends = [each for each in placed if each.record.kind == "send"]
+        self.has_sends = bool(sends)
+        self.tied_sends = 0
+        self.unsent: set[str] = set()
+        self._by_id: dict[str, _Message] = {}
+        self._domains: dict[str, str | None] = {}
+        self._number_sends(sends)
+
+    def _number_sends(self, sends: Iterable[Placed]) -> None:
+        """Each id's first send gives it its place among its sender's messages."""
+        counts: Counter[Site] = Counter()
+        last: dict[Site, Place] = {}
+        for each in sorted(sends, key=lambda each: (_position(each), _sender(each.record), each.place)):
+            identity, number, sender = each.record.message_id, each.record.number, _sender(each.record)
+            if identity is None or identity in self._by_id:
+                continue
+            self._by_id[identity] = _Message(sender, counts[sender] if number is None else number)
+            self._domains[identity] = each.record.domain
+            self.tied_sends += number is None and last.get(sender) == _position(each)
+            counts[sender] += 1
+            last[sender] = _position(each)
+
+    def message(self, record: Record) -> _Message:
+        if record.number is not None:
+            return _Message(record.sender or record.domain or UNNAMED, record.number)
+        assert record.message_id is not None, "a parser lets no message through without a name"
+        found = self._by_id.get(record.message_id)
+        if found is None:
+            self.unsent.add(record.message_id)
+            return _Message(f"?{record.message_id}", 0)
+        return found
+
+    def domain(self, record: Record) -> str | None:
+        """A record's domain, or else the domain of its message's send."""
+        if record.domain is None and record.message_id is not None:
+            return self._domains.get(record.message_id)
+        return record.domain
+
+
+class _Rows:
+    """Makes the events of a run."""
+
+    def __init__(
+        self,
+        run: str,
+        placed: Sequence[Placed],
+        numbering: _Numbering,
+        audience: Audience,
+        marks_acceptance: bool,
+        holed: Collection[Site],
+    ) -> None:
+        self._run, self._placed, self._numbering = run, placed, numbering
+        self._audience, self._marks_acceptance, self._holed = audience, marks_acceptance, holed
+        self._accepted = {
+            numbering.message(record)
+            for record, _ in placed
+            if record.site == ACCEPTED and record.kind == "deliver"
+        }
+        self._consumers: defaultdict[str | None, set[Site]] = defaultdict(set)
+        for record, _ in placed:
+            if record.kind == "deliver" and record.site != ACCEPTED:
+                self._consumers[numbering.domain(record)].add(record.site)
+                self._consumers[None].add(record.site)
+
+    def events(self) -> list[Event]:
+        by_site: defaultdict[Site, list[Placed]] = defaultdict(list)
+        for each in self._placed:
+            by_site[each.record.site].append(each)
+        found = [event for site in sorted(by_site) for event in self._site_events(site, by_site[site])]
+        return found if self._marks_acceptance else [*found, *self._acceptances(found)]
+
+    def _site_events(self, site: Site, own: list[Placed]) -> Iterator[Event]:
+        """A site whose log has lines that cannot be read begins at step 1: a hole, wherever it was."""
+        own.sort(key=_position)
+        step, last = int(site in self._holed) - 1, None
+        for each in own:
+            step += _position(each) != last
+            last = _position(each)
+            yield self._event(each.record, step)
+
+    def _event(self, record: Record, step: int) -> Event:
+        if record.kind in ("present", "absent"):
+            return Event(self._run, record.site, step, record.kind, time_ns=record.time_ns)
+        message = self._numbering.message(record)
+        return Event(
+            self._run, record.site, step, record.kind, message.sender, message.number, None, record.group,
+            self._destinations(record), record.size, record.time_ns,
+            message_id=record.message_id, attempt=record.attempt, domain=self._numbering.domain(record),
+        )  # fmt: skip
+
+    def _destinations(self, record: Record) -> tuple[Site, ...] | None:
+        if record.kind != "send":
+            return None
+        accepted = not self._marks_acceptance or self._numbering.message(record) in self._accepted
+        if record.destinations is not None:
+            return (*record.destinations, ACCEPTED)[: None if accepted else -1]
+        if record.group is not None or self._audience == "everyone":
+            return None
+        consumers = sorted(self._consumers[self._numbering.domain(record)])
+        return (*consumers, ACCEPTED)[: None if accepted else -1]
+
+    def _acceptances(self, events: Iterable[Event]) -> list[Event]:
+        """Every message that was sent, held by the system itself; all at one step, so in no order."""
+        sent = {(event.sender, event.number): event for event in events if event.kind == "send"}
+        return [
+            Event(
+                self._run, ACCEPTED, 0, "deliver", event.sender, event.number,
+                message_id=event.message_id, domain=event.domain,
+            )
+            for event in sent.values()
+        ]  # fmt: skip
+
+
+def _sender(record: Record) -> Site:
+    return record.sender or record.site
+
+
+def _position(each: Placed) -> Place:
+    return each.place if each.record.order is None else (each.record.order, 0, 0)
+
+
+def _consumer_groups(placed: Iterable[Placed]) -> Iterator[str]:
+    """A sentence for each domain that looks like a consumer group's."""
+    seen: defaultdict[str, defaultdict[object, set[Site]]] = defaultdict(lambda: defaultdict(set))
+    for record, _ in placed:
+        if record.kind == "deliver" and record.domain is not None and record.site != ACCEPTED:
+            name = record.number if record.message_id is None else record.message_id
+            seen[record.domain][name].add(record.site)
+    for domain, holders in sorted(seen.items()):
+        delivered = Counter(site for sites in holders.values() for site in sites)
+        shared = Counter(site for sites in holders.values() if len(sites) > 1 for site in sites)
+        if is_split({site: (count, shared[site]) for site, count in delivered.items()}):
+            yield group_note(domain, sorted(delivered))

@@ -1,0 +1,76 @@
+"""OpenTelemetry: messaging spans as OTLP JSON, a request (`{"resourceSpans": …}`) a line.
+
+The semantic conventions for messaging say which span is what: `send`, `publish` and `create` are sends,
+`receive` is a reception, `process` and `deliver` are deliveries; others are skipped. The site is
+`service.instance.id`, else `service.name`. Spans are ordered by their start times, so spans of one site with
+the same start are unordered. A destination's partition is an ordering domain.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.core.recording import Kind, Property
+from antiphon.trace.adapters.record import BadLine, BadLineError, Line, Record
+from antiphon.trace.adapters.values import integer, json_object, parsed, required, text_of
+
+KINDS: Final[dict[str, Kind]] = {
+    "send": "send", "publish": "send", "create": "send",
+    "receive": "receive", "process": "deliver", "deliver": "deliver",
+}  # fmt: skip
+
+
+class Otlp(msgspec.Struct, frozen=True):
+    name: str = "otlp"
+    promises: tuple[Property, ...] = ("integrity", "atomicity")
+    marks_acceptance: bool = False
+
+    def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
+        return parsed(lines, lambda line: _records(stem, json_object(line.text)))
+
+
+def _records(stem: str, request: dict[str, Any]) -> Iterable[Record]:
+    if "resourceLogs" in request or "resourceMetrics" in request:
+        return  # the collector's other signals
+    for resource in _list(request, "resourceSpans"):
+        about = _attributes(resource.get("resource") or {})
+        site = text_of(about.get("service.instance.id") or about.get("service.name") or stem)
+        for scope in _list(resource, "scopeSpans", "instrumentationLibrarySpans"):
+            for span in _list(scope, "spans"):
+                yield from _record(site, span)
+
+
+def _record(site: str, span: dict[str, Any]) -> Iterable[Record]:
+    attributes = _attributes(span)
+    operation = attributes.get("messaging.operation.type") or attributes.get("messaging.operation")
+    kind = KINDS.get(str(operation))
+    if kind is None or "messaging.batch.message_count" in attributes:
+        return
+    start = integer(required(span, "startTimeUnixNano"), "the start time")
+    identity = attributes.get("messaging.message.id")
+    if identity is None:
+        raise BadLineError(f"a {operation} span without messaging.message.id")
+    partition = attributes.get("messaging.destination.partition.id")
+    destination = attributes.get("messaging.destination.name")
+    yield Record(
+        site, kind, sender=site if kind == "send" else None, message_id=text_of(identity),
+        domain=None if partition is None else f"{destination}-{partition}", order=start, time_ns=start,
+    )  # fmt: skip
+
+
+def _list(values: dict[str, Any], *names: str) -> list[dict[str, Any]]:
+    found = next((values[name] for name in names if name in values), None)
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise BadLineError(f"no list '{names[0]}'")
+    return found
+
+
+def _attributes(values: dict[str, Any]) -> dict[str, Any]:
+    """Attributes as a plain map: `[{"key": k, "value": {"stringValue": v}}, …]` to `{k: v}`."""
+    plain: dict[str, Any] = {}
+    for pair in values.get("attributes") or ():
+        if not isinstance(pair, dict) or not isinstance(pair.get("value"), dict):
+            raise BadLineError("an attribute without key and value")
+        plain[str(pair.get("key"))] = next(iter(pair["value"].values()), None)
+    return plain

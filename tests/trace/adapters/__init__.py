@@ -1,0 +1,1 @@
+"""Other systems' logs: parsers, numbering, and whole imports."""
