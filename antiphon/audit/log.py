@@ -1,8 +1,8 @@
 """One run's segments as flat arrays, ready for the kernels.
 
 The segments may arrive in any order and from any files. Each site's parts are laid end to end by step; where
-they overlap they are sorted. Steps must count from 0 without gaps or repeats. A delivery takes 13 bytes: its
-entry (kind and message) and its place among the deliveries.
+they overlap they are sorted, and rows of one step are laid out as `TIE_PHASES` says. A delivery takes 13
+bytes: its entry (kind and message) and its place among the deliveries.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,12 +11,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from antiphon.audit.kernels import identity
-from antiphon.audit.packing import NO_ADDRESS, SEND, Address, Segment
+from antiphon.audit.packing import NO_ADDRESS, SEND, Address, Column, Segment
+from antiphon.check.evidence import Evidence
+from antiphon.check.history import named_message
 from antiphon.core.errors import InputError
 from antiphon.core.ids import MessageId, Site
 from antiphon.core.recording import KINDS
-from antiphon.trace.sanity import LARGEST_NUMBER, incomplete_log, unjudgeable_steps
-from antiphon.trace.schema import Run
+from antiphon.trace.sanity import LARGEST_NUMBER, copied_log, several_domains
+from antiphon.trace.schema import TIE_PHASES, Run
 
 MOST_ENTRIES: Final = (1 << 31) - 1
 """Entries and messages are indexed with 32 bits."""
@@ -35,11 +37,14 @@ MESSAGE_SITE_BYTES: Final = 12
 FEWER: Final = 4
 """Batches are judged as wholes if that divides the number of messages by at least this."""
 
+PHASES: Final = np.array([TIE_PHASES[kind] for kind in KINDS])
+"""The phase of each kind's code among rows of one step."""
+
 Array = Any
 
 
 class Part(NamedTuple):
-    """Some rows of one site; counts and addresses are empty where there are none."""
+    """Some rows of one site; counts, addresses, domains and labels are empty where there are none."""
 
     first_step: int
     rows: int
@@ -49,6 +54,8 @@ class Part(NamedTuple):
     numbers: Array
     counts: Array
     addresses: Array
+    domains: Array
+    labels: Array
 
 
 class Log(NamedTuple):
@@ -77,9 +84,21 @@ class Log(NamedTuple):
     sets: Array
     """Whether a site is in a set of destinations, by set and site."""
     steps: dict[int, Array]
-    """The step of each row, for sites whose logs have holes; elsewhere a row's index is its step."""
+    """The step of each row, for sites whose logs have holes or several rows of one step; elsewhere a row's
+    index is its step."""
+    groups: Array
+    """Where several rows of the run share a step: for each entry the first entry of its step; else empty."""
+    rows: Array
+    """Where several rows of the run share a step: for each entry the first entry of its row; else empty."""
     weights: Array
     """The size of each batch, where batches are judged as wholes; else empty."""
+    domains: Array
+    """The domain of each message as a code, 0 for none; empty if no row names any."""
+    labelled: Array
+    """The messages that have a name in their own system, ascending."""
+    labels: list[str]
+    """Their names."""
+    evidence: Evidence
 
     @property
     def logged(self) -> int:
@@ -102,11 +121,17 @@ class Log(NamedTuple):
         return int(self.weights[messages].sum()) if len(self.weights) else len(messages)
 
     def message_id(self, message: int) -> MessageId:
+        """A message's id; it shows the name in the message's own system, if it has one."""
         sender = int(np.searchsorted(self.sender_starts, message, "right")) - 1
+        found = MessageId(self.senders[sender], self.number(message, sender))
+        at = int(np.searchsorted(self.labelled, message))
+        is_labelled = at < len(self.labelled) and self.labelled[at] == message
+        return named_message(found, self.labels[at]) if is_labelled else found
+
+    def number(self, message: int, sender: int) -> int:
         if len(self.numbers):
-            return MessageId(self.senders[sender], int(self.numbers[message]))
-        offset = message - int(self.sender_starts[sender])
-        return MessageId(self.senders[sender], int(self.first_numbers[sender]) + offset)
+            return int(self.numbers[message])
+        return int(message) - int(self.sender_starts[sender]) + int(self.first_numbers[sender])
 
     def place(self, entry: int) -> tuple[Site, int]:
         """An entry's site and step."""
@@ -114,14 +139,7 @@ class Log(NamedTuple):
         row = entry - int(self.starts[site])
         if len(self.row_starts):
             row = int(np.searchsorted(self.row_starts, entry, "right")) - 1 - int(self.site_rows[site])
-        return self.sites[site], int(self.steps[site][row]) if site in self.steps else row
-
-    def first_hole(self) -> str | None:
-        """A sentence about the first log that lacks a step, if any does."""
-        for site, steps in sorted(self.steps.items()):
-            missing = int(np.flatnonzero(steps != np.arange(len(steps)))[0])
-            return incomplete_log(self.run.run, self.sites[site], missing)
-        return None
+        return self.sites[site], int(self.steps[site][row] if site in self.steps else row)
 
 
 class _Numbering(NamedTuple):
@@ -142,9 +160,16 @@ def build_log(run: Run, segments: Sequence[Segment], *, by_batch: bool = False) 
     """
     senders = sorted({name for segment in segments for name in segment.sender_names})
     addresses: dict[Address, int] = {}
-    parts = _parts(segments, {name: code for code, name in enumerate(senders)}, addresses)
+    domains = {name for segment in segments for name in segment.domain_names}
+    labels = {name for segment in segments for name in segment.labels}
+    codes = _Codes(*(_numbered(names) for names in (senders, sorted(domains), sorted(labels))))
+    parts = _parts(segments, codes, addresses)
     logged = sorted(parts)
-    logs = [_joined(run.run, site, parts[site]) for site in logged]
+    logs = [_joined(parts[site]) for site in logged]
+    for site, joined in zip(logged, logs, strict=True):
+        if _is_copied(joined[0]):
+            raise copied_log(run.run, site)
+    evidence = _evidence(logged, logs)
     weights, names = identity.empty(), identity.empty()
     if by_batch and any(len(part.counts) for log in logs for part in log):
         logs, weights, names = _by_batch(logs, len(senders))
@@ -162,7 +187,8 @@ def build_log(run: Run, segments: Sequence[Segment], *, by_batch: bool = False) 
     sets = _destination_sets(sites, members)
     row_starts, site_rows = _row_starts(logs)
     delivered, delivery_entries, delivery_starts = _deliveries(kinds, messages, starts)
-    return Log(
+    groups, row_of = _ties(logs, starts)
+    log = Log(
         run=run,
         sites=sites,
         senders=senders,
@@ -181,8 +207,96 @@ def build_log(run: Run, segments: Sequence[Segment], *, by_batch: bool = False) 
         destination_set=destination_set,
         sets=sets,
         steps={site: log[0].steps for site, log in enumerate(logs) if log[0].steps is not None},
+        groups=groups,
+        rows=row_of,
         weights=weights,
+        domains=identity.empty(),
+        labelled=identity.empty(),
+        labels=[],
+        evidence=evidence,
     )
+    return _with_texts(log, logs, sorted(domains), sorted(labels))
+
+
+def _evidence(sites: list[Site], logs: list[list[Part]]) -> Evidence:
+    kinds = np.zeros(len(KINDS), np.bool_)
+    holes: list[tuple[Site, int]] = []
+    for site, log in zip(sites, logs, strict=True):
+        for part in log:
+            kinds[part.kinds] = True
+        if log[0].steps is not None and len(log[0].steps):
+            steps = np.asarray(log[0].steps)
+            jumps = np.flatnonzero(np.diff(steps) > 1)
+            if steps[0] > 0:
+                holes.append((site, 0))
+            elif len(jumps):
+                holes.append((site, int(steps[jumps[0]]) + 1))
+    about_messages = [KINDS.index(kind) for kind in ("deliver", "stable", "discard")]
+    return Evidence(bool(kinds.any()), bool(kinds[about_messages].any()), bool(kinds[SEND]), tuple(holes))
+
+
+def _ties(logs: list[list[Part]], starts: Array) -> tuple[Array, Array]:
+    """For each entry the first entry of its step and of its row; empty if no two rows share a step."""
+    tied = [
+        site
+        for site, log in enumerate(logs)
+        if log[0].steps is not None and (log[0].steps[1:] == log[0].steps[:-1]).any()
+    ]
+    if not tied:
+        return identity.empty(), identity.empty()
+    groups, rows = np.arange(starts[-1]), np.arange(starts[-1])
+    for site in tied:
+        part, own = logs[site][0], slice(starts[site], starts[site + 1])
+        counts, steps = _counts_of(part), np.asarray(part.steps)
+        begins = starts[site] + np.cumsum(counts) - counts
+        rows[own] = np.repeat(begins, counts)
+        groups[own] = np.repeat(begins[np.searchsorted(steps, steps)], counts)
+    return groups, rows
+
+
+def _with_texts(log: Log, logs: list[list[Part]], domains: list[str], labels: list[str]) -> Log:
+    """The log with each message's domain, and with the names that messages have in their own system."""
+    if domains:
+        messages, codes = _coded(log, logs, [part.domains for parts in logs for part in parts])
+        by_message = np.zeros(log.message_count, np.int64)
+        by_message[messages] = codes
+        other = np.flatnonzero(by_message[messages] != codes)
+        if len(other):
+            message = int(messages[other[0]])
+            one, two = domains[by_message[message] - 1], domains[int(codes[other[0]]) - 1]
+            raise several_domains(log.run.run, log.message_id(message), one, two)
+        log = log._replace(domains=by_message)
+    if labels:
+        messages, codes = _coded(log, logs, [part.labels for parts in logs for part in parts])
+        order = np.lexsort((codes, messages))
+        named, first = np.unique(messages[order], return_index=True)
+        names = [labels[code - 1] for code in codes[order][first].tolist()]
+        log = log._replace(labelled=named, labels=names)
+    return log
+
+
+def _coded(log: Log, logs: list[list[Part]], by_part: list[Array]) -> tuple[Array, Array]:
+    """The messages of all rows with a code, and those codes."""
+    parts = [part for parts in logs for part in parts]
+    codes = [
+        np.repeat(codes if len(codes) else np.zeros(part.rows, np.int64), _counts_of(part))
+        for part, codes in zip(parts, by_part, strict=True)
+    ]
+    by_entry = np.concatenate([identity.empty(), *codes])
+    entries = np.flatnonzero((by_entry > 0) & (log.messages >= 0))
+    return log.messages[entries], by_entry[entries]
+
+
+class _Codes(NamedTuple):
+    """The run's own codes for names."""
+
+    senders: dict[str, int]
+    domains: dict[str, int]
+    labels: dict[str, int]
+
+
+def _numbered(names: Sequence[str]) -> dict[str, int]:
+    return {name: code for code, name in enumerate(names)}
 
 
 def _by_batch(logs: list[list[Part]], senders: int) -> tuple[list[list[Part]], Array, Array]:
@@ -284,7 +398,7 @@ def _sendings(
 
 
 def _parts(
-    segments: Sequence[Segment], senders: dict[Site, int], addresses: dict[Address, int]
+    segments: Sequence[Segment], run_codes: _Codes, addresses: dict[Address, int]
 ) -> dict[Site, list[Part]]:
     """Each site's parts, with senders and addresses in the run's own codes."""
     addresses[NO_ADDRESS] = 0
@@ -294,7 +408,9 @@ def _parts(
         kinds, numbers = segment.kinds.array().copy(), segment.numbers.array()
         steps = None if segment.steps is None else segment.steps.array()
         counts = identity.empty() if segment.counts is None else segment.counts.array()
-        to_run = np.array([senders[name] for name in segment.sender_names] or [0], np.int32)
+        to_run = np.array([run_codes.senders[name] for name in segment.sender_names] or [0], np.int32)
+        domains = _recoded(segment.domains, segment.domain_names, run_codes.domains)
+        labels = _recoded(segment.label_codes, segment.labels, run_codes.labels)
         sender_codes = segment.senders.array()
         to_address = np.array([addresses.setdefault(key, len(addresses)) for key in segment.addresses])
         codes = None if segment.address_codes is None else to_address[segment.address_codes.array()]
@@ -312,47 +428,84 @@ def _parts(
                     numbers[rows],
                     counts[rows],
                     identity.empty() if codes is None else codes[sent : sent + sends],
+                    domains[rows],
+                    labels[rows],
                 )
             )
             begin, sent = begin + part.rows, sent + sends
     return parts
 
 
-def _joined(run: str, site: Site, parts: list[Part]) -> list[Part]:
+def _recoded(column: Column | None, names: list[str], run_codes: dict[str, int]) -> Array:
+    """A segment's codes as the run's, counted from 1; 0 stays 0."""
+    if column is None:
+        return identity.empty()
+    return np.array([0, *(run_codes[name] + 1 for name in names)], np.int64)[column.array()]
+
+
+def _joined(parts: list[Part]) -> list[Part]:
     """A site's parts in order of step; one part with its steps if they do not count up from 0."""
     parts.sort(key=lambda part: part.first_step)
     following = 0
     for part in parts:
         if part.first_step != following or part.steps is not None:
-            return [_sorted(run, site, parts)]
+            return [_sorted(parts)]
         following += part.rows
     return parts
 
 
-def _sorted(run: str, site: Site, parts: list[Part]) -> Part:
-    """All of a site's parts as one, when they overlap or have holes."""
+def _sorted(parts: list[Part]) -> Part:
+    """All of a site's parts as one, when they overlap, have holes or rows of equal step."""
     steps = np.concatenate(
         [
             np.arange(part.first_step, part.first_step + part.rows) if part.steps is None else part.steps
             for part in parts
         ]
     )
-    order = np.argsort(steps, kind="stable")
-    steps = steps[order]
-    _require_order(run, site, steps)
-    whole = bool((steps == np.arange(len(steps))).all())
     kinds = np.concatenate([part.kinds for part in parts])
+    senders = np.concatenate([part.senders for part in parts])
+    numbers = np.concatenate([part.numbers.astype(np.int64) for part in parts])
+    counts = np.concatenate([_counts_of(part) for part in parts])
+    order = np.argsort(steps, kind="stable")
+    if (steps[order][1:] == steps[order][:-1]).any():
+        order = np.lexsort((kinds, counts, numbers, senders, PHASES[kinds], steps))
+    steps = steps[order]
+    whole = bool((steps == np.arange(len(steps))).all())
     addresses = identity.empty()
     if any(len(part.addresses) for part in parts):
         by_row = np.zeros(len(kinds), np.int64)
         by_row[kinds == SEND] = np.concatenate([_codes_of(part) for part in parts])
         addresses = by_row[order][kinds[order] == SEND]
-    counts = identity.empty()
-    if any(len(part.counts) for part in parts):
-        counts = np.concatenate([_counts_of(part) for part in parts])[order]
-    senders = np.concatenate([part.senders for part in parts])[order]
-    numbers = np.concatenate([part.numbers for part in parts])[order]
-    return Part(0, len(order), None if whole else steps, kinds[order], senders, numbers, counts, addresses)
+    return Part(
+        0,
+        len(order),
+        None if whole else steps,
+        kinds[order],
+        senders[order],
+        numbers[order],
+        counts[order] if any(len(part.counts) for part in parts) else identity.empty(),
+        addresses,
+        _texts_of(parts, [part.domains for part in parts], order),
+        _texts_of(parts, [part.labels for part in parts], order),
+    )
+
+
+def _is_copied(part: Part) -> bool:
+    """Whether each row of a site's log is there twice. Rows of a single step may well be alike."""
+    if part.steps is None or part.rows % 2 or part.steps[0] == part.steps[-1]:
+        return False
+    columns = (part.steps, part.kinds, part.senders, part.numbers, _counts_of(part))
+    return all(bool((column[::2] == column[1::2]).all()) for column in columns)
+
+
+def _texts_of(parts: list[Part], codes: list[Array], order: Array) -> Array:
+    """The codes of all parts' rows in another order; empty if there are none."""
+    if not any(len(each) for each in codes):
+        return identity.empty()
+    filled = [
+        each if len(each) else np.zeros(part.rows, np.int64) for part, each in zip(parts, codes, strict=True)
+    ]
+    return np.concatenate(filled)[order]
 
 
 def _counts_of(part: Part) -> Array:
@@ -364,14 +517,6 @@ def _codes_of(part: Part) -> Array:
     if len(part.addresses):
         return part.addresses
     return np.zeros(int(np.count_nonzero(part.kinds == SEND)), np.int64)
-
-
-def _require_order(run: str, site: Site, steps: Array) -> None:
-    """Sorted steps must differ, or the order of rows is unknown."""
-    repeated = np.flatnonzero(steps[1:] == steps[:-1])
-    if len(repeated):
-        step = int(steps[repeated[0]])
-        raise unjudgeable_steps(run, site, step, int(np.count_nonzero(steps == step)))
 
 
 def _ranges(logs: list[list[Part]], senders: int) -> tuple[Array, Array, Array]:

@@ -24,8 +24,20 @@ from antiphon.trace.arrow import EVENTS, pa, pq
 from antiphon.trace.sanity import LARGEST_NUMBER, row_flaw, unjudgeable_row
 from antiphon.trace.schema import Event
 
-COLUMNS: Final = ("run", "site", "step", "kind", "sender", "number", "count", "group", "destinations")
-TEXT_COLUMNS: Final = ("run", "site", "kind", "sender", "group")
+COLUMNS: Final = (
+    "run",
+    "site",
+    "step",
+    "kind",
+    "sender",
+    "number",
+    "count",
+    "group",
+    "destinations",
+    "message_id",
+    "domain",
+)
+TEXT_COLUMNS: Final = ("run", "site", "kind", "sender", "group", "message_id", "domain")
 SEGMENT_ROWS: Final = 1 << 20
 MASK_NAMES: Final = 63
 """Up to this many names, a set of destinations is the bits of one integer."""
@@ -70,6 +82,12 @@ class Segment(msgspec.Struct, array_like=True, frozen=True, gc=False):
     addresses: list[Address]
     address_codes: Column | None
     """One code per send row; None where no row names a group or destinations."""
+    domain_names: list[str] = []
+    domains: Column | None = None
+    """One code per row, 0 for no domain; None where no row names any."""
+    labels: list[str] = []
+    label_codes: Column | None = None
+    """The messages' names in their own system: one code per row, 0 for none; None where no row has any."""
 
 
 class Packed(NamedTuple):
@@ -95,6 +113,10 @@ class Rows(NamedTuple):
     counts: Ints | None
     address: Ints | None
     addresses: list[Address]
+    domain: Ints
+    domain_names: list[str]
+    label: Ints
+    labels: list[str]
 
     def take(self, order: Any) -> "Rows":
         """The same rows in another order."""
@@ -107,6 +129,8 @@ class Rows(NamedTuple):
             number=self.number[order],
             counts=None if self.counts is None else self.counts[order],
             address=None if self.address is None else self.address[order],
+            domain=self.domain[order] if len(self.domain) else self.domain,
+            label=self.label[order] if len(self.label) else self.label,
         )
 
 
@@ -182,8 +206,28 @@ def _rows(table: pa.Table, kind: Ints) -> Rows:
         count = _integers(table, "count", 1)
     step, number = _integers(table, "step", 0), _integers(table, "number", -1)
     return Rows(
-        run, run_names, site, site_names, step, kind, sender, sender_names, number, count, address, addresses
+        run,
+        run_names,
+        site,
+        site_names,
+        step,
+        kind,
+        sender,
+        sender_names,
+        number,
+        count,
+        address,
+        addresses,
+        *_optional_codes(table, "domain"),
+        *_optional_codes(table, "message_id"),
     )
+
+
+def _optional_codes(table: pa.Table, name: str) -> tuple[Ints, list[str]]:
+    """A column of texts as `_codes` gives it; empty if it is missing or all null."""
+    if name not in table.column_names or table.column(name).null_count == table.num_rows:
+        return np.empty(0, np.int64), []
+    return _codes(table, name)
 
 
 def _codes(table: pa.Table, name: str) -> tuple[Ints, list[str]]:
@@ -357,7 +401,20 @@ def _segment(rows: Rows, alone: bool) -> Segment:
         numbers=column_of(_narrow(np.where(about_message, rows.number, 0))),
         counts=None if rows.counts is None else column_of(_narrow(np.where(about_message, rows.counts, 1))),
         **_packed_addresses(rows),
+        **_packed_texts("domain_names", "domains", rows.domain, rows.domain_names),
+        **_packed_texts("labels", "label_codes", rows.label, rows.labels),
     )
+
+
+def _packed_texts(names_field: str, codes_field: str, codes: Ints, names: list[str]) -> dict[str, Any]:
+    """Codes of the texts that occur, counted from 1; 0 for none."""
+    if not len(codes) or codes.max(initial=-1) < 0:
+        return {}
+    used, packed = np.unique(np.append(codes, -1), return_inverse=True)
+    return {
+        names_field: [names[code] for code in used[1:].tolist()],
+        codes_field: column_of(_narrow(packed[:-1])),
+    }
 
 
 def _packed_addresses(rows: Rows) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from antiphon.audit.packing import NO_ADDRESS, SEND, Address, Ints, Segment, SitePart, column_of
+from antiphon.core.calls import Call
 from antiphon.core.ids import Group, Site
 from antiphon.core.recording import KINDS, Kind
 from antiphon.core.time import Nanoseconds
@@ -28,6 +29,7 @@ class PackingRecorder:
         self._senders: dict[Site, int] = {}
         self._addresses: dict[Address, int] = {NO_ADDRESS: 0}
         self._addressed: dict[Site, list[int]] = {}
+        self.calls: list[Call] = []
 
     def record(
         self,
@@ -55,6 +57,9 @@ class PackingRecorder:
         rows.extend((code, self._senders.setdefault(about, len(self._senders)), number, count))
         if code == SEND:
             self._addressed[site].append(self._address(group, destinations))
+
+    def record_call(self, call: Call) -> None:
+        self.calls.append(call)
 
     def _address(self, group: Group | None, destinations: Iterable[Site] | None) -> int:
         """A list of destinations overrides the group; its order does not matter."""

@@ -1,17 +1,21 @@
 """The result of an audit: the verdict, the counts and the violations to show.
 
 A promise is made per run. The verdict is `fail` if any run breaks one of its own promises (or one of those
-expected instead); else `unknown` if a run could not be judged or has no recorded promises; else `pass`.
+expected instead); else `unknown` if a run could not be judged, lacks the evidence for one of its promises, or
+has no recorded promises; else `pass`.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
-from antiphon.audit.runs import PROBLEMS_KEPT, Request, Sums
-from antiphon.check.verdict import Verdict, Violation
+from antiphon.audit.runs import PROBLEMS_KEPT, VERDICTS_KEPT, Request, Sums, most_severe
+from antiphon.check.verdict import RunSummary, RunVerdict, Verdict, Violation
 from antiphon.core.errors import InputError, OutputError
 from antiphon.core.recording import PROMISABLE, PROPERTIES, Property
+
+Engine = Literal["local", "spark"]
 
 
 class AuditResult(msgspec.Struct, frozen=True):
@@ -31,11 +35,22 @@ class AuditResult(msgspec.Struct, frozen=True):
     broken_runs: list[str]
     """Some of the runs that break a promise, by name."""
     broken_run_count: int
+    unknown: dict[Property, int]
+    """Runs in which a property can neither pass nor fail for want of evidence, promised or not."""
+    verdicts: list[RunVerdict]
+    """Promises that are broken or unknown, with the reason; the first few."""
+    not_judged: dict[Property, int]
+    """Runs in which one of the properties that are always counted was not judged: nothing promised or asked
+    for it."""
+    engine: Engine
+    """Where the runs were judged."""
     unpromised: int
     """Runs without recorded promises, where none were expected instead."""
     unjudgeable: list[str]
     """Sentences about runs that could not be judged, or cannot pass; the first few."""
     unjudgeable_count: int
+    summaries: list[RunSummary] = []
+    """All verdicts of as many runs as were asked for, those with broken promises first."""
 
     def to_json(self) -> dict[str, object]:
         """The figures that `antiphon audit --json` prints."""
@@ -46,10 +61,15 @@ class AuditResult(msgspec.Struct, frozen=True):
             "sends": self.sends,
             "deliveries": self.deliveries,
             "violations": dict(self.violations),
+            "unknown": dict(self.unknown),
+            "not_judged": dict(self.not_judged),
+            "engine": self.engine,
+            "verdicts": msgspec.to_builtins(self.verdicts),
+            "reasons": self.unjudgeable,
         }
 
 
-def sum_up(answers: Sequence[Sums], request: Request) -> AuditResult:
+def sum_up(answers: Sequence[Sums], request: Request, engine: Engine = "local") -> AuditResult:
     """Add up what the judging tasks found; an error if a file could not be read or written."""
     for answer in answers:
         if answer.file_problem is not None:
@@ -75,10 +95,21 @@ def sum_up(answers: Sequence[Sums], request: Request) -> AuditResult:
         broken=broken,
         broken_runs=sorted(run for answer in answers for run in answer.broken_runs)[: request.limit],
         broken_run_count=sum(answer.broken_run_count for answer in answers),
+        unknown=_added([answer.unknown for answer in answers]),
+        not_judged=_added([answer.not_judged for answer in answers]),
+        engine=engine,
+        verdicts=[each for answer in answers for each in answer.verdicts][:VERDICTS_KEPT],
         unpromised=unpromised,
         unjudgeable=sorted(text for answer in answers for text in answer.problems)[:PROBLEMS_KEPT],
         unjudgeable_count=problems,
+        summaries=most_severe((each for answer in answers for each in answer.summaries), request.summaries),
     )
+
+
+def _added(counts: Sequence[dict[Property, int]]) -> dict[Property, int]:
+    """Counts of all tasks together, without those that are 0."""
+    sums = {name: sum(count.get(name, 0) for count in counts) for name in PROMISABLE}
+    return {name: count for name, count in sums.items() if count}
 
 
 def _examples(answers: Sequence[Sums], judged: Sequence[Property], limit: int) -> list[Violation]:

@@ -1,5 +1,7 @@
 """Violations as a Parquet table: one file per judging task."""
 
+import os
+import secrets
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.check.verdict import Violation
+from antiphon.core.errors import OutputError
 from antiphon.core.recording import Property
 from antiphon.trace.arrow import pa, pq
 
@@ -23,6 +26,7 @@ VIOLATIONS: Final = pa.schema(
         pa.field("sender", pa.string()),
         pa.field("number", pa.int64()),
         pa.field("promised", pa.bool_()),
+        pa.field("size", pa.int64()),
         pa.field("explanation", pa.string()),
         pa.field(
             "witness",
@@ -43,13 +47,17 @@ VIOLATIONS: Final = pa.schema(
 
 
 class ViolationFile:
-    """The file of one task, opened at its first violation and renamed to its final name once complete."""
+    """The file of one task, opened at its first violation and renamed to its final name once complete.
+
+    Until then its name is its own: on a cluster, an attempt that is believed dead may still write while the
+    next attempt does.
+    """
 
     def __init__(self, folder: str | None, part: int) -> None:
         self._folder = None if folder is None else Path(folder)
         self._part = part
         self._writer: Any = None
-        self._hidden = Path()
+        self._hidden = self._final = Path()
         self.problem: str | None = None
 
     def __enter__(self) -> "ViolationFile":
@@ -61,7 +69,7 @@ class ViolationFile:
         try:
             self._writer.close()
             if kind is None and self.problem is None:
-                self._hidden.rename(self._hidden.with_name(self._hidden.name[1:]))
+                self._hidden.rename(self._final)
         except OSError as error:
             self.problem = self.problem or error.strerror or str(error)
         finally:
@@ -75,11 +83,41 @@ class ViolationFile:
         try:
             while batch := list(islice(rows, ROWS_PER_BATCH)):
                 if self._writer is None:
-                    self._hidden = self._folder / f".violations-{self._part:05d}.parquet"
+                    self._final = self._folder / f"violations-{self._part:05d}.parquet"
+                    self._hidden = self._folder / f".{self._final.stem}-{secrets.token_hex(4)}.parquet"
                     self._writer = pq.ParquetWriter(self._hidden, VIOLATIONS, compression="zstd")
                 self._writer.write_table(violations_table(batch, trace, promises))
         except OSError as error:
             self.problem = error.strerror or str(error)
+
+
+def empty_folder(folder: Path) -> str:
+    """Create a folder for violations and check that it can take them; its whole path."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if next(folder.glob("*.parquet"), None) is not None:
+            raise OutputError(f"The folder {folder} already holds Parquet files.", "Choose another folder.")
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(f"The violations cannot be written to {folder}: {reason}.") from error
+    return str(folder.resolve())
+
+
+def remove_unfinished(folder: str | None) -> None:
+    """Remove what tasks that died have left behind in the folder of a finished audit."""
+    if folder is not None:
+        for file in Path(folder).glob(".violations-*.parquet"):
+            file.unlink(missing_ok=True)
+
+
+def remove_violations(folder: str | None) -> None:
+    """Remove what the tasks of a failed audit have written; the folder was without Parquet files before."""
+    if folder is not None:
+        remove_unfinished(folder)
+        for file in Path(folder).glob("violations-*.parquet"):
+            file.unlink(missing_ok=True)
 
 
 def violations_table(violations: Sequence[Violation], trace: str, promises: Sequence[Property]) -> pa.Table:

@@ -1,13 +1,18 @@
 """`antiphon advise`: which stability protocol to use, and how."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 
 from antiphon.cli.console import data, print_json, say
+from antiphon.live.orders import Fifo
 from antiphon.studies.advice.advising import Advice, Candidate, Setting
 from antiphon.studies.advice.advising import advise as find_advice
 
+ORDER: Final = Fifo.name
+"""The order whose groups choose their stability protocol."""
+GROUP: Final = "orders"
+"""The group of the example."""
 COLUMNS = ("protocol", "step", "subset", "subgroup", "TPR s", "messages", "queue", "longest", "rejected: why")
 
 
@@ -46,6 +51,7 @@ def advise(
         print_json(
             {
                 "feasible": advice.feasible,
+                "take": taken(advice.best),
                 "advice": advice.best.shown(),
                 "rejected": [candidate.shown() for candidate in advice.rejected],
                 "notes": list(advice.notes),
@@ -64,6 +70,7 @@ def print_advice(advice: Advice) -> None:
             f"Begin a round when {best.threshold} of the {advice.setting.buffer:g} messages' room are taken.",
             markup=False,
         )
+    data.print(f"For instance: {command(best)}", markup=False)
     data.print()
     rows = [COLUMNS, *(cells(candidate) for candidate in (best, *advice.rejected))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
@@ -72,6 +79,17 @@ def print_advice(advice: Advice) -> None:
         data.print(line.rstrip(), markup=False)
     for note in advice.notes:
         say(note)
+
+
+def taken(candidate: Candidate) -> dict[str, Any]:
+    """The advice as `antiphon.join` and the command line take it."""
+    return {"order": ORDER, "options": candidate.options, "command": command(candidate)}
+
+
+def command(candidate: Candidate) -> str:
+    """A member that takes the advice, from the shell."""
+    flags = (f"--{name.replace('_', '-')} {value}" for name, value in candidate.options.items())
+    return f"antiphon node {GROUP} --order {ORDER} {' '.join(flags)}"
 
 
 def in_words(candidate: Candidate) -> str:

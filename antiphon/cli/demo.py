@@ -2,16 +2,23 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from antiphon.check.verdict import Verdict
+from antiphon.audit.result import AuditResult
+from antiphon.audit.runs import checked_request
+from antiphon.check.verdict import Verdict, Violation
 from antiphon.cli.audit import print_result
-from antiphon.cli.console import Sparkline, data, say, starting_spark, talk
+from antiphon.cli.console import Sparkline, data, say, starting_spark, status, talk
+from antiphon.cli.follow import POLL_S
 from antiphon.cli.pages import audit_report
 from antiphon.cli.reproduce import print_claims, run_studies, write_scoreboard
 from antiphon.cli.sweep import Master
@@ -22,6 +29,7 @@ from antiphon.report.site import write_site
 from antiphon.sim.scenarios import find_scenario
 from antiphon.simulation import simulate_and_judge
 from antiphon.spark.audit import audit
+from antiphon.spark.follow import Follower
 from antiphon.studies import guo
 from antiphon.trace.files import write_trace
 
@@ -46,6 +54,8 @@ class Act:
     talk: str
     perform: Callable[[Path], None]
     expected: Verdict = Verdict.PASS
+    is_followed: bool = False
+    """Whether the audit follows the run, instead of coming after it."""
 
 
 def live(folder: Path) -> None:
@@ -91,8 +101,9 @@ ACTS: Final = (
         name="live",
         title="A live group",
         talk="Seven processes multicast over UDP as fast as they can, in one total order. Two of them are "
-        "killed and started again by turns.",
+        "killed and started again by turns. The audit follows them as they go.",
         perform=live,
+        is_followed=True,
     ),
     Act(
         name="kept",
@@ -122,12 +133,16 @@ def demo(
     Example: antiphon demo
     """
     clear(out)
-    for number, act in enumerate(ACTS, 1):
-        talk.print(f"\n[bold]{number}. {act.title}[/]\n{act.talk}")
-        act.perform(out / act.name)
-    talk.print(f"\n[bold]{len(ACTS) + 1}. The audit, on Spark[/]")
     with starting_spark(master) as spark:
-        audits = [judge_act(spark, act, out / act.name) for act in ACTS]
+        audits = []
+        for number, act in enumerate(ACTS, 1):
+            talk.print(f"\n[bold]{number}. {act.title}[/]\n{act.talk}")
+            if act.is_followed:
+                audits.append(follow_act(spark, act, out / act.name))
+            else:
+                act.perform(out / act.name)
+        talk.print(f"\n[bold]{len(ACTS) + 1}. The audit, on Spark[/]")
+        audits += [judge_act(spark, act, out / act.name) for act in ACTS if not act.is_followed]
         talk.print(f"\n[bold]{len(ACTS) + 2}. A study as a Spark job, and the paper's claims[/]")
         claims, pages, code = run_studies(spark, [guo.DENSE], "quick", out)
     print_claims(claims, json=False)
@@ -158,10 +173,45 @@ def clear(folder: Path) -> None:
         ) from error
 
 
+def follow_act(spark: "SparkSession", act: Act, folder: Path) -> AuditReport:
+    """Perform an act while the audit follows its trace, and print the result."""
+    request = checked_request([str(folder)], None, None, SHOWN)
+    with Follower(spark, folder, request) as follower:
+        with watching(follower) as found:
+            while not follower.is_reading and follower.failures == 0:
+                time.sleep(POLL_S)
+            act.perform(folder)
+        say(f"  judged meanwhile: {follower.rows:,} rows, {len(found)} broken promises found", style="dim")
+        with status("Judging what is left ..."):
+            result = follower.finish()
+    return report_act(act, folder, result, f"antiphon audit --follow {folder}")
+
+
+@contextmanager
+def watching(follower: Follower) -> Iterator[list[Violation]]:
+    """Let a follower judge as time passes; what it finds is collected."""
+    found: list[Violation] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(POLL_S):
+            found.extend(follower.poll())
+
+    with ThreadPoolExecutor(1) as thread:
+        watcher = thread.submit(watch)
+        try:
+            yield found
+        finally:
+            over.set()
+    watcher.result()
+
+
 def judge_act(spark: "SparkSession", act: Act, folder: Path) -> AuditReport:
     """Audit an act's trace and print the result."""
-    result = audit(spark, [folder], limit=SHOWN)
-    command = f"antiphon audit {folder}"
+    return report_act(act, folder, audit(spark, [folder], limit=SHOWN), f"antiphon audit {folder}")
+
+
+def report_act(act: Act, folder: Path, result: AuditResult, command: str) -> AuditReport:
     talk.print()
     say(f"{act.title}: {command}")
     print_result(result, [folder], 1)

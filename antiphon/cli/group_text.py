@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from antiphon.core.ids import Group
+from antiphon.protocols.metagroups.agreed import Replacement
 from antiphon.protocols.metagroups.changes import Change
 from antiphon.protocols.metagroups.formation import Label, label_text
 from antiphon.protocols.metagroups.tree import Forest
@@ -23,12 +24,22 @@ def sentences(before: Forest, change: Change) -> Iterator[str]:
     for label, (old, new) in change.moved.items():
         yield f"{clean(old)} was the primary site of {named(label)} and moves away; now {clean(new)} is."
     if not change.alters_trees:
-        yield "No meta-group appears or disappears, so no tree changes."
+        yield "No meta-group appears or disappears, so no tree has other links."
         return
     yield _trees(before, change)
     yield from _entries(before, change.forest)
     if change.kept:
         yield f"Untouched: {counted(len(change.kept), 'other tree')} ({_few(map(named, change.kept))})."
+
+
+def agreement(replaced: Replacement) -> str:
+    """What a running cluster does, by the protocol's own decision."""
+    if not replaced.handed_over and not replaced.planted:
+        return f"A running cluster keeps {counted(len(replaced.kept), 'tree')} and replaces none."
+    return (
+        f"A running cluster keeps {counted(len(replaced.kept), 'tree')}; {len(replaced.handed_over):,} "
+        f"finish what is under way while {len(replaced.planted):,} begin, and no site stops."
+    )
 
 
 def _moves(before: Forest, after: Forest) -> Iterator[str]:

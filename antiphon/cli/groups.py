@@ -9,9 +9,10 @@ from cyclopts import Parameter
 
 from antiphon.cli.console import data, print_json, say
 from antiphon.cli.group_files import read_membership
-from antiphon.cli.group_text import counted, listed, named, sentences
+from antiphon.cli.group_text import agreement, counted, listed, named, sentences
 from antiphon.core.errors import OutputError
 from antiphon.core.ids import Group, Site
+from antiphon.protocols.metagroups.agreed import AgreedTrees
 from antiphon.protocols.metagroups.changes import Change, change
 from antiphon.protocols.metagroups.formation import Label, label_text
 from antiphon.protocols.metagroups.shapes import Shape
@@ -63,13 +64,19 @@ def groups(
     empty = sorted(set(membership) - set(forest.primary_of))
     if svg is not None:
         write_svg(svg, forest, () if changed is None else changed.created)
+    replaced = None
+    if changed is not None:
+        replaced = AgreedTrees(before.membership(), shape).change(changed.forest.membership())
     if json:
         account = None if changed is None else change_as_json(changed)
+        if account is not None and replaced is not None:
+            account["agreed"] = replaced._asdict()
         print_json(as_json(forest) | {"empty": empty, "change": account})
         return 0
-    if changed is not None:
+    if changed is not None and replaced is not None:
         for sentence in sentences(before, changed):
             data.print(sentence, markup=False)
+        data.print(agreement(replaced), markup=False)
         data.print()
     print_forest(forest)
     if empty:

@@ -47,7 +47,7 @@ def describe(having: dict[str, Knob]) -> str:
         f"{choice} (the default)" if choice == knob.default else choice for choice in knob.choices
     )
     default = ""
-    if knob.kind is int:
+    if type(knob.default) is int:
         numbers = ", ".join(f"{each.default:,} with {order}" for order, each in having.items())
         default = f"; {numbers} if left out"
     sentence = knob.sentence[0].lower() + knob.sentence[1:].rstrip(".")

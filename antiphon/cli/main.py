@@ -16,6 +16,7 @@ from cyclopts import App, CycloptsError
 
 from antiphon import __version__
 from antiphon.cli.console import print_error, talk
+from antiphon.core.compiled import allow_plain
 from antiphon.core.errors import AntiphonError, UsageError
 from antiphon.core.extras import require_extra
 from antiphon.sim.scenarios import find_scenario
@@ -28,10 +29,14 @@ VERBS: Final = {
     "demo": ("antiphon.cli.demo:demo", "The main job in about a minute."),
     "simulate": ("antiphon.cli.simulate:app", "Seeded runs of a protocol."),
     "sweep": ("antiphon.cli.sweep:sweep", "A paper's study as a Spark job; resumable."),
-    "audit": ("antiphon.cli.audit:audit", "Judge traces on Spark: was the order kept?"),
+    "audit": ("antiphon.cli.audit:audit", "Judge traces: was the order kept?"),
+    "import": ("antiphon.cli.importing:import_", "Other systems' logs to a trace."),
+    "stats": ("antiphon.cli.stats:stats", "What a trace tells about speed: who is slow?"),
     "node": ("antiphon.cli.node:node", "One live member: lines in, deliveries out."),
     "top": ("antiphon.cli.top:top", "All members of a live group on one screen."),
     "perf": ("antiphon.cli.perf:perf", "Live throughput and latency with local members."),
+    "kv": ("antiphon.cli.kv:app", "A replicated map, and the replicas that hold it."),
+    "lock": ("antiphon.cli.lock:lock", "Run a command while holding a replicated lock."),
     "keygen": ("antiphon.cli.keygen:keygen", "A group key, and the steps to a new one."),
     "advise": ("antiphon.cli.advise:advise", "Which stability protocol to use, and how."),
     "groups": ("antiphon.cli.groups:groups", "Overlapping groups: their trees, and what a join changes."),
@@ -41,7 +46,9 @@ EXTRAS: Final = {
     "demo": ("spark", "report"),
     "simulate": ("sim",),
     "sweep": ("spark",),
-    "audit": ("spark",),
+    "audit": ("sim",),
+    "import": ("trace",),
+    "stats": ("trace",),
     "perf": ("sim",),
     "advise": ("sim",),
     "reproduce": ("spark", "report"),
@@ -150,6 +157,7 @@ def main() -> None:
     # The bridge to Java logs a traceback when it is interrupted; we print our own sentence.
     logging.basicConfig(handlers=[logging.NullHandler()])
     _open_streams()
+    allow_plain()
     sys.exit(run(sys.argv[1:]))
 
 

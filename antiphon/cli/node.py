@@ -29,7 +29,7 @@ from antiphon.cli.live_options import (
     given,
 )
 from antiphon.core.errors import UsageError
-from antiphon.live.events import CutOff, Happening, Missed, Unread, as_presence, sentence
+from antiphon.live.events import CutOff, Happening, Missed, Resumed, Unread, as_presence, sentence
 from antiphon.live.group import Group
 from antiphon.live.history import USUAL_BYTES
 from antiphon.live.joining import join
@@ -39,7 +39,7 @@ from antiphon.live.orders import find_order
 from antiphon.live.pieces import LARGEST_MESSAGE_BYTES
 
 LONGEST_LINE: Final = 1 << 20
-UNNAMED: Final[dict[type, str]] = {CutOff: "cut-off", Unread: "unread"}
+UNNAMED: Final[dict[type, str]] = {CutOff: "cut-off", Resumed: "resumed", Unread: "unread"}
 """Events that only make sense among messages, by their names in the output."""
 LAST_WORDS_S: Final = 2.0
 """How long a node that has left waits for its output to be read."""

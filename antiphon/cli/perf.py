@@ -44,7 +44,8 @@ def perf(
 ) -> int:
     """Let local members load a live group: all of them send and read, and every message is checked. The
     group's trace is judged in the end. Prints the messages delivered per second at each member (the least of
-    them), the latency, the share of time in which delivery halted, what was lost, and the violations found.
+    them), the latency, with --rate the time until messages are stable, the share of time in which delivery
+    halted, what was lost, and the violations found.
 
     Example: antiphon perf --members 7 --size 1000 --seconds 5 --order fifo --churn 1
     """
@@ -73,13 +74,15 @@ def perf(
 
 
 def show(figures: dict[str, Any]) -> None:
-    latency = figures["latency_ms"]
     data.print(f"{figures['group_throughput']:>14,.0f}  messages a second at each member")
     if "deliveries_per_s" in figures:
         data.print(f"{figures['deliveries_per_s']:>14,.0f}  deliveries a second at all members together")
-    for name in ("p50", "p99"):
-        if latency[name] is not None:
-            data.print(f"{latency[name]:>14,.2f}  ms latency, {name}")
+    for figure, words in (("latency_ms", "latency"), ("stability_ms", "until stable")):
+        for name, value in figures[figure].items():
+            if value is not None:
+                data.print(f"{value:>14,.2f}  ms {words}, {name}")
     data.print(f"{figures['halted_share']:>14.1%}  of the time halted")
+    data.print(f"{figures['processor_share']:>14.2%}  of a processor, the busiest member")
+    data.print(f"{figures['control_bytes_s']:>14,}  bytes a second of control, the busiest member")
     data.print(f"{figures['lost']:>14,}  lost")
     data.print(f"{figures['violations']:>14,}  violations")

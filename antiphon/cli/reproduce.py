@@ -35,7 +35,8 @@ def reproduce(
 ) -> int:
     """Run the studies, judge the papers' claims and write the report.
 
-    A claim is reproduced, not reproduced or not measured; all three are answers. The exit code is 1 only
+    A claim is reproduced, reproduced under one reading of the paper, not reproduced or not measured; all of
+    these are answers. The exit code is 1 only
     if runs failed.
 
     Example: antiphon reproduce --quick
@@ -96,5 +97,6 @@ def print_claims(claims: list[Claim], json: bool) -> None:
         table.add_column(heading)
     for claim in claims:
         ours = " ".join(part for part in (claim.ours, claim.interval and f"({claim.interval})") if part)
-        table.add_row(claim.id, claim.statement, claim.theirs, ours, claim.verdict)
+        verdict = f"{claim.verdict} {claim.condition}".strip()
+        table.add_row(claim.id, claim.statement, claim.theirs, ours, verdict)
     data.print(table)

@@ -14,6 +14,8 @@ from antiphon.sim.scenarios import find_scenario, scenario_names
 from antiphon.simulation import SimulatedRun, measure, simulate_and_judge
 from antiphon.trace.arrow import pa
 from antiphon.trace.files import write_trace
+from antiphon.trace.frames import safe_name
+from antiphon.trace.levels import write_levels
 
 ROWS_PER_FILE: Final = 500_000
 
@@ -81,7 +83,13 @@ class TraceSink:
     def flush(self) -> None:
         if self._waiting:
             table = pa.concat_tables([waiting.recorder.table() for waiting in self._waiting])
-            write_trace(self._folder, [table], [waiting.run for waiting in self._waiting], append=True)
+            runs = [waiting.run for waiting in self._waiting]
+            calls = [call for waiting in self._waiting for call in waiting.recorder.calls]
+            write_trace(self._folder, [table], runs, append=True, calls=calls)
+            for waiting in self._waiting:
+                if waiting.recorder.levels:
+                    stem = safe_name(waiting.run.run)
+                    write_levels(self._folder, stem, waiting.recorder.levels)
             self._waiting.clear()
 
 

@@ -16,10 +16,16 @@ def print_verdict(verdict: Verdict, counts: Mapping[str, int]) -> None:
 
 
 def print_properties(
-    violations: Mapping[Property, int], broken: Mapping[Property, int], heading: str
+    violations: Mapping[Property, int],
+    broken: Mapping[Property, int],
+    heading: str,
+    remarks: Mapping[Property, str] | None = None,
 ) -> None:
-    """The violations of each property, and under `heading` those that break promises."""
-    table = Table("property", "violations", heading, box=None, pad_edge=False)
+    """The violations of each property, under `heading` those that break promises, and remarks if any."""
+    remarked = [""] if remarks else []
+    table = Table("property", "violations", heading, *remarked, box=None, pad_edge=False)
     for name, count in violations.items():
-        table.add_row(name, f"{count:,}", f"{broken[name]:,}", style="red" if broken[name] else "")
+        remark = [remarks.get(name, "")] if remarks else []
+        style = "red" if broken[name] else ""
+        table.add_row(name, f"{count:,}", f"{broken[name]:,}", *remark, style=style)
     data.print(table)

@@ -7,15 +7,17 @@ makes both impossible, the site's own order wins and the message's arrow points 
 The rows of the violation's witness are always shown. Around them are `context` rows before and after, the
 sends of every message involved, and those messages' deliveries at the members shown; other rows are elided
 with a count. `to_svg` and `to_text` draw the result.
+
+`layout_region` places all rows that it is given, for the explorer of an audit's report.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal
 
-from antiphon.check.verdict import Violation
+from antiphon.check.verdict import Violation, Witness
 from antiphon.core.ids import MessageId, Site
 from antiphon.core.recording import Kind, Property
 from antiphon.report.escape import clean
@@ -36,6 +38,10 @@ PROPERTY_TITLES: Final[dict[Property, str]] = {
     "total": "Total order",
     "stability": "Stability",
     "pairwise": "Pairwise order",
+    "causal-receipt": "Causal order by receipt",
+    "gap": "Gaps",
+    "safe": "Safe delivery",
+    "linearizable": "Linearizability",
 }
 
 ItemKind = Kind | Literal["gap", "missing"]
@@ -94,20 +100,42 @@ class Diagram:
     highlights: tuple[Span, ...]
 
 
+@dataclass(frozen=True)
+class _Window:
+    """Positions in each member's log: those of the witness, and all that are shown."""
+
+    anchors: dict[Site, set[int]]
+    places: dict[Site, set[int]]
+
+
 def layout(events: Iterable[Event], violation: Violation, context: int = 3) -> Diagram:
     """Choose and place the rows that show `violation`; rows of other runs are ignored."""
-    logs = _logs(events, violation.run)
-    hues = _hues(logs, violation)
+    logs = logs_of(events, violation.run)
+    hues = hues_of(logs, violation)
     sites = _sites(logs, violation, hues)
-    window = _window(logs, sites, violation, hues, context)
+    return _diagram(logs, sites, _window(logs, sites, violation, hues, context), violation, hues)
+
+
+def layout_region(events: Iterable[Event], violation: Violation) -> Diagram:
+    """Place all rows of the violation's run; each member that logged a row, or is accused, has a column."""
+    logs = logs_of(events, violation.run)
+    accused = [] if violation.site is None else [violation.site]
+    sites = sorted({*logs, *accused}, key=_counting_order)
+    places = {site: set(range(len(logs.get(site, [])))) for site in sites}
+    window = _Window(_anchors(logs, sites, violation), places)
+    return _diagram(logs, sites, window, violation, hues_of(logs, violation))
+
+
+def _diagram(
+    logs: dict[Site, Log], sites: list[Site], window: _Window, violation: Violation, hues: Hues
+) -> Diagram:
     columns: list[list[Item]] = []
     for column, site in enumerate(sites):
-        log = logs.get(site, [])
-        witnessed = {witness.step for witness in violation.witness if witness.site == site}
+        log, anchors = logs.get(site, []), window.anchors[site]
         columns.append(
             [
-                _row(column, log[first], witnessed, hues) if hidden == 0 else _gap(column, hidden)
-                for first, hidden in _runs(sorted(window[site]), len(log))
+                _gap(column, hidden) if hidden else _row(column, log[place], place in anchors, hues)
+                for place, hidden in _shown(log, window.places[site])
             ]
         )
     _add_missing(columns, sites, logs, violation)
@@ -140,7 +168,8 @@ def _reading_order(item: Item) -> tuple[int, int]:
     return item.level, item.column
 
 
-def _logs(events: Iterable[Event], run: str) -> dict[Site, Log]:
+def logs_of(events: Iterable[Event], run: str) -> dict[Site, Log]:
+    """Each site's rows of a run in the order of their steps."""
     logs: dict[Site, Log] = {}
     for event in events:
         if event.run == run:
@@ -155,7 +184,7 @@ def _covers(event: Event, message: MessageId) -> bool:
     return covered is not None and covered[0] == message.sender and covered[1] <= message.number <= covered[2]
 
 
-def _hues(logs: dict[Site, Log], violation: Violation) -> Hues:
+def hues_of(logs: dict[Site, Log], violation: Violation) -> Hues:
     """The violation's message and those of its witness, numbered in the order in which they are named."""
     named = dict.fromkeys([MessageId(violation.sender, violation.number)])
     for witness in violation.witness:
@@ -194,17 +223,15 @@ def _counting_order(site: Site) -> list[tuple[int, str]]:
 
 def _window(
     logs: dict[Site, Log], sites: list[Site], violation: Violation, hues: Hues, context: int
-) -> dict[Site, set[int]]:
-    """Positions in each member's log: the most context that keeps the diagram readable."""
-    witnessed = {(witness.site, witness.step) for witness in violation.witness}
+) -> _Window:
+    """The most context that keeps the diagram readable."""
     shown_kinds = {"send", "deliver"}
-    if violation.property == "stability":
+    if violation.property in ("stability", "safe"):
         shown_kinds |= {"receive", "stable", "discard"}
-    anchors: dict[Site, set[int]] = {}
+    anchors = _anchors(logs, sites, violation)
     related: dict[Site, set[int]] = {}
     for site in sites:
         log = logs.get(site, [])
-        anchors[site] = {place for place, event in enumerate(log) if (site, event.step) in witnessed}
         related[site] = {
             place
             for place, event in enumerate(log)
@@ -216,8 +243,28 @@ def _window(
         window = {site: _around(anchors[site], len(logs.get(site, [])), reach) for site in sites}
         window = {site: places | related[site] for site, places in window.items()}
         if sum(map(len, window.values())) <= ROWS_WANTED:
-            return window
-    return anchors if sum(map(len, related.values())) > ROWS_WANTED else window
+            return _Window(anchors, window)
+    return _Window(anchors, anchors if sum(map(len, related.values())) > ROWS_WANTED else window)
+
+
+def _anchors(logs: dict[Site, Log], sites: Iterable[Site], violation: Violation) -> dict[Site, set[int]]:
+    """The positions of the witness in each member's log."""
+    return {
+        site: {
+            place
+            for place, event in enumerate(logs.get(site, []))
+            for witness in violation.witness
+            if witness.site == site and witness.step == event.step and _is_of(event, witness)
+        }
+        for site in sites
+    }
+
+
+def _is_of(event: Event, witness: Witness) -> bool:
+    """Whether a row at a witness's step is about its message: unordered rows share their step."""
+    if witness.sender is None or witness.number is None or message_range(event) is None:
+        return True
+    return _covers(event, MessageId(witness.sender, witness.number))
 
 
 def _around(places: set[int], length: int, reach: int) -> set[int]:
@@ -250,10 +297,10 @@ def _hue(event: Event, hues: Hues) -> int | None:
     return min((hue for number, hue in of_sender.items() if covered[1] <= number <= covered[2]), default=None)
 
 
-def _row(column: int, event: Event, witnessed: set[int], hues: Hues) -> Item:
+def _row(column: int, event: Event, witnessed: bool, hues: Hues) -> Item:
     hue = _hue(event, hues)
     emphasis: Emphasis = "context" if hue is None else "involved"
-    if event.step in witnessed:
+    if witnessed:
         emphasis = "witness"
     return Item(column, 0, event.kind, emphasis, event, hue=hue)
 
@@ -262,21 +309,23 @@ def _gap(column: int, hidden: int) -> Item:
     return Item(column, 0, "gap", hidden=hidden)
 
 
-def _runs(shown: list[int], length: int) -> list[tuple[int, int]]:
-    """The shown places, each as (place, 0), with (first, hidden) for what is left out between them.
+def _shown(log: Log, places: set[int]) -> Iterator[tuple[int, int]]:
+    """These places, each with 0, and between them how many rows are left out.
 
-    A single hidden row is shown: its count would take as much room.
+    Rows that were not read count, too: steps tell how many there are. A single row is shown: its count would
+    take as much room.
     """
-    runs: list[tuple[int, int]] = []
-    following = 0
-    for place in [*shown, length]:
-        hidden = place - following
-        if hidden > 0:
-            runs.append((following, 0 if hidden == 1 else hidden))
-        if place < length:
-            runs.append((place, 0))
-        following = place + 1
-    return runs
+    following, step = 0, -1
+    for place in sorted(places):
+        between = place - following
+        hidden = max(between, log[place].step - step - 1)
+        if hidden:
+            yield following, 0 if hidden == between == 1 else hidden
+        yield place, 0
+        following, step = place + 1, log[place].step
+    rest = len(log) - following
+    if rest:
+        yield following, 0 if rest == 1 else rest
 
 
 def _add_missing(
@@ -292,61 +341,61 @@ def _add_missing(
         columns[column].append(Item(column, 0, "missing", "witness", message=message, hue=0))
 
 
-def _overlap(source: Item, target: Item) -> bool:
-    """Whether the target row can hold a message that the source row sent."""
-    if source.event is None or target.event is None:
+Sends = dict[Site, list[Item]]
+
+
+def _sends(items: Iterable[Item]) -> Sends:
+    """The send rows by the sender of their messages."""
+    sends: Sends = {}
+    for item in items:
+        covered = None if item.event is None else message_range(item.event)
+        if item.kind == "send" and covered is not None:
+            sends.setdefault(covered[0], []).append(item)
+    return sends
+
+
+def _origins(item: Item, sends: Sends) -> list[Item]:
+    """The sends, at other members, of what a row received or delivered."""
+    covered = None if item.event is None else message_range(item.event)
+    if covered is None or item.kind not in ("receive", "deliver"):
+        return []
+    own = sends.get(covered[0], [])
+    return [send for send in own if send.column != item.column and _overlap(send, item)]
+
+
+def _overlap(one: Item, other: Item) -> bool:
+    """Whether two rows share a message."""
+    if one.event is None or other.event is None:
         return False
-    sent, arrived = message_range(source.event), message_range(target.event)
-    if sent is None or arrived is None or sent[0] != arrived[0]:
+    ranges = message_range(one.event), message_range(other.event)
+    if ranges[0] is None or ranges[1] is None or ranges[0][0] != ranges[1][0]:
         return False
-    return sent[1] <= arrived[2] and arrived[1] <= sent[2]
+    return ranges[0][1] <= ranges[1][2] and ranges[1][1] <= ranges[0][2]
 
 
 def _place(columns: list[list[Item]]) -> list[list[Item]]:
     """Give every item its level, as high as its member's order and its messages' sends allow."""
-    sends = [[item for item in items if item.kind == "send"] for items in columns]
+    sends = _sends(item for items in columns for item in items)
+    origins = {item: _origins(item, sends) for items in columns for item in items}
     start = 1 if any(items and items[0].kind == "gap" for items in columns) else 0
     level_of: dict[Item, int] = {}
     following = [0] * len(columns)
     bottom = [start - 1] * len(columns)
     while open_columns := [c for c, items in enumerate(columns) if following[c] < len(items)]:
-        blocked = {c: _unplaced_sends(columns[c][following[c]], sends, level_of) for c in open_columns}
-        ready = [c for c in open_columns if not blocked[c]] or [min(open_columns, key=lambda c: bottom[c])]
+        ready = [
+            c for c in open_columns if all(send in level_of for send in origins[columns[c][following[c]]])
+        ] or [min(open_columns, key=lambda c: bottom[c])]
         for column in ready:
             item = columns[column][following[column]]
             if following[column] > 0 or item.kind != "gap":
-                flights = [level + FLIGHT_LEVELS for level in _send_levels(item, sends, level_of)]
-                bottom[column] = max([bottom[column] + 1, *flights])
+                sent = [level_of[send] for send in origins[item] if send in level_of]
+                bottom[column] = max([bottom[column] + 1, *(level + FLIGHT_LEVELS for level in sent)])
                 level_of[item] = bottom[column]
             else:
                 level_of[item] = 0
             following[column] += 1
     foot = max(bottom, default=0)
     return [_settled(items, level_of, foot) for items in columns]
-
-
-def _unplaced_sends(item: Item, sends: list[list[Item]], level_of: dict[Item, int]) -> bool:
-    if item.kind not in ("receive", "deliver"):
-        return False
-    return any(
-        send not in level_of
-        for column, column_sends in enumerate(sends)
-        if column != item.column
-        for send in column_sends
-        if _overlap(send, item)
-    )
-
-
-def _send_levels(item: Item, sends: list[list[Item]], level_of: dict[Item, int]) -> list[int]:
-    if item.kind not in ("receive", "deliver"):
-        return []
-    return [
-        level_of[send]
-        for column, column_sends in enumerate(sends)
-        if column != item.column
-        for send in column_sends
-        if send in level_of and _overlap(send, item)
-    ]
 
 
 def _settled(items: list[Item], level_of: dict[Item, int], foot: int) -> list[Item]:
@@ -362,43 +411,54 @@ def _settled(items: list[Item], level_of: dict[Item, int], foot: int) -> list[It
 
 
 def _arrows(items: Sequence[Item]) -> list[Arrow]:
+    """From each send to the first row about it at each other member."""
     arrows: list[Arrow] = []
-    sends = [index for index, item in enumerate(items) if item.kind == "send"]
-    received: dict[int, list[Item]] = {}
+    sends = _sends(items)
+    place_of = {item: index for index, item in enumerate(items)}
+    received: dict[tuple[int, Site], list[Item]] = {}
     for index, item in enumerate(items):
-        if item.kind == "receive":
-            received.setdefault(item.column, []).append(item)
-        elif item.kind != "deliver" or any(_overlap(early, item) for early in received.get(item.column, [])):
+        covered = None if item.event is None else message_range(item.event)
+        if covered is None:
             continue
-        for source in sends:
-            send = items[source]
-            if send.column != item.column and _overlap(send, item):
-                hue = item.hue if send.hue is not None else None
-                arrows.append(Arrow(source, index, hue))
+        earlier = received.setdefault((item.column, covered[0]), [])
+        if item.kind == "receive":
+            earlier.append(item)
+        elif item.kind != "deliver" or any(_overlap(early, item) for early in earlier):
+            continue
+        for send in _origins(item, sends):
+            hue = item.hue if send.hue is not None else None
+            arrows.append(Arrow(place_of[send], index, hue))
     return arrows
 
 
 def _absences(placed: list[list[Item]], logs: list[Log]) -> list[Span]:
     """Where a member is absent, hidden rows included: from one shown item to the next."""
     spans: list[Span] = []
+    foot = max((item.level for column in placed for item in column), default=0)
     for items, log in zip(placed, logs, strict=True):
         changes = [event for event in log if event.kind in ("present", "absent")]
         absent = bool(changes) and changes[0].kind == "present" and changes[0] is not log[0]
-        following = 0
+        seen = 0
         top = 0
-        for item in items:
+        for place, item in enumerate(items):
             if absent and item.level > top:
                 spans.append(Span(item.column, top, item.level))
-            rows = item.hidden if item.kind == "gap" else int(item.event is not None)
-            for event in log[following : following + rows]:
-                if event.kind in ("present", "absent"):
-                    absent = event.kind == "absent"
-            following += rows
+            while seen < len(changes) and _is_before(changes[seen], items, place):
+                absent = changes[seen].kind == "absent"
+                seen += 1
             top = item.level
-        foot = max((item.level for column in placed for item in column), default=0)
         if items and absent and foot > top:
             spans.append(Span(items[0].column, top, foot))
     return spans
+
+
+def _is_before(change: Event, items: Sequence[Item], place: int) -> bool:
+    """Whether a change of presence lies in an item, or above it. A gap reaches to the item that follows."""
+    item = items[place]
+    if item.event is not None:
+        return change is item.event or change.step < item.event.step
+    following = items[place + 1].event if place + 1 < len(items) else None
+    return following is None or change.step < following.step
 
 
 def _highlights(placed: list[list[Item]]) -> list[Span]:

@@ -6,7 +6,12 @@ are shown as their code point: XML forbids some of them, and all of them can fal
 
 import re
 from html import escape as escape_markup
+from typing import Final
 from unicodedata import category
+
+LONGEST_WORD: Final = 256
+"""A longer word of an explanation, such as a name of a megabyte, loses its middle. Raising it costs lines."""
+_ENDLESS: Final = re.compile(rf"\S{{{LONGEST_WORD + 1},}}")
 
 
 def clean(text: str) -> str:
@@ -31,7 +36,8 @@ def argument_lines(explanation: str) -> list[str]:
     >>> argument_lines("Let a be. Because of b, c. But d: a contradiction.")
     ['Let a be.', 'Because of b, c.', 'But d: a contradiction.']
     """
-    return [clean(line) for line in re.split(r"(?<=\.) (?=(?:Because|But) )", explanation)]
+    shown = _ENDLESS.sub(lambda found: shorten(found[0], LONGEST_WORD), explanation)
+    return [clean(line) for line in re.split(r"(?<=\.) (?=(?:Because|But) )", shown)]
 
 
 def escape(text: str) -> str:

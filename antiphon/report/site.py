@@ -8,26 +8,34 @@ anything and to run any script but its own, whose hash it names: a name that sli
 would still do nothing. The script only filters and copies; the page is complete without it.
 """
 
-import base64
-import hashlib
 import math
-import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Final
-from xml.etree import ElementTree
 
-from antiphon.core.errors import OutputError, UsageError
+from antiphon.core.errors import UsageError
 from antiphon.core.recording import PROMISABLE, PROPERTIES
 from antiphon.report.diagram import PROPERTY_TITLES
 from antiphon.report.escape import argument_lines, clean_lines, escape
 from antiphon.report.figures import draw
 from antiphon.report.model import AuditReport, Page, Site, ViolationReport
+from antiphon.report.shell import (
+    Part,
+    Shell,
+    badge,
+    command_line,
+    counted,
+    document,
+    fact_list,
+    own_svg,
+    plural,
+    preformatted,
+    slug,
+    write_pages,
+)
 from antiphon.studies.model import (
     CLAIM_VERDICTS,
     Claim,
@@ -38,18 +46,6 @@ from antiphon.studies.model import (
     Series,
     Table,
 )
-
-SIGNS: Final[dict[str, str]] = {
-    "reproduced": "✓",
-    "not reproduced": "✗",
-    "not measured": "–",
-    "pass": "✓",
-    "fail": "✗",
-    "unknown": "?",
-}
-
-Part = tuple[str, str, str]
-"""A section of a page: its anchor, its title and its body."""
 
 PAGE_NAME: Final = re.compile("[a-z0-9][a-z0-9-]*")
 
@@ -68,12 +64,6 @@ four marks in one order.</desc>
 <g fill="var(--series3)"><circle cx="36" cy="165" r="6.5"/><circle cx="358" cy="95" r="6.5"/></g>
 </svg>"""
 
-ICON: Final = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
-    "%3Cpath d='M1 3C6 3 6 8 9 8M1 13C6 13 6 8 9 8H15' fill='none' stroke='%230b62a8' stroke-width='2'/%3E"
-    "%3C/svg%3E"
-)
-
 
 def write_site(site: Site, folder: Path) -> Path:
     """Write the report into `folder`, which is created if necessary, and return the first page's path.
@@ -81,34 +71,12 @@ def write_site(site: Site, folder: Path) -> Path:
     A page appears complete or not at all: an interrupt leaves the old page. The first page is written last.
     """
     documents = {f"{page.name}.html": render_page(site, page) for page in site.pages}
-    documents["index.html"] = render(site)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, document in documents.items():
-            _write(folder / name, document)
-    except OSError as error:
-        raise OutputError(
-            f"The report cannot be written to {folder}: {error.strerror or error}.",
-            "Choose a folder that you may write to.",
-        ) from error
-    return folder / "index.html"
-
-
-def _write(target: Path, document: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=".html")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(document)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    return write_pages({**documents, "index.html": render(site)}, folder)
 
 
 def render(site: Site) -> str:
     """The first page. Equal sites give equal pages."""
-    return _document(site, site.title, site.subtitle, _parts(site), VOICES)
+    return document(_shell(site, site.title, site.subtitle), _parts(site), VOICES)
 
 
 def render_page(site: Site, page: Page) -> str:
@@ -121,61 +89,20 @@ def render_page(site: Site, page: Page) -> str:
         (f"section-{index}", section.title, _section(section, f"section-{index}"))
         for index, section in enumerate(page.sections)
     ]
-    return _document(site, page.title, page.subtitle, parts, "")
+    return document(_shell(site, page.title, page.subtitle), parts)
 
 
-def _document(site: Site, title: str, subtitle: str, parts: Sequence[Part], picture: str) -> str:
-    style, script = _asset("site.css"), _asset("site.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
-    links = "".join(f'<li><a href="#{anchor}">{escape(name)}</a></li>' for anchor, name, _ in parts)
-    sections = "\n".join(f'<section id="{anchor}">{body}</section>' for anchor, _, body in parts)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{escape(title)}: {escape(subtitle)}</title>
-<link rel="icon" href="{ICON}">
-<style>{style}</style>
-</head>
-<body>
-<a class="skip" href="#content">Skip to the content</a>
-<header class="masthead"><div class="wide"><div>
-<h1>{escape(title)}</h1>
-<p class="subtitle">{escape(subtitle)}</p>
-<p class="generated">{escape(site.generated)}</p>
-{_pages(site)}
-</div>{picture}</div></header>
-<nav aria-label="Contents"><div class="wide"><ul>{links}</ul></div></nav>
-<main id="content" class="wide">
-{sections}
-</main>
-<footer><div class="wide">This page stands alone: it loads nothing and sends nothing.</div></footer>
-<script>{script}</script>
-</body>
-</html>
-"""
-
-
-def _pages(site: Site) -> str:
-    """Links to all pages of the report, if it has several."""
-    if not site.pages:
-        return ""
+def _shell(site: Site, title: str, subtitle: str) -> Shell:
+    """The head of a page, with links to all pages of the report if it has several."""
     names = [("index", site.title), *((page.name, page.title) for page in site.pages)]
-    links = "".join(f'<li><a href="{name}.html">{escape(title)}</a></li>' for name, title in names)
-    return f'<ul class="pages" aria-label="Pages">{links}</ul>'
-
-
-def _asset(name: str) -> str:
-    return files("antiphon.report").joinpath("assets", name).read_text(encoding="utf-8")
+    links = [(f"{name}.html", text) for name, text in names] if site.pages else []
+    return Shell(title, subtitle, site.generated, links)
 
 
 def _parts(site: Site) -> list[Part]:
     """The first page's sections, without empty ones."""
-    parts = [("summary", "Summary", _summary(site))]
+    measured = site.claims or site.figures or site.audits or site.pages or not site.sections
+    parts = [("summary", "Summary", _summary(site))] if measured else []
     if site.claims:
         parts.append(("claims", "Claims", _scoreboard(site.claims)))
     if site.figures:
@@ -187,52 +114,24 @@ def _parts(site: Site) -> list[Part]:
     return parts
 
 
-def _count(number: int) -> str:
-    """A whole number with thin no-break spaces between thousands."""
-    return f"{number:,}".replace(",", "\u202f")
-
-
-def _slug(verdict: str) -> str:
-    return verdict.replace(" ", "-")
-
-
-def _badge(verdict: str) -> str:
-    return f'<span class="verdict {_slug(verdict)}">{SIGNS[verdict]} {verdict}</span>'
-
-
-def _command(command: str) -> str:
-    return f'<div class="command"><code>{escape(command)}</code></div>' if command else ""
-
-
-def _facts(facts: Iterable[tuple[str, str, str]], style: str = "facts") -> str:
-    """Large numbers with their names; the third text is small, beside the number."""
-    entries = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)} <small>{escape(small)}</small></dd></div>"
-        for name, value, small in facts
-    )
-    return f'<dl class="{style}">{entries}</dl>'
-
-
 def _summary(site: Site) -> str:
     facts: list[tuple[str, str, str]] = []
     if site.claims:
-        reproduced = sum(claim.verdict == "reproduced" for claim in site.claims)
+        reproduced = sum(claim.verdict.startswith("reproduced") for claim in site.claims)
         measured = sum(claim.verdict != "not measured" for claim in site.claims)
-        facts.append(("claims reproduced", _count(reproduced), f"of {_count(measured)} measured"))
-        facts.append(("claims in the papers", _count(len(site.claims)), ""))
+        facts.append(("claims reproduced", counted(reproduced), f"of {counted(measured)} measured"))
+        facts.append(("claims in the papers", counted(len(site.claims)), ""))
     if site.audits:
         deliveries = sum(audit.deliveries for audit in site.audits)
         broken = sum(sum(audit.counts.values()) for audit in site.audits)
-        facts.append(("deliveries audited", _count(deliveries), f"in {_plural(len(site.audits), 'trace')}"))
-        facts.append(("violations caught and explained", _count(broken), ""))
+        facts.append(("deliveries audited", counted(deliveries), f"in {plural(len(site.audits), 'trace')}"))
+        facts.append(("violations caught and explained", counted(broken), ""))
     drawn = len(site.figures) + sum(len(section.figures) for page in site.pages for section in page.sections)
     if drawn:
-        facts.append(("figures drawn", _count(drawn), ""))
-    return f"<h2>Summary</h2>{_facts(facts)}" if facts else "<h2>Summary</h2><p>Nothing was measured yet.</p>"
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{_count(number)} {noun}{'' if number == 1 else 's'}"
+        facts.append(("figures drawn", counted(drawn), ""))
+    return (
+        f"<h2>Summary</h2>{fact_list(facts)}" if facts else "<h2>Summary</h2><p>Nothing was measured yet.</p>"
+    )
 
 
 def _scoreboard(claims: Sequence[Claim]) -> str:
@@ -267,7 +166,7 @@ def _tally(paper: str, claims: Sequence[Claim]) -> str:
     """One paper's verdicts as a bar and in words."""
     counts: Counter[ClaimVerdict] = Counter(claim.verdict for claim in claims if claim.paper == paper)
     found = [verdict for verdict in CLAIM_VERDICTS if counts[verdict]]
-    bar = "".join(f'<i class="{_slug(verdict)}" style="flex:{counts[verdict]}"></i>' for verdict in found)
+    bar = "".join(f'<i class="{slug(verdict)}" style="flex:{counts[verdict]}"></i>' for verdict in found)
     words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in found)
     return (
         f'<li><strong>{escape(paper)}</strong><span class="bar" aria-hidden="true">{bar}</span>'
@@ -277,15 +176,16 @@ def _tally(paper: str, claims: Sequence[Claim]) -> str:
 
 def _claim_row(claim: Claim) -> str:
     interval = f'<span class="interval">{escape(claim.interval)}</span>' if claim.interval else ""
-    reason = f'<span class="reason">{escape(claim.reason)}</span>' if claim.reason else ""
+    reasons = filter(None, [claim.condition and f"Holds if {claim.condition}.", claim.reason])
+    reason = "".join(f'<span class="reason">{escape(each)}</span>' for each in reasons)
     where = ", ".join(filter(None, [claim.paper, claim.where]))
     cells = [
         f'<th scope="row">{escape(claim.id)}</th>',
         f'<td class="statement">{escape(claim.statement)}<span class="where">{escape(where)}</span>',
-        f"{_command(claim.command)}</td>",
+        f"{command_line(claim.command)}</td>",
         _labelled_cell("Theirs", escape(claim.theirs)),
         _labelled_cell("Ours", escape(claim.ours) + interval),
-        f"<td>{_badge(claim.verdict)}{reason}</td>",
+        f"<td>{badge(claim.verdict)}{reason}</td>",
     ]
     opening = f'<tr data-paper="{escape(claim.paper)}" data-verdict="{escape(claim.verdict)}">'
     return f"{opening}{''.join(cells)}</tr>"
@@ -347,7 +247,7 @@ def _number(value: float) -> str:
     if not math.isfinite(value):
         return "–"
     if value == int(value) and abs(value) < 1e15:
-        return _count(int(value)).replace("-", "−")
+        return counted(int(value)).replace("-", "−")
     return f"{value:.4g}".replace("-", "−")
 
 
@@ -359,19 +259,19 @@ def _audits(audits: Sequence[AuditReport]) -> str:
 
 def _audit(audit: AuditReport) -> str:
     facts = [
-        ("runs", _count(audit.runs), ""),
-        ("sites", _count(audit.sites), ""),
-        ("sends", _count(audit.sends), ""),
-        ("deliveries", _count(audit.deliveries), ""),
+        ("runs", counted(audit.runs), ""),
+        ("sites", counted(audit.sites), ""),
+        ("sends", counted(audit.sends), ""),
+        ("deliveries", counted(audit.deliveries), ""),
     ]
     found = sum(audit.counts.values())
     shown = len(audit.violations)
-    more = f"<p>{_count(shown)} of {_count(found)} violations are shown.</p>" if 0 < shown < found else ""
+    more = f"<p>{counted(shown)} of {counted(found)} violations are shown.</p>" if 0 < shown < found else ""
     note = f"<p>{escape(audit.note)}</p>" if audit.note else ""
     return (
-        f'<article class="audit"><header><h3>{escape(audit.title)}</h3>{_badge(audit.verdict.value)}</header>'
+        f'<article class="audit"><header><h3>{escape(audit.title)}</h3>{badge(audit.verdict.value)}</header>'
         f'<div class="overview">{_properties(audit)}'
-        f"<div>{_facts(facts, 'facts small')}{note}{_command(audit.command)}</div></div>{more}"
+        f"<div>{fact_list(facts, 'facts small')}{note}{command_line(audit.command)}</div></div>{more}"
         f"{''.join(_violation(violation) for violation in audit.violations)}</article>"
     )
 
@@ -386,7 +286,7 @@ def _properties(audit: AuditReport) -> str:
         style = "number broken" if promised and count else "number"
         rows.append(
             f'<tr><th scope="row">{PROPERTY_TITLES[name]}</th><td>{"promised" if promised else "–"}</td>'
-            f'<td class="{style}">{_count(count)}</td></tr>'
+            f'<td class="{style}">{counted(count)}</td></tr>'
         )
     head = (
         '<tr><th scope="col">Property</th><th scope="col">Promise</th>'
@@ -403,27 +303,10 @@ def _violation(report: ViolationReport) -> str:
     return (
         f'<section class="violation"><h4>{escape(title)}</h4><p class="argument">{argument}</p>'
         f'<figure><div class="scroll" tabindex="0" role="group" aria-label="Space-time diagram">'
-        f"{_own_svg(report.diagram_svg)}</div></figure>"
-        f"<details><summary>As plain text</summary><pre>{_preformatted(report.diagram_text)}</pre></details>"
+        f"{own_svg(report.diagram_svg)}</div></figure>"
+        f"<details><summary>As plain text</summary><pre>{preformatted(report.diagram_text)}</pre></details>"
         "</section>"
     )
-
-
-def _preformatted(text: str) -> str:
-    return "\n".join(escape(line) for line in clean_lines(text))
-
-
-def _own_svg(svg: str) -> str:
-    """A diagram goes into the page unchanged, so it must be one well-formed `<svg>` element, or empty."""
-    if not svg:
-        return ""
-    try:
-        root = ElementTree.fromstring(svg)
-    except ElementTree.ParseError as error:
-        raise UsageError(f"A diagram is not well-formed SVG: {error}.") from error
-    if root.tag != "{http://www.w3.org/2000/svg}svg":
-        raise UsageError("A diagram is not an SVG element.")
-    return svg
 
 
 def _section(section: Section, prefix: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 from antiphon.core.ids import Site
 from antiphon.report.diagram import Arrow, Diagram, Item, ItemKind, Span
 from antiphon.report.escape import clean, clean_lines, escape, shorten
-from antiphon.report.text import WORDS, item_label
+from antiphon.report.text import WORDS, hidden_rows, item_label
 
 LEVEL_HEIGHT: Final = 32
 HEAD_HEIGHT: Final = 46
@@ -60,7 +60,7 @@ def to_svg(diagram: Diagram) -> str:
         f'width="{plan.width}" height="{plan.height}">',
         f"<title>{escape(diagram.title)}</title>",
         f"<desc>{escape(explanation)}</desc>",
-        f"<style>{STYLE}{_hue_rules()}</style>",
+        f"<style>{style()}</style>",
         f'<rect class="paper" width="{plan.width}" height="{plan.height}" rx="10"/>',
         *(_highlight(plan, span) for span in diagram.highlights),
         *(_lane(plan, column) for column in range(len(diagram.sites))),
@@ -107,8 +107,13 @@ class _Plan:
 def label(item: Item) -> str:
     """An item's label, no longer than a column holds."""
     if item.kind == "gap":
-        return f"{item.hidden} rows"
+        return hidden_rows(item.hidden)
     return shorten(item_label(item, WORDS, {}), LABEL_CHARACTERS)
+
+
+def style() -> str:
+    """The style of every space-time diagram."""
+    return STYLE + _hue_rules()
 
 
 def _hue_rules() -> str:
@@ -145,8 +150,8 @@ def _highlight(plan: _Plan, span: Span) -> str:
     return _line("highlight", plan.x(span.column), plan.y(span.top), plan.y(span.bottom))
 
 
-def _line(style: str, x: int, top: int, bottom: int) -> str:
-    return f'<line class="{style}" x1="{x}" y1="{top}" x2="{x}" y2="{bottom}"/>'
+def _line(kind: str, x: int, top: int, bottom: int) -> str:
+    return f'<line class="{kind}" x1="{x}" y1="{top}" x2="{x}" y2="{bottom}"/>'
 
 
 def _arrow(plan: _Plan, arrow: Arrow) -> str:
@@ -187,7 +192,7 @@ def _mark(plan: _Plan, item: Item) -> str:
     classes = " ".join(filter(None, [item.emphasis, item.kind, hue]))
     ring = f'<circle class="ring" cx="{x}" cy="{y}" r="9"/>' if item.emphasis == "witness" else ""
     return (
-        f'<g class="{classes}"><title>{escape(_details(item))}</title>{ring}{_shape(item.kind, x, y)}'
+        f'<g class="{classes}"><title>{escape(details(item))}</title>{ring}{_shape(item.kind, x, y)}'
         f'<text x="{x + LABEL_OFFSET}" y="{y + plan.label_drop(item)}">{escape(label(item))}</text></g>'
     )
 
@@ -211,18 +216,24 @@ def _shape(kind: ItemKind, x: int, y: int) -> str:
     return f'<path class="mark" d="M{x - 6},{y}h12"/>'
 
 
-def _details(item: Item) -> str:
-    """The tooltip: the step, the time and the destinations."""
+def details(item: Item) -> str:
+    """The tooltip: the step, the message's own name, the destinations and the time."""
     words = item_label(item, WORDS, {})
     if item.kind == "gap":
-        return f"{item.hidden} rows left out"
+        return f"{hidden_rows(item.hidden)} left out"
     if item.event is None:
         return words
     parts = [f"{words} at {item.event.site}", f"step {item.event.step}"]
+    if item.event.message_id is not None:
+        parts.append(f"message {item.event.message_id}")
     if item.event.destinations is not None:
-        parts.append("to " + (", ".join(item.event.destinations) or "nobody"))
+        parts.append("to " + (", ".join(item.event.destinations) or "no member"))
     if item.event.group is not None:
         parts.append(f"group {item.event.group}")
+    if item.event.domain is not None:
+        parts.append(f"domain {item.event.domain}")
+    if item.event.attempt is not None:
+        parts.append(f"attempt {item.event.attempt}")
     if item.event.time_ns is not None:
         parts.append(f"{item.event.time_ns / 1e9:.6f} s on its clock")
     return ", ".join(parts)

@@ -62,7 +62,7 @@ def to_text(diagram: Diagram, width: int = 110) -> str:
 def item_label(item: Item, words: Mapping[ItemKind, str], names: Mapping[Site, str]) -> str:
     """An event's label: its verb and its messages, `a:3` or `a:3..9` for a batch."""
     if item.kind == "gap":
-        return f"… {item.hidden} rows" if words is WORDS else f"…{item.hidden}"
+        return f"… {hidden_rows(item.hidden)}" if words is WORDS else f"…{item.hidden}"
     if item.message is not None:
         return f"{words[item.kind]}{_name(item.message.sender, names)}:{item.message.number}"
     covered = message_range(item.event) if item.event is not None else None
@@ -71,6 +71,11 @@ def item_label(item: Item, words: Mapping[ItemKind, str], names: Mapping[Site, s
     sender, first, last = covered
     numbers = str(first) if first == last else f"{first}..{last}"
     return f"{words[item.kind]}{_name(sender, names)}:{numbers}"
+
+
+def hidden_rows(count: int) -> str:
+    """How many rows are left out, in words."""
+    return "1 row" if count == 1 else f"{count:,} rows"
 
 
 def _name(site: Site, names: Mapping[Site, str]) -> str:

@@ -1,27 +1,32 @@
 """The audit as a Spark job: every property of every run of a trace.
 
 Two stages. First, tasks read the files and pack the rows into segments by run (`antiphon.audit.reading`).
-Then the segments of a run meet in one task, which judges it (`antiphon.audit.runs`).
+Then the segments of a run meet in one task, which judges it (`antiphon.audit.runs`). Large runs are judged in
+windows instead (`antiphon.spark.windows`).
 
 The driver receives one row of sums per task, with the violations to be shown. The tasks themselves write all
 violations to Parquet, if asked to. Every executor must be able to read the traces' paths, and to write that
 for the violations.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from antiphon.audit.reading import Piece, ReadTask, plan_tasks, read_pieces
+from antiphon.audit.memory import too_large
+from antiphon.audit.reading import LargeRuns, Piece, ReadTask, plan_large, read_pieces
 from antiphon.audit.result import AuditResult, sum_up
-from antiphon.audit.runs import Request, Sums, judge_runs, open_traces
-from antiphon.core.errors import OutputError
+from antiphon.audit.runs import Request, Sums, judge_runs, note_problem, open_traces
+from antiphon.audit.violations import empty_folder, remove_unfinished, remove_violations
+from antiphon.audit.windows.planning import WINDOWED_ROWS
 from antiphon.core.recording import Property
 from antiphon.spark.session import map_in_arrow
+from antiphon.spark.tasks import explain_failure
+from antiphon.spark.windows import judge_large
 from antiphon.trace.arrow import pa
+from antiphon.trace.files import TraceFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +35,11 @@ PIECES_PER_BATCH: Final = 1024
 BYTES_PER_BATCH: Final = 16 << 20
 """A batch of the shuffle is closed at either bound. Raising them takes more memory in the task."""
 
+IN_ONE_PIECE: Final = (
+    "It cannot be judged in windows: its files hold a site's rows out of order, rows share a step or name "
+    "domains, or a property is asked for that windows do not judge."
+)
+
 PIECES: Final = pa.schema(
     [
         pa.field("trace", pa.int32()),
@@ -37,9 +47,10 @@ PIECES: Final = pa.schema(
         pa.field("problem", pa.string()),
         pa.field("promised", pa.binary()),
         pa.field("segment", pa.binary()),
+        pa.field("calls", pa.binary()),
     ]
 )
-PIECES_DDL: Final = "trace int, run string, problem string, promised binary, segment binary"
+PIECES_DDL: Final = "trace int, run string, problem string, promised binary, segment binary, calls binary"
 
 
 def audit(
@@ -48,30 +59,60 @@ def audit(
     expect: Sequence[Property] | None = None,
     limit: int = 100,
     violations_to: Path | str | None = None,
+    only: Sequence[Property] | None = None,
+    summaries: int = 0,
 ) -> AuditResult:
     """Judge all runs of these traces. Runs of different traces are different runs, whatever their names.
 
     `limit` bounds how many violations of each property are explained; counts are always complete. With
     `violations_to` all of them are, and go to Parquet files in that folder, which must not hold any yet.
+    What is promised or expected is always judged; `only` names what else is, instead of all seven.
+    `summaries` bounds for how many runs the result has all verdicts, those with broken promises first.
     """
-    traces, request = open_traces(paths, expect, limit)
-    tasks = plan_tasks(traces, spark.sparkContext.defaultParallelism)
+    traces, request = open_traces(paths, expect, limit, only)
+    request = request._replace(summaries=summaries)
+    tasks, large = plan_large(traces, spark.sparkContext.defaultParallelism, WINDOWED_ROWS)
     if violations_to is not None:
-        request = request._replace(violations_to=_empty_folder(Path(violations_to)))
-    return sum_up(_judge(spark, tasks, request), request)
-
-
-def _empty_folder(folder: Path) -> str:
+        request = request._replace(violations_to=empty_folder(Path(violations_to)))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if next(folder.glob("*.parquet"), None) is not None:
-            raise OutputError(f"The folder {folder} already holds Parquet files.", "Choose another folder.")
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(13, "Permission denied")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OutputError(f"The violations cannot be written to {folder}: {reason}.") from error
-    return str(folder.resolve())
+        result = sum_up(_judge_all(spark, traces, tasks, large, request), request, "spark")
+    except Exception as error:
+        remove_violations(request.violations_to)
+        explained = explain_failure(error)
+        if explained is None:
+            raise
+        raise explained from error
+    remove_unfinished(request.violations_to)
+    return result
+
+
+def _judge_all(
+    spark: "SparkSession", traces: list[TraceFiles], tasks: list[ReadTask], large: LargeRuns, request: Request
+) -> list[Sums]:
+    """Large runs in windows, one after another; then all others."""
+    answers: dict[tuple[int, str], Sums] = {}
+    for (trace, run), (rows, own) in large.items():
+        sums = judge_large(spark, trace, run, traces[trace], own, rows, request)
+        if sums is None:
+            sums = _refused(spark, request, trace, run, rows)
+        if sums is None:
+            tasks = [*own, *tasks]
+        else:
+            answers[trace, run] = sums
+    return [*answers.values(), *_judge(spark, tasks, request._replace(windowed=frozenset(answers)))]
+
+
+def _refused(spark: "SparkSession", request: Request, trace: int, run: str, rows: int) -> Sums | None:
+    """The answer for a run that windows cannot judge and that does not fit into one task here; None if it
+    does. How much memory the workers of a cluster have is not known."""
+    if not spark.sparkContext.master.startswith("local"):
+        return None
+    error = too_large(f"Run {run}", rows, "in one piece", "")
+    if error is None:
+        return None
+    sums = Sums(runs=1)
+    note_problem(sums, request.folders[trace], run, f"{error.sentence} {IN_ONE_PIECE}", request)
+    return sums
 
 
 def _judge(spark: "SparkSession", tasks: list[ReadTask], request: Request) -> list[Sums]:
@@ -82,14 +123,14 @@ def _judge(spark: "SparkSession", tasks: list[ReadTask], request: Request) -> li
     def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                yield from _batches(read_pieces(tasks[index]))
+                yield from batches_of(read_pieces(tasks[index]))
 
     def judged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         part = 0 if context is None else context.partitionId()
-        sums = msgspec.msgpack.encode(judge_runs(_pieces(batches), request, part))
+        sums = msgspec.msgpack.encode(judge_runs(pieces_of(batches), request, part))
         yield pa.RecordBatch.from_pydict({"sums": pa.array([sums], pa.binary())})
 
     pieces = map_in_arrow(spark.range(0, len(tasks), 1, len(tasks)), packed, PIECES_DDL)
@@ -98,12 +139,13 @@ def _judge(spark: "SparkSession", tasks: list[ReadTask], request: Request) -> li
     return [msgspec.msgpack.decode(bytes(answer[0]), type=Sums) for answer in answers]
 
 
-def _batches(pieces: Iterator[Piece]) -> Iterator[pa.RecordBatch]:
+def batches_of(pieces: Iterator[Piece]) -> Iterator[pa.RecordBatch]:
+    """Pieces as batches of the schema `PIECES`."""
     rows: list[Piece] = []
     size = 0
     for piece in pieces:
         rows.append(piece)
-        size += len(piece.segment or b"") + len(piece.promised or b"")
+        size += len(piece.segment or b"") + len(piece.promised or b"") + len(piece.calls or b"")
         if len(rows) >= PIECES_PER_BATCH or size >= BYTES_PER_BATCH:
             yield _batch(rows)
             rows, size = [], 0
@@ -117,7 +159,8 @@ def _batch(rows: list[Piece]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=PIECES)
 
 
-def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
+def pieces_of(batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
+    """The pieces of a shuffle."""
     for batch in batches:
         columns = [column.to_pylist() for column in batch.columns]
         yield from (Piece(*row) for row in zip(*columns, strict=True))

@@ -16,22 +16,22 @@ one order by accident.
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from antiphon.audit.judging import Judgement, judge
+from antiphon.audit.judging import Judgement, judge, judge_calls
 from antiphon.audit.log import build_log
 from antiphon.audit.recorder import PackingRecorder
 from antiphon.check.verdict import Verdict
 from antiphon.core.errors import InputError, UsageError
-from antiphon.core.recording import PROPERTIES, Property
+from antiphon.core.recording import PROMISABLE, PROPERTIES, Property
 from antiphon.sim.scenario import Metrics, Scenario, replay_command
 from antiphon.sim.scenarios import find_scenario
 from antiphon.spark.sweep import numbers
 from antiphon.spark.tasks import DIED, Progress, Watch, prepare, run_all, write_whole
-from antiphon.trace.arrow import ds, pa, pc, pq
+from antiphon.trace.arrow import dataset, pa, pc, pq
 from antiphon.trace.schema import Run
 
 if TYPE_CHECKING:
@@ -77,7 +77,11 @@ def judge_connection(scenario: Scenario, configuration: Any, seed: int) -> tuple
     log = build_log(run, [recorder.segment()])
     promises = scenario.promises_for(configuration)
     limits = {name: int(name in promises) for name in dict.fromkeys((*PROPERTIES, *promises))}
-    return metrics, judge(log, limits, in_order="total" in promises)
+    calls_limit = limits.pop("linearizable", None)
+    judgement = judge(log, limits, in_order="total" in promises)
+    if calls_limit is None:
+        return metrics, judgement
+    return metrics, judgement.joined(judge_calls(run.run, recorder.calls, calls_limit))
 
 
 def connection_row(protocol: str, draw: Draw, seed: int) -> dict[str, Any]:
@@ -91,15 +95,23 @@ def connection_row(protocol: str, draw: Draw, seed: int) -> dict[str, Any]:
         return row | {"error": f"{type(error).__name__}: {error}"}
     explained = {violation.property: violation.explanation for violation in judgement.violations}
     broken = [name for name in scenario.promises_for(configuration) if judgement.counts[name]]
+    doubts = [doubt for doubt in judgement.doubts.values() if doubt is not None]
+    if doubts:
+        row["error"] = f"Unknown, because {doubts[0]}."
     return row | {
         "finished": bool(metrics.get("finished", True)),
         "deliveries": metrics.get("deliveries"),
         **{str(name): judgement.counts[name] for name in PROPERTIES},
         "broken": broken,
-        "reported": scenario.is_reported(broken, metrics),
+        "reported": scenario.is_reported(broken, metrics, configuration),
         "explanation": explained[broken[0]] if broken else None,
-        "metrics": numbers(metrics),
+        "metrics": numbers(metrics | {name: judgement.counts[name] for name in _further(judgement.counts)}),
     }
+
+
+def _further(names: Iterable[str]) -> list[Property]:
+    """The properties among these that have no column of their own: those judged only where promised."""
+    return [name for name in PROMISABLE if name in names and name not in PROPERTIES]
 
 
 def _blank_row(protocol: str, seed: int) -> dict[str, Any]:
@@ -174,7 +186,7 @@ class CampaignResult:
     deliveries: int
     violations: dict[Property, int]
     broken: dict[Property, int]
-    """Runs that break a promise, by promised property; pairwise order is listed only if any do."""
+    """Runs that break a promise, by promised property."""
     broken_runs: int
     reported: int
     """Runs that broke a promise which holds only almost always, and reported it. Their violations count,
@@ -252,7 +264,7 @@ def cut(seeds: Sequence[int]) -> list[range]:
 # Files
 
 
-def _open(folder: Path, protocol: str) -> tuple[ds.Dataset, pc.Expression]:
+def _open(folder: Path, protocol: str) -> tuple[Any, pc.Expression]:
     """The rows of a folder, and the filter for this protocol's."""
     files = sorted(folder.glob("runs-*.parquet"))
     for file in files:
@@ -265,9 +277,7 @@ def _open(folder: Path, protocol: str) -> tuple[ds.Dataset, pc.Expression]:
                 f"{file} is not a campaign's result file.",
                 hint="Choose another folder with --out, or move the file away: its runs will be done again.",
             )
-    return ds.dataset([str(file) for file in files], CONNECTIONS, format="parquet"), pc.field(
-        "protocol"
-    ) == protocol
+    return dataset([str(file) for file in files], CONNECTIONS), pc.field("protocol") == protocol
 
 
 def _done(folder: Path, protocol: str) -> set[int]:
@@ -278,10 +288,15 @@ def _done(folder: Path, protocol: str) -> set[int]:
 def _summary(folder: Path, protocol: str, seeds: range, resumed: int, seconds: float) -> CampaignResult:
     rows, own = _open(folder, protocol)
     wanted = own & (pc.field("seed") >= seeds.start) & (pc.field("seed") < seeds.stop)
-    columns = ["finished", "deliveries", *PROPERTIES, "broken", "reported", "error"]
+    columns = ["finished", "deliveries", *PROPERTIES, "broken", "reported", "error", "metrics"]
     table = rows.to_table(columns=columns, filter=wanted)
     reported = pc.fill_null(table["reported"], False)
     broken = table["broken"].combine_chunks().flatten().to_pylist()
+    further = {
+        name: pc.map_lookup(table["metrics"], query_key=pa.scalar(name), occurrence="first")
+        for name in _further(find_scenario(protocol).promises)
+    }
+    judged = {**{name: table[name] for name in PROPERTIES}, **further}
     return CampaignResult(
         protocol=protocol,
         folder=folder,
@@ -289,8 +304,8 @@ def _summary(folder: Path, protocol: str, seeds: range, resumed: int, seconds: f
         resumed=resumed,
         seconds=seconds,
         deliveries=_sum(table["deliveries"]),
-        violations={name: _sum(table[name]) for name in PROPERTIES},
-        broken={name: broken.count(name) for name in dict.fromkeys((*PROPERTIES, *broken))},
+        violations={name: int(_sum(column)) for name, column in judged.items()},
+        broken={name: broken.count(name) for name in dict.fromkeys((*judged, *broken))},
         broken_runs=_sum(pc.and_not(pc.greater(pc.list_value_length(table["broken"]), 0), reported)),
         reported=_sum(reported),
         unfinished=_sum(pc.and_not(pc.invert(table["finished"]), reported)),
@@ -303,7 +318,7 @@ def _sum(column: pa.ChunkedArray) -> int:
     return pc.sum(column, min_count=0).as_py() or 0
 
 
-def _troubles(rows: ds.Dataset, wanted: pc.Expression) -> list[Trouble]:
+def _troubles(rows: Any, wanted: pc.Expression) -> list[Trouble]:
     """The first runs of each kind of trouble, up to `TROUBLES_SHOWN` in all."""
     kinds = (
         (pc.is_valid(pc.field("explanation")) & ~pc.field("reported"), "explanation", ""),

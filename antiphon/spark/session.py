@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import antiphon
 from antiphon.core.errors import UsageError
 from antiphon.core.extras import require_extra
+from antiphon.core.memory import memory_bytes
 from antiphon.spark.java import java_home
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def spark_session(
                     raise KeyboardInterrupt
                 yield spark
             finally:
-                spark.stop()
+                _stop(spark)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -102,7 +103,21 @@ def _start(master: str, app_name: str, folder: Path, settings: Mapping[str, str]
         ) from error
     if not master.startswith("local"):
         spark.sparkContext.addPyFile(str(package_archive(folder)))
+    # PySpark's server for accumulators prints a traceback where Java ends; our own error says what happened.
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
     return spark
+
+
+def _stop(spark: "SparkSession") -> None:
+    """Stop a session. If its Java process has ended, there is nothing left to stop."""
+    java = getattr(spark.sparkContext._gateway, "proc", None)
+    try:
+        spark.stop()
+    except Exception:
+        if java is None or java.poll() is None:
+            raise
 
 
 def _first_line(error: Exception) -> str:
@@ -163,12 +178,15 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
 def map_in_arrow(
     frame: "DataFrame", function: Callable[[Iterator[Any]], Iterator[Any]], schema: str
 ) -> "DataFrame":
-    """`DataFrame.mapInArrow` without pandas: a partition's record batches in, record batches out.
+    """`DataFrame.mapInArrow`: a partition's record batches in, record batches out.
 
-    PySpark's own method requires pandas, although Arrow batches do not use it. This is that method's body
-    without the requirement.
+    PySpark's own method requires pandas, although Arrow batches do not use it. Spark Connect needs pandas in
+    any case. In other sessions this is that method's body without the requirement.
     """
     from pyspark.sql import DataFrame
+
+    if type(frame).__module__.startswith("pyspark.sql.connect"):
+        return frame.mapInArrow(function, schema)
     from pyspark.util import PythonEvalType
 
     # PySpark's type stub does not list this function, so it is fetched by name.
@@ -180,18 +198,8 @@ def map_in_arrow(
 
 def driver_megabytes() -> int:
     """A quarter of the memory that this process may use, within bounds."""
-    quarter = _memory_bytes() // 4 // 1024 // 1024
+    quarter = memory_bytes() // 4 // 1024 // 1024
     return min(max(quarter, LEAST_DRIVER_MEGABYTES), MOST_DRIVER_MEGABYTES)
-
-
-def _memory_bytes() -> int:
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        # In a container the control group sets the limit.
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return physical
-    return min(physical, int(limit)) if limit.isdigit() else physical
 
 
 def package_archive(folder: Path) -> Path:

@@ -9,13 +9,14 @@ again is halved once more, until one run is left, and its row says that it kille
 """
 
 import re
+import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from typing import Protocol as Interface
 
-from antiphon.core.errors import OutputError
+from antiphon.core.errors import InputError, OutputError
 from antiphon.spark.session import map_in_arrow
 from antiphon.trace.arrow import pa, pq
 
@@ -23,12 +24,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_S: Final = 0.2
-DEATH: Final = "Python worker exited unexpectedly"
-"""Spark's message about a worker process that died."""
+DEATHS: Final = ("Python worker exited unexpectedly", "ExecutorLostFailure")
+"""Spark's messages about a worker process that died."""
+MEMORY: Final = re.compile(
+    r"\bMemoryError|OutOfMemoryError|Java heap space|unable to allocate", re.IGNORECASE
+)
+"""Python's and Java's messages about memory that ended."""
+GONE: Final = re.compile(
+    r"Answer from Java side is empty|Connection (refused|reset)|error while (sending|receiving)|"
+    r"does not exist in the JVM"
+)
+"""Messages of the bridge to Java about a Java process that ended."""
 UNWRITTEN: Final = re.compile(r"OutputError: (.+)")
 """Finds in Spark's message why a task could not write its file."""
 DIED: Final = "The worker process died."
 """The error in the row of the run that killed its worker."""
+
+UNFINISHED: Final = ".partial"
+"""How the names of files end that are being written."""
 
 Progress = Callable[[int, float], None]
 """Called with the number of runs done and their share of the expected cost."""
@@ -71,21 +84,34 @@ def prepare(folder: Path) -> None:
 
 
 def write_whole(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
-    """Write a result file that appears complete or not at all."""
-    temporary = path.with_suffix(".partial")
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), temporary)
-    temporary.rename(path)
+    """Write a result file that appears complete or not at all.
+
+    Until it is complete its name is its own: on a cluster, an attempt that is believed dead may still write
+    while the next attempt does.
+    """
+    temporary = path.with_name(f"{path.stem}-{secrets.token_hex(4)}{UNFINISHED}")
+    try:
+        pq.write_table(pa.Table.from_pylist(rows, schema=schema), temporary)
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def run_all(spark: "SparkSession", works: Sequence[Work], folder: Path) -> None:
     """Do all work whose file is not there yet, even if workers die."""
+    _run(spark, works, folder)
+    for leftover in folder.glob(f"*{UNFINISHED}"):
+        leftover.unlink(missing_ok=True)
+
+
+def _run(spark: "SparkSession", works: Sequence[Work], folder: Path) -> None:
     left = [work for work in works if not (folder / work.file_name).exists()]
     if not left:
         return
     try:
         _run_on_spark(spark, left, folder)
     except Exception as error:
-        if not _is_death(error):
+        if not is_death(error):
             raise
         _run_divided(spark, left, folder)
 
@@ -94,17 +120,49 @@ def _run_divided(spark: "SparkSession", works: list[Work], folder: Path) -> None
     """After a worker died: do the rest in halves, down to the run that kills it."""
     left = [work for work in works if not (folder / work.file_name).exists()]
     if len(left) > 1:
-        run_all(spark, left[: len(left) // 2], folder)
-        run_all(spark, left[len(left) // 2 :], folder)
+        _run(spark, left[: len(left) // 2], folder)
+        _run(spark, left[len(left) // 2 :], folder)
     elif left and left[0].runs > 1:
-        run_all(spark, left[0].split(), folder)
+        _run(spark, left[0].split(), folder)
     elif left:
         left[0].record_death(folder)
 
 
-def _is_death(error: Exception) -> bool:
+def is_sparks(error: Exception) -> bool:
+    """Whether this error comes from Spark."""
+    return type(error).__module__.split(".")[0] in ("py4j", "pyspark")
+
+
+def is_death(error: Exception) -> bool:
     """Whether this error is the death of a worker process."""
-    return type(error).__module__.split(".")[0] in ("py4j", "pyspark") and DEATH in str(error)
+    return is_sparks(error) and any(words in str(error) for words in DEATHS)
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether this error shows that Spark's Java process has ended."""
+    if not is_sparks(error):
+        return isinstance(error, ConnectionError)
+    try:
+        return bool(GONE.search(str(error)))
+    except Exception:
+        return True  # the text of an error is asked from Java
+
+
+def explain_failure(error: Exception) -> InputError | None:
+    """What to do about a job that ended for want of memory or of a process; None for any other error."""
+    if is_sparks(error) and MEMORY.search(str(error)):
+        what = "A worker ran out of memory while it judged."
+    elif is_death(error):
+        what = "A worker process died while it judged: it probably ran out of memory."
+    elif is_gone(error):
+        what = "Spark's Java process ended while it judged: it probably ran out of memory."
+    else:
+        return None
+    return InputError(
+        f"{what} Nothing was written.",
+        "Judge less with --only, use fewer cores with --master 'local[1]', or a Spark with more memory for "
+        "each worker.",
+    )
 
 
 def _run_on_spark(spark: "SparkSession", works: list[Work], folder: Path) -> None:

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 
-from antiphon.audit import judging
+from antiphon.audit import ordering
 from antiphon.audit.judging import Judgement, judge
 from antiphon.audit.kernels import order
 from antiphon.audit.local import audit_locally
 from antiphon.audit.log import build_log
 from antiphon.audit.packing import Segment, pack
-from antiphon.check.checkers import check_trace
+from antiphon.check.checkers import check_trace, evidence_of
 from antiphon.check.verdict import Verdict, Violation, count_by_property
 from antiphon.core.errors import InputError
-from antiphon.core.recording import PROPERTIES, Kind
+from antiphon.core.recording import OF_EVENTS, PROPERTIES, Kind
 from antiphon.trace.arrow import events_table
 from antiphon.trace.schema import Event, Run
-from tests.strategies import random_trace, traces
+from tests.strategies import as_imported, random_trace, traces
 
 SEEDS = 600
 
@@ -51,11 +51,16 @@ def log_of(site: str, *entries: tuple[Kind, str, int]) -> list[Event]:
 
 
 def test_equal_to_the_pure_checkers_on_many_seeds() -> None:
-    counts = dict.fromkeys(PROPERTIES, 0)
+    counts = dict.fromkeys(OF_EVENTS, 0)
     for seed in range(SEEDS):
-        events, run = random_trace(Random(seed), f"run-{seed}")
-        expected = check_trace(events, run)
-        judgement = compiled_judgement(events, run)
+        rng = Random(seed)
+        events, run = random_trace(rng, f"run-{seed}")
+        if seed % 2:
+            events = as_imported(rng, events)
+        expected = check_trace(events, run, OF_EVENTS)
+        log = build_log(run, segments(events))
+        assert log.evidence == evidence_of(events, run)
+        judgement = judge(log, dict.fromkeys(OF_EVENTS))
         assert same(judgement.violations, expected), f"random_trace(Random({seed}))"
         for violation in expected:
             counts[violation.property] += 1
@@ -90,7 +95,6 @@ def test_batches_judged_as_wholes_count_and_name_messages() -> None:
         for item in judgement.violations:
             assert (item.property, item.site, item.sender, item.number) in places
             told[item.property] += 1
-    del told["duplicate"]
     assert min(told.values()) > 8
 
 
@@ -126,7 +130,7 @@ def test_equal_on_larger_tangled_runs() -> None:
 
 def test_cycles_of_large_components_are_as_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search from backward arcs alone finds cycles of the same length as the one from everywhere."""
-    monkeypatch.setattr(judging, "WHOLE_SEARCH", 1)
+    monkeypatch.setattr(ordering, "WHOLE_SEARCH", 1)
     compared = 0
     for seed in range(300):
         events, run = random_trace(Random(seed), flavour="wild")
@@ -138,7 +142,7 @@ def test_cycles_of_large_components_are_as_short(monkeypatch: pytest.MonkeyPatch
             if item.property == "total":
                 assert item.explanation.count("before") == expected[item.sender + str(item.number)]
                 compared += 1
-    assert compared > 100
+    assert compared > 50
 
 
 def test_hostile_numbers_take_no_memory() -> None:
@@ -267,20 +271,20 @@ def test_segments_may_come_in_any_order_and_overlap() -> None:
         assert same(judge(build_log(run, pieces)).violations, expected)
 
 
-@pytest.mark.parametrize(
-    ("steps", "sentence"),
-    [
-        ((0, 1, 1), "step 1 occurs 2 times in"),
-        ((0, 0, 2), "step 0 occurs 2 times in"),
-    ],
-)
-def test_steps_that_tell_no_order_cannot_be_judged(steps: tuple[int, ...], sentence: str) -> None:
-    events = [Event("run", "a", step, "present") for step in steps]
-    with pytest.raises(InputError, match=sentence) as error:
+def test_a_copied_log_cannot_be_judged() -> None:
+    events = [Event("run", "a", step, "deliver", "b", step) for step in (0, 1, 2)] * 2
+    with pytest.raises(InputError, match="each row of site a is there twice") as error:
         build_log(Run("run"), segments(events))
     with pytest.raises(InputError) as pure:
         check_trace(events, Run("run"))
     assert str(error.value) == str(pure.value)
+
+
+def test_a_step_with_two_equal_rows_is_no_copy() -> None:
+    events = [Event("run", "a", 0, "send", "a", 0), *[Event("run", "b", 7, "deliver", "a", 0)] * 2]
+    violations = check_trace(events, Run("run"), ["duplicate"])
+    assert [violation.site for violation in violations] == ["b"]
+    assert judge(build_log(Run("run"), segments(events))).counts["duplicate"] == 1
 
 
 @pytest.mark.parametrize(
@@ -337,9 +341,10 @@ def test_a_log_with_holes_is_judged_as_it_stands() -> None:
             continue
         log = build_log(run, segments(kept))
         assert same(judge(log).violations, check_trace(kept, run))
-        holed = any(
-            sorted(event.step for event in kept if event.site == site)
-            != list(range(sum(event.site == site for event in kept)))
+        holed = {
+            site
             for site in {event.site for event in kept}
-        )
-        assert (log.first_hole() is not None) == holed
+            if sorted(event.step for event in kept if event.site == site)
+            != list(range(sum(event.site == site for event in kept)))
+        }
+        assert {site for site, _ in log.evidence.holes} == holed

@@ -66,19 +66,27 @@ def test_json_tells_the_same(capsys: Capture) -> None:
         assert told["change"] is None
 
 
+REPLACED = "A running cluster keeps 0 trees; 1 finish what is under way while 1 begin, and no site stops."
+BEGUN = "A running cluster keeps 1 tree; 0 finish what is under way while 1 begin, and no site stops."
+KEPT = "A running cluster keeps 1 tree and replaces none."
+
+
 @pytest.mark.parametrize(
     ("moves", "sentences"),
     [
         (
             ["--join", "s02", "B"],
-            ["s02 moves from <A> to <AB>.", "No meta-group appears or disappears, so no tree changes."],
+            [
+                "s02 moves from <A> to <AB>.",
+                "No meta-group appears or disappears, so no tree has other links.",
+            ],
         ),
         (
             ["--leave", "s17", "C"],
             [
                 "s17 moves from <ABC> to <AB>.",
                 "s17 was the primary site of <ABC> and moves away; now s18 is.",
-                "No meta-group appears or disappears, so no tree changes.",
+                "No meta-group appears or disappears, so no tree has other links.",
             ],
         ),
         (
@@ -115,7 +123,18 @@ def test_json_tells_the_same(capsys: Capture) -> None:
 def test_a_change_is_told_in_sentences(capsys: Capture, moves: list[str], sentences: list[str]) -> None:
     code, out, _ = says(capsys, EXAMPLE, *moves)
     assert code == 0
-    assert out.split("\n\n")[0].splitlines() == sentences
+    *told, agreed = out.split("\n\n")[0].splitlines()
+    assert told == sentences
+    kept = {"--join new E": BEGUN, "--join s02 B": KEPT}
+    assert agreed == kept.get(" ".join(moves), REPLACED)
+
+
+def test_what_a_running_cluster_does_is_in_the_json(capsys: Capture) -> None:
+    """As in the protocol itself: a join that alters no tree keeps it; a leave does not."""
+    _, out, _ = says(capsys, EXAMPLE, "--join", "s02", "B", "--json")
+    assert json.loads(out)["change"]["agreed"] == {"kept": [[1, 0]], "handed_over": [], "planted": []}
+    _, out, _ = says(capsys, EXAMPLE, "--leave", "s16", "C", "--json")
+    assert json.loads(out)["change"]["agreed"] == {"kept": [], "handed_over": [[1, 0]], "planted": [[2, 0]]}
 
 
 def test_trees_that_join_split_and_end(capsys: Capture, tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_a_line_can_be_addressed() -> None:
         assert json.loads(a.hear())["site"] == "b"
         assert json.loads(b.hear())["site"] == "a"
         a.say("@a own words")
-        a.say("@zoe nobody hears this")
+        a.say("@zoe not heard")
         a.say("@b,a both")
         a.say("all")
         heard = [json.loads(a.hear()) for _ in range(3)]
@@ -218,7 +218,7 @@ EVIL = "e\x1b[2J\u202e 7\n"
 
 
 def test_nothing_of_a_peers_reaches_the_terminal_raw(capfd: pytest.CaptureFixture[str]) -> None:
-    stable = StabilityWaits().wait
+    stable = StabilityWaits()
     line = cli_node._shown_line(Message(EVIL, 3, b"a\tb\x1b]0;c\x07\xff\n", stable, None, EVIL))
     name = "e\\u001b[2J\\u202e\\u00207\\u000a"
     assert line.decode() == f"{name} {name} 3 a\tb\\u001b]0;c\\u0007\\xff\\u000a\n"
@@ -304,6 +304,7 @@ def test_a_node_escapes_bodies_on_a_terminal_only(terminal: bool, shown: bytes) 
         (["perf", "--order", "total-across"], "--groups FILE"),
         (["node"], "GROUP"),
         (["perf", "--members", "1"], "at least two members"),
+        (["perf", "--members", "257"], "257 members would be as many processes on this machine"),
         (["perf", "--size", "3"], "at least 16 bytes"),
         (["perf", "--churn", "7"], "must stay"),
         (["perf", "--service", "lan"], "has no option service="),
@@ -326,7 +327,11 @@ def test_perf_prints_the_contracts_figures(order: str, capfd: pytest.CaptureFixt
     assert run(arguments) == 0
     (line,) = capfd.readouterr().out.splitlines()
     figures = json.loads(line)
-    assert set(figures) == {"group_throughput", "latency_ms", "halted_share", "lost", "violations"}
+    assert set(figures) == {
+        "group_throughput", "latency_ms", "stability_ms", "halted_share", "lost", "processor_share",
+        "control_bytes_s", "violations",
+    }  # fmt: skip
+    assert 0 < figures["stability_ms"]["p50"] <= figures["stability_ms"]["p99"]
     assert figures["group_throughput"] > 100
     assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p99"]
     assert (figures["lost"], figures["violations"]) == (0, 0)
@@ -440,7 +445,8 @@ def test_a_member_that_fails_is_told_in_a_sentence(
 def a_report(sent: int, delivered: dict[str, int], per_bucket: list[int]) -> dict[str, Any]:
     return {
         "sent": sent, "delivered": delivered, "holes": 0, "latencies_us": [1000, 3000],
-        "buckets": list(enumerate(per_bucket)),
+        "stabilities_us": [sent * 1000], "buckets": list(enumerate(per_bucket)),
+        "span_s": 2.0, "processor_s": sent / 1000, "bytes": 1_000_000,
     }  # fmt: skip
 
 
@@ -453,6 +459,9 @@ def test_the_figures_count_what_stayers_miss_and_when_they_halt() -> None:
     assert figures["halted_share"] == 0.1
     assert figures["group_throughput"] == 80.0
     assert figures["latency_ms"] == {"p50": 1.0, "p99": 3.0}
+    assert figures["stability_ms"] == {"p50": 90.0, "p99": 90.0}
+    assert figures["processor_share"] == 0.05
+    assert figures["control_bytes_s"] == (1_000_000 - 1000 * 220) / 2
     assert len(buckets(plan, whole)) == 15
 
 
@@ -462,3 +471,11 @@ def test_the_sparkline_draws_rates_and_who_is_there(capfd: pytest.CaptureFixture
             line.add(total, there)
     drawn = capfd.readouterr().err.splitlines()
     assert drawn == ["rate █ █ up to 100", "members 767"]
+
+
+def test_a_member_of_perf_that_waits_for_others_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    plan = Plan(members=2, seconds=1.0)
+    task = plan.task(0, f"alone-{os.getpid()}", tmp_path, again=False, tells=False)
+    command = [sys.executable, "-m", "antiphon.load.generator", msgspec.json.encode(task).decode()]
+    ended = subprocess.run(command, input="", capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "")

@@ -145,3 +145,25 @@ def test_an_interrupt_is_told_in_a_word(capsys: Capture, monkeypatch: pytest.Mon
     monkeypatch.setattr("antiphon.cli.main.build", interrupted)
     code, _, err = says(capsys, "demo")
     assert (code, err) == (130, "Interrupted.")
+
+
+INTERRUPTED_WHILE_LOADING = """
+import os, signal, sys
+
+class Interrupter:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupter())
+sys.argv = ["antiphon", "simulate", "sequencer"]
+from antiphon.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["cyclopts", "antiphon.cli.simulate"])
+def test_an_interrupt_while_the_command_line_loads_is_told_in_a_word(module: str) -> None:
+    code = INTERRUPTED_WHILE_LOADING.format(module=module)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "Interrupted.\n")

@@ -1,4 +1,4 @@
-"""`antiphon top` as a user sees it: on a terminal, into a pipe, and where nobody is."""
+"""`antiphon top` as a user sees it: on a terminal, into a pipe, and where no member is."""
 
 import contextlib
 import json

@@ -9,7 +9,15 @@ from antiphon.check.checkers import check_trace
 from antiphon.check.verdict import Violation, Witness
 from antiphon.core.ids import MessageId
 from antiphon.core.recording import Property
-from antiphon.report.diagram import FLIGHT_LEVELS, ROWS_WANTED, Diagram, Item, layout, message_range
+from antiphon.report.diagram import (
+    FLIGHT_LEVELS,
+    ROWS_WANTED,
+    Diagram,
+    Item,
+    layout,
+    layout_region,
+    message_range,
+)
 from antiphon.trace.schema import Event, Run
 from tests.histories import history
 from tests.report.samples import BROKEN_CHOIR, LOST_LINE
@@ -129,7 +137,7 @@ def test_a_large_witness_is_shown_whole_and_gets_less_context() -> None:
 
 
 def test_a_delivery_before_its_own_cause_keeps_each_members_order() -> None:
-    """Each member delivers the other's message before it sends its own: no layout can please everybody."""
+    """Each member delivers the other's message before it sends its own: no layout suits both."""
     events, _, _ = history("a: b0 !a0\nb: a0 !b0")
     witness = (Witness("a", 0, "b", 0), Witness("b", 0, "a", 0))
     diagram = layout(events, Violation("causal", "run", "a", "b", 0, "", witness))
@@ -154,3 +162,26 @@ def test_a_send_without_a_sender_is_its_members_own() -> None:
     diagram = layout(events, Violation("duplicate", "run", "b", "a", 0, "", witness))
     assert diagram.sites == ("a", "b")
     assert len(diagram.arrows) == 2
+
+
+def test_rows_that_were_not_read_are_counted_by_their_steps() -> None:
+    rows = [Event("r", "a", step, "deliver", "b", step) for step in (*range(10, 14), *range(5000, 5004))]
+    witness = (Witness("a", 12, "b", 12), Witness("a", 5001, "b", 5001))
+    diagram = layout(rows, Violation("fifo", "r", "a", "b", 12, "", witness), context=1)
+    assert [item.hidden for item in diagram.items if item.kind == "gap"] == [11, 4986]
+
+
+def test_an_absence_among_rows_that_were_not_read_is_drawn_where_it_is_known() -> None:
+    rows = [
+        Event("r", "a", 5, "deliver", "b", 0),
+        Event("r", "a", 9, "absent"),
+        Event("r", "a", 20, "present"),
+        Event("r", "a", 30, "deliver", "b", 1),
+    ]
+    witness = (Witness("a", 5, "b", 0), Witness("a", 30, "b", 1))
+    diagram = layout_region(rows, Violation("fifo", "r", "a", "b", 0, "", witness))
+    level = {item.event.step: item.level for item in diagram.items if item.event is not None}
+    assert [(span.top, span.bottom) for span in diagram.absences] == [
+        (level[9], level[9] + 1),
+        (level[9] + 1, level[20]),
+    ]

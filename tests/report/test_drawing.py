@@ -10,7 +10,7 @@ from antiphon.check.checkers import check_trace
 from antiphon.check.verdict import Violation, Witness
 from antiphon.core.recording import Property
 from antiphon.report.diagram import layout
-from antiphon.report.escape import clean, escape, shorten
+from antiphon.report.escape import LONGEST_WORD, argument_lines, clean, escape, shorten
 from antiphon.report.picture import picture
 from antiphon.report.svg import to_svg
 from antiphon.report.text import to_text
@@ -139,4 +139,7 @@ def test_cleaning_spells_out_what_cannot_be_seen() -> None:
     assert clean("a\u00a0b\u202fc") == "a\u00a0b\u202fc"
     assert clean("a\u202eb\x00") == "a\\u202eb\\u0000"
     assert escape("<a href='x'>") == "&lt;a href=&#x27;x&#x27;&gt;"
+    name = "m" * 1_000_000
+    (line,) = argument_lines(f"Let {name}:0 be delivered to {'x' * LONGEST_WORD}.")
+    assert line == f"Let {'m' * 128}…{'m' * 125}:0 be delivered to {'x' * 128}…{'x' * 126}."
     assert [shorten("abcdef", width) for width in (0, 1, 2, 4, 6)] == ["", "a", "a…", "ab…f", "abcdef"]

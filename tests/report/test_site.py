@@ -58,6 +58,7 @@ EVIL_CLAIM = Claim(
     ours=EVIL,
     interval=EVIL,
     verdict="not reproduced",
+    condition=EVIL,
     reason=EVIL,
     command=EVIL,
 )

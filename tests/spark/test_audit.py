@@ -1,5 +1,7 @@
 """The audit on Spark equals the pure checkers, however the rows are laid out in files."""
 
+import os
+import signal
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -8,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from antiphon.audit.runs import Request
 from antiphon.check.checkers import check_trace
 from antiphon.check.verdict import Verdict, Violation, count_by_property
 from antiphon.core.errors import InputError, OutputError, UsageError
@@ -92,7 +95,7 @@ def test_many_random_runs_in_one_job(spark: "SparkSession", tmp_path: Path) -> N
 
 
 def retyped(table: pa.Table) -> pa.Table:
-    """Other widths and encodings, and a column that nobody asked for."""
+    """Other widths and encodings, and a column that was not asked for."""
     fields = {
         "run": pa.dictionary(pa.int8(), pa.string())
         if len(set(table["run"].to_pylist())) < 100
@@ -176,6 +179,20 @@ def test_planted_swaps_are_found_exactly(spark: "SparkSession", tmp_path: Path) 
         "sends": 200,
         "deliveries": 600,
         "violations": {**dict.fromkeys(PROPERTIES, 0), "total": 3},
+        "unknown": {},
+        "not_judged": {},
+        "engine": "spark",
+        "verdicts": [
+            {
+                "run": "run",
+                "property": "total",
+                "promised": True,
+                "verdict": "fail",
+                "violations": 3,
+                "reason": None,
+            }
+        ],
+        "reasons": [],
     }
     assert result.broken_runs == ["run"]
 
@@ -226,7 +243,8 @@ def test_a_run_that_cannot_be_judged_is_named_and_the_others_are_judged(
     assert (result.runs, result.deliveries, result.unjudgeable_count) == (3, 36, 2)
     assert result.unjudgeable == [
         "Run flawed cannot be judged: in the row of site a, step 0, its number is -4.",
-        "Run holed cannot pass: step 1 is missing from the log of site a.",
+        "Run holed: integrity, duplicate, atomicity, fifo, causal and 2 more are unknown, because step 1 is "
+        "missing from the log of site a.",
     ]
 
 
@@ -283,6 +301,37 @@ def test_violations_go_only_to_a_folder_without_any(spark: "SparkSession", tmp_p
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot be written"):
         audit(spark, [tmp_path / "trace"], violations_to=tmp_path / "file")
+
+
+def test_a_worker_that_dies_is_one_sentence_and_leaves_nothing(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_trace(tmp_path / "trace", [group_log({"s1": [3]}, 12)], [Run("run")])
+
+    def die(_pieces: object, request: Request, _part: int) -> None:
+        Path(f"{request.violations_to}/violations-00000.parquet").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr("antiphon.spark.audit.judge_runs", die)
+    with pytest.raises(InputError, match="A worker process died while it judged") as error:
+        audit(spark, [tmp_path / "trace"], violations_to=tmp_path / "violations")
+    assert error.value.hint
+    assert list((tmp_path / "violations").iterdir()) == []
+
+
+def test_memory_that_ends_in_a_worker_is_one_sentence(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_trace(tmp_path / "trace", [group_log({"s1": [3]}, 12)], [Run("run")])
+
+    def end(_pieces: object, _request: Request, _part: int) -> None:
+        raise MemoryError("Unable to allocate 14.9 GiB for an array")
+
+    monkeypatch.setattr("antiphon.spark.audit.judge_runs", end)
+    with pytest.raises(InputError, match="A worker ran out of memory while it judged") as error:
+        audit(spark, [tmp_path / "trace"], violations_to=tmp_path / "violations")
+    assert "--only" in (error.value.hint or "")
+    assert list((tmp_path / "violations").iterdir()) == []
 
 
 def test_misuse_is_a_usage_error(spark: "SparkSession", tmp_path: Path) -> None:

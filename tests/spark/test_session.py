@@ -169,7 +169,7 @@ def test_without_pyspark_one_sentence_says_what_to_install(monkeypatch: pytest.M
 
 def test_driver_memory_is_a_quarter_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     for gigabytes, megabytes in ((1, 1024), (16, 4096), (512, 16384)):
-        monkeypatch.setattr(session, "_memory_bytes", lambda size=gigabytes: size << 30)
+        monkeypatch.setattr(session, "memory_bytes", lambda size=gigabytes: size << 30)
         assert session.driver_megabytes() == megabytes
 
 

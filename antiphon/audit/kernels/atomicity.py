@@ -4,7 +4,8 @@ A site without absences must have every message addressed to it. A site with abs
 spell. Where total order holds, the merge of the sites' sequences (see `order`) has placed every message so
 that all arcs lead forward. Every message on a path from the spell's first message to its last is placed
 between them, so only those are candidates; one walk through that range in each direction finds which of them
-are on such a path. Without total order, senders' numbers decide.
+are on such a path. Without total order, senders' numbers decide. Both are judged domain by domain. Where
+rows share a step, a spell has several deliveries that may be its first or its last.
 """
 
 from typing import Any
@@ -68,38 +69,40 @@ def absent_sites(kinds: Any, starts: Any, sites: int) -> Any:
 
 @compiled
 def lacking_between(
-    delivered: Any,
-    begin: int,
-    end: int,
-    site: int,
-    position: Any,
-    placed: Any,
-    destination_set: Any,
-    sets: Any,
+    held: Any, low: int, high: int, site: int, position: Any, placed: Any, destination_set: Any, sets: Any
 ) -> Any:
-    """Messages addressed to the site that are placed between a spell's ends and not delivered in it."""
-    low, high = position[delivered[begin]], position[delivered[end - 1]]
+    """Messages addressed to the site that are placed between two places and are not among those held."""
     here = np.zeros(max(high - low, 0) + 1, np.bool_)
-    for place in range(begin, end):
-        here[position[delivered[place]] - low] = True
+    for message in held:
+        if low <= position[message] <= high:
+            here[position[message] - low] = True
     lacking = [low for _ in range(0)]
     for place in range(low + 1, high):
-        addressed = destination_set[placed[place]]
-        if not here[place - low] and addressed >= 0 and sets[addressed, site]:
-            lacking.append(placed[place])
+        message = placed[place]
+        if here[place - low] or message >= len(destination_set):
+            continue
+        if destination_set[message] >= 0 and sets[destination_set[message], site]:
+            lacking.append(message)
     return np.array(lacking, np.int32)
 
 
 @compiled
-def on_paths(low: int, high: int, offsets: Any, targets: Any, position: Any, candidates: Any) -> Any:
-    """Which candidates lie on a path from the message placed at `low` to the one placed at `high`.
+def on_paths(
+    first: Any, last: Any, low: int, high: int, offsets: Any, targets: Any, position: Any, candidates: Any
+) -> Any:
+    """Which candidates lie on a path from one of the first messages to one of the last.
 
-    `offsets` and `targets` list, by place, the places that arcs lead to; all of them lead forward.
+    `low` is the least place of the first ones, `high` the greatest of the last. `offsets` and `targets` list,
+    by place, the places that arcs lead to; all of them lead forward.
     """
     after = np.zeros(high - low + 1, np.bool_)
     before = np.zeros(high - low + 1, np.bool_)
-    after[0] = True
-    before[high - low] = True
+    for message in first:
+        if position[message] <= high:
+            after[position[message] - low] = True
+    for message in last:
+        if position[message] >= low:
+            before[position[message] - low] = True
     for place in range(low, high):
         if after[place - low]:
             for slot in range(offsets[place], offsets[place + 1]):
@@ -123,27 +126,32 @@ def lacking_in_numbers(
     begin: int,
     end: int,
     site: int,
-    sender_of: Any,
-    senders: int,
+    part_of: Any,
+    parts: int,
     first: Any,
     destination_set: Any,
     sets: Any,
 ) -> Any:
-    """Missing messages numbered between two of their sender that the spell holds, with those deliveries."""
-    least, greatest = np.full(senders, -1, np.int64), np.full(senders, -1, np.int64)
+    """Missing messages numbered between two of their part that the spell holds, with those deliveries.
+
+    A part is the messages of one sender in one domain.
+    """
+    least, greatest = np.full(parts, -1, np.int64), np.full(parts, -1, np.int64)
     for place in range(begin, end):
-        sender = sender_of[delivered[place]]
-        if least[sender] < 0 or delivered[place] < delivered[least[sender]]:
-            least[sender] = place
-        if greatest[sender] < 0 or delivered[place] > delivered[greatest[sender]]:
-            greatest[sender] = place
+        part = part_of[delivered[place]]
+        if least[part] < 0 or delivered[place] < delivered[least[part]]:
+            least[part] = place
+        if greatest[part] < 0 or delivered[place] > delivered[greatest[part]]:
+            greatest[part] = place
     lacking = [(begin, begin, begin) for _ in range(0)]
     here = set(delivered[begin:end])
-    for sender in range(senders):
-        if least[sender] < 0:
+    for part in range(parts):
+        if least[part] < 0:
             continue
-        for message in range(delivered[least[sender]] + 1, delivered[greatest[sender]]):
+        for message in range(delivered[least[part]] + 1, delivered[greatest[part]]):
             addressed = destination_set[message]
-            if first[message] >= 0 and addressed >= 0 and sets[addressed, site] and message not in here:
-                lacking.append((message, least[sender], greatest[sender]))
+            if part_of[message] != part or first[message] < 0 or addressed < 0:
+                continue
+            if sets[addressed, site] and message not in here:
+                lacking.append((message, least[part], greatest[part]))
     return lacking

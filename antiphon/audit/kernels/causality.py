@@ -10,6 +10,10 @@ has been passed. Impossible logs, such as deliveries before their own sends in a
 vectors are raised in passes over all logs until nothing changes, which gives the same least solution.
 
 The vector of a message includes the message itself. Memory: 4 bytes per message sent and chain.
+
+Rows of one step are unordered. `groups[entry]` is the first entry of an entry's step, `rows[entry]` that of
+its row; both are empty if no two rows share a step. Then the sends of one step are laid out first, each row
+of them in a chain of its own, and what a step adds to the site's clock counts only for later steps.
 """
 
 from typing import Any
@@ -20,25 +24,34 @@ from antiphon.core.compiled import compiled
 
 
 @compiled
-def send_ranks(kinds: Any, messages: Any, starts: Any, send_entry: Any) -> Any:
+def send_ranks(kinds: Any, messages: Any, starts: Any, send_entry: Any, groups: Any, rows: Any) -> Any:
     """Each message's chain (the site that sent it, counted among those that send) and rank in it, or -1.
 
-    Also the end of each site's log up to its last send: entries after it precede nothing.
+    Also the end of each site's log up to its last send: entries after it precede nothing. A site has as many
+    chains as one of its steps has rows of sends.
     """
     chain = np.full(len(send_entry), -1, np.int32)
     rank = np.full(len(send_entry), -1, np.int32)
     ends = starts[:-1].copy()
     chains = 0
     for site in range(len(starts) - 1):
-        sent = 0
+        sent = [0 for _ in range(0)]
+        own, last = 0, -1
         for entry in range(starts[site], starts[site + 1]):
-            if kinds[entry] == 2:
-                chain[messages[entry]] = chains
-                rank[messages[entry]] = sent
-                sent += 1
-                ends[site] = entry + 1
-        if sent:
-            chains += 1
+            if kinds[entry] != 2:
+                continue
+            if not len(groups) or last < 0 or groups[entry] != groups[last]:
+                own = 0
+            elif rows[entry] != rows[last]:
+                own += 1
+            if own == len(sent):
+                sent.append(0)
+            chain[messages[entry]] = chains + own
+            rank[messages[entry]] = sent[own]
+            sent[own] += 1
+            ends[site] = entry + 1
+            last = entry
+        chains += len(sent)
     return chain, rank, ends, chains
 
 
@@ -94,10 +107,24 @@ def _merge(clock: Any, site: int, message: int, row: Any, vectors: Any, first_ho
 
 
 @compiled
+def _end_step(
+    clock: Any, entry: int, start: int, kinds: Any, messages: Any, groups: Any, chain: Any, rank: Any
+) -> None:
+    """If a step of several rows ends before this entry, add its sends to the site's clock."""
+    if not len(groups) or entry == start or groups[entry] != entry:
+        return
+    for before in range(groups[entry - 1], entry):
+        if kinds[before] == 2:
+            own = chain[messages[before]]
+            clock[own] = max(clock[own], rank[messages[before]] + 1)
+
+
+@compiled
 def sweep(
     kinds: Any,
     messages: Any,
     starts: Any,
+    groups: Any,
     ends: Any,
     row: Any,
     chain: Any,
@@ -124,6 +151,7 @@ def sweep(
         entry = pointer[site]
         while entry < ends[site]:
             message = messages[entry]
+            _end_step(clock, entry, starts[site], kinds, messages, groups, chain, rank)
             if kinds[entry] == 4:
                 at = row[message]
                 if at >= 0 and not known[at]:
@@ -133,8 +161,10 @@ def sweep(
                 _merge(clock, site, message, row, vectors, first_home, homes)
             elif kinds[entry] == 2:
                 at = row[message]
-                clock[chain[message]] = rank[message] + 1
+                if not len(groups):
+                    clock[chain[message]] = rank[message] + 1
                 vectors[at] = clock
+                vectors[at, chain[message]] = rank[message] + 1
                 known[at] = True
                 other = waiting[at]
                 while other >= 0:
@@ -153,6 +183,7 @@ def raise_to_fixpoint(
     kinds: Any,
     messages: Any,
     starts: Any,
+    groups: Any,
     ends: Any,
     row: Any,
     chain: Any,
@@ -169,11 +200,16 @@ def raise_to_fixpoint(
             clock = np.zeros(vectors.shape[1], np.int32)
             for entry in range(starts[site], ends[site]):
                 message = messages[entry]
+                _end_step(clock, entry, starts[site], kinds, messages, groups, chain, rank)
                 if kinds[entry] == 4:
                     _merge(clock, site, message, row, vectors, first_home, homes)
                 elif kinds[entry] == 2:
-                    clock[chain[message]] = max(clock[chain[message]], rank[message] + 1)
-                    at = row[message]
+                    at, own = row[message], chain[message]
+                    if not len(groups):
+                        clock[own] = max(clock[own], rank[message] + 1)
+                    if rank[message] + 1 > vectors[at, own]:
+                        vectors[at, own] = rank[message] + 1
+                        changed = True
                     for other in range(len(clock)):
                         if clock[other] > vectors[at, other]:
                             vectors[at, other] = clock[other]
@@ -199,31 +235,50 @@ def precedes(
 
 
 @compiled
-def _lower(least: Any, second: Any, chain: int, rank: int) -> None:
-    """Keep the two least distinct ranks of a chain."""
-    if rank < least[chain]:
-        second[chain] = least[chain]
-        least[chain] = rank
-    elif least[chain] < rank < second[chain]:
-        second[chain] = rank
+def _lower(least: Any, message: int, chain: Any, rank: Any, first_home: Any, homes: Any) -> None:
+    """Keep the least rank of each chain."""
+    if chain[message] >= 0:
+        least[chain[message]] = min(least[chain[message]], rank[message])
+        return
+    home = first_home[message]
+    while home >= 0:
+        least[homes[home, 0]] = min(least[homes[home, 0]], homes[home, 1])
+        home = homes[home, 3]
 
 
 @compiled
-def _is_early(message: int, row: Any, chain: Any, rank: Any, vectors: Any, least: Any, second: Any) -> bool:
-    """Whether some other message in this one's past is delivered later.
-
-    The vector includes the message itself, which may be delivered again later. Then its own rank is the least
-    of its chain, and the second least decides.
-    """
+def _is_early(message: int, row: Any, vectors: Any, least: Any) -> bool:
+    """Whether some message in this one's past is delivered later."""
     at = row[message]
     if at < 0:
         return False
+    early = False
     for other in range(vectors.shape[1]):
         if least[other] < vectors[at, other]:
-            if other != chain[message] or least[other] != rank[message]:
-                return True
-            if second[other] < vectors[at, other]:
-                return True
+            early = True
+            break
+    return early
+
+
+@compiled
+def _is_early_in_row(
+    place: int,
+    delivered: Any,
+    rows: Any,
+    end: int,
+    row: Any,
+    chain: Any,
+    rank: Any,
+    first_home: Any,
+    homes: Any,
+    vectors: Any,
+) -> bool:
+    """Whether some message in this one's past is delivered later in the same row of a batch."""
+    later = place + 1
+    while later < end and rows[later] == rows[place]:
+        if precedes(delivered[later], delivered[place], row, chain, rank, first_home, homes, vectors):
+            return True
+        later += 1
     return False
 
 
@@ -232,6 +287,8 @@ def find_early(
     found: Any,
     delivered: Any,
     starts: Any,
+    groups: Any,
+    rows: Any,
     row: Any,
     chain: Any,
     rank: Any,
@@ -239,29 +296,30 @@ def find_early(
     homes: Any,
     vectors: Any,
 ) -> int:
-    """At each site, the first delivery of each message that a message of its past follows there."""
+    """In each lane, the deliveries that a message of their past follows."""
     never = np.iinfo(np.int32).max
     count = 0
-    slot = np.full(len(row), -1, np.int64)
-    for site in range(len(starts) - 1):
+    for lane in range(len(starts) - 1):
         least = np.full(vectors.shape[1], never, np.int32)
-        second = np.full(vectors.shape[1], never, np.int32)
-        before = count
-        for place in range(starts[site + 1] - 1, starts[site] - 1, -1):
-            message = delivered[place]
-            if _is_early(message, row, chain, rank, vectors, least, second):
-                if slot[message] < before:
-                    slot[message] = count
+        end = starts[lane + 1]
+        while end > starts[lane]:
+            begin = end - 1
+            while len(groups) and begin > starts[lane] and groups[begin - 1] == groups[begin]:
+                begin -= 1
+            for place in range(begin, end):
+                message = delivered[place]
+                if _is_early(message, row, vectors, least) or (
+                    end - begin > 1
+                    and _is_early_in_row(
+                        place, delivered, rows, end, row, chain, rank, first_home, homes, vectors
+                    )
+                ):
+                    if count < len(found):
+                        found[count, 0] = place
                     count += 1
-                if slot[message] < len(found):
-                    found[slot[message], 0] = place
-            if chain[message] >= 0:
-                _lower(least, second, chain[message], rank[message])
-                continue
-            home = first_home[message]
-            while home >= 0:
-                _lower(least, second, homes[home, 0], homes[home, 1])
-                home = homes[home, 3]
+            for place in range(begin, end):
+                _lower(least, delivered[place], chain, rank, first_home, homes)
+            end = begin
     return count
 
 
@@ -270,6 +328,8 @@ def find_cause(
     delivered: Any,
     place: int,
     end: int,
+    groups: Any,
+    rows: Any,
     row: Any,
     chain: Any,
     rank: Any,
@@ -277,16 +337,40 @@ def find_cause(
     homes: Any,
     vectors: Any,
 ) -> int:
-    """The next delivery of the site whose message precedes that of the delivery at `place`."""
+    """The next delivery of the lane whose message precedes that of the delivery at `place`."""
     for later in range(place + 1, end):
+        if len(groups) and groups[later] == groups[place] and rows[later] != rows[place]:
+            continue
         if precedes(delivered[later], delivered[place], row, chain, rank, first_home, homes, vectors):
             return later
     return -1
 
 
 @compiled
+def _note_before(
+    begin: int, end: int, after: int, kinds: Any, messages: Any, via: Any, touched: Any, following: Any
+) -> None:
+    """Enter the messages of some entries as found by way of `after`."""
+    for entry in range(begin, end):
+        before = messages[entry]
+        if (kinds[entry] == 2 or kinds[entry] == 4) and before != after and via[before, 0] < 0:
+            via[before, 0] = entry
+            via[before, 1] = after
+            touched.append(before)
+            following.append(before)
+
+
+@compiled
 def find_chain(
-    kinds: Any, messages: Any, starts: Any, send_entry: Any, cause: int, effect: int, via: Any
+    kinds: Any,
+    messages: Any,
+    starts: Any,
+    groups: Any,
+    rows: Any,
+    send_entry: Any,
+    cause: int,
+    effect: int,
+    via: Any,
 ) -> Any:
     """A shortest chain of entries from cause to effect: breadth first, backwards from the effect's send.
 
@@ -303,14 +387,11 @@ def find_chain(
             if sent_at < 0:
                 continue
             site = np.searchsorted(starts, sent_at, side="right") - 1
-            for entry in range(searched[site], sent_at):
-                before = messages[entry]
-                if (kinds[entry] == 2 or kinds[entry] == 4) and before != after and via[before, 0] < 0:
-                    via[before, 0] = entry
-                    via[before, 1] = after
-                    touched.append(before)
-                    following.append(before)
-            searched[site] = max(searched[site], sent_at)
+            begin = groups[sent_at] if len(groups) else sent_at
+            _note_before(searched[site], begin, after, kinds, messages, via, touched, following)
+            if len(groups):
+                _note_before(rows[sent_at], sent_at, after, kinds, messages, via, touched, following)
+            searched[site] = max(searched[site], begin)
         frontier = following
     assert via[cause, 0] >= 0, "the cause is in the past of the effect, so a chain leads there"
     links = [(via[cause, 0], via[cause, 1])]

@@ -11,13 +11,15 @@ from antiphon.core.compiled import compiled
 
 
 @compiled
-def find_foreign(delivered: Any, starts: Any, destination_set: Any, sets: Any, found: Any) -> int:
-    """Deliveries of unsent messages, or of messages that were not addressed to the site."""
+def find_foreign(
+    delivered: Any, starts: Any, destination_set: Any, sets: Any, with_unsent: bool, found: Any
+) -> int:
+    """Deliveries of messages that were not addressed to the site and, if asked for, of unsent ones."""
     count = 0
     for site in range(len(starts) - 1):
         for place in range(starts[site], starts[site + 1]):
             addressed = destination_set[delivered[place]]
-            if addressed < 0 or not sets[addressed, site]:
+            if (addressed < 0 and with_unsent) or (addressed >= 0 and not sets[addressed, site]):
                 if count < len(found):
                     found[count, 0] = place
                 count += 1
@@ -47,10 +49,24 @@ def find_duplicates(delivered: Any, starts: Any, messages: int, found: Any) -> i
 
 
 @compiled
+def mark_first(delivered: Any, starts: Any, messages: int) -> Any:
+    """Whether each delivery is its site's first of that message."""
+    last_site = np.full(messages, -1, np.int32)
+    first = np.zeros(len(delivered), np.bool_)
+    for site in range(len(starts) - 1):
+        for place in range(starts[site], starts[site + 1]):
+            if last_site[delivered[place]] != site:
+                last_site[delivered[place]] = site
+                first[place] = True
+    return first
+
+
+@compiled
 def find_overtaken(delivered: Any, starts: Any, sender_starts: Any, found: Any) -> int:
     """Deliveries below the highest number before them, each with the delivery of that highest number.
 
     Messages are integers ordered by sender and number, so two of one sender compare as their numbers do.
+    First deliveries of one step are laid out by number, so that none is below another of its step.
     """
     senders = len(sender_starts) - 1
     sender_of = np.empty(sender_starts[senders], np.int32)

@@ -3,9 +3,8 @@
 First the sites' sequences are merged into one linear order L, as in Kahn's algorithm: a message is placed as
 soon as it is at the head of every sequence that still contains it. If no message is, there is a cycle: each
 head is preceded by another head, and following them backwards leads round. Then the head that the fewest
-sequences hold up is placed by force, and the merge goes on. If no force was needed and no sequence held a
-message that was already placed (a duplicate), every arc leads forward in L: the graph has no cycle, and L is
-the proof. Otherwise some arcs may lead backward.
+sequences hold up is placed by force, and the merge goes on. If no force was needed, every arc leads forward
+in L: the graph has no cycle, and L is the proof. Otherwise some arcs may lead backward.
 
 Every cycle has an arc that leads backward in L. Take the intervals of L that the backward arcs span, and
 merge those that overlap. Across a gap between merged intervals all arcs lead forward, so no cycle crosses
@@ -19,6 +18,94 @@ from typing import Any
 import numpy as np
 
 from antiphon.core.compiled import compiled
+
+
+@compiled
+def strands(delivered: Any, starts: Any, groups: Any, rows: Any, messages: int) -> Any:
+    """Lanes as sequences without ties.
+
+    Where rows share a step, the first stays in the lane's own sequence, between two barriers, and each other
+    one becomes a sequence between the same barriers. Barriers are numbered from `messages` on. Returns the
+    sequences, where each begins, the origin of each element (-1 for a barrier), and the number of nodes.
+    """
+    none = messages - messages
+    sequence, origin, begins = [none for _ in range(0)], [none for _ in range(0)], [none for _ in range(0)]
+    nodes = messages
+    for lane in range(len(starts) - 1):
+        begin = len(sequence)
+        begins.append(begin)
+        side = [(none, none, none, none) for _ in range(0)]
+        place, end = starts[lane], starts[lane + 1]
+        while place < end:
+            stop = place
+            while stop < end and groups[stop] == groups[place]:
+                stop += 1
+            tied = rows[stop - 1] != rows[place]
+            before, after = -1, -1
+            if tied and len(sequence) > begin:
+                if origin[-1] >= 0:
+                    sequence.append(nodes)
+                    origin.append(-1)
+                    nodes += 1
+                before = sequence[-1]
+            if tied and stop < end:
+                after = nodes
+                nodes += 1
+            first = place
+            for at in range(place, stop):
+                if rows[at] == rows[place]:
+                    sequence.append(delivered[at])
+                    origin.append(at)
+                elif rows[at] != rows[at - 1]:
+                    if rows[at - 1] != rows[place]:
+                        side.append((first, at, before, after))
+                    first = at
+            if tied:
+                side.append((first, stop, before, after))
+            if after >= 0:
+                sequence.append(after)
+                origin.append(-1)
+            place = stop
+        for first, stop, before, after in side:
+            begins.append(len(sequence))
+            if before >= 0:
+                sequence.append(before)
+                origin.append(-1)
+            for at in range(first, stop):
+                sequence.append(delivered[at])
+                origin.append(at)
+            if after >= 0:
+                sequence.append(after)
+                origin.append(-1)
+    begins.append(len(sequence))
+    return np.array(sequence, np.int32), np.array(begins, np.int64), np.array(origin, np.int64), nodes
+
+
+@compiled
+def first_difference(own: Any, others: Any, groups: Any, rows: Any) -> Any:
+    """The first element of `own` that comes before an earlier one in `others`; the last of these, and it.
+
+    `own` and `others` are the places of the same messages in two lanes, ascending in the first. Deliveries
+    that share a step but no row are unordered.
+    """
+    highest = np.empty(len(own), np.int64)
+    for second in range(len(own)):
+        highest[second] = others[second] if second == 0 else max(highest[second - 1], others[second])
+        first = second - 1
+        while first >= 0 and highest[first] > others[second]:
+            if (
+                others[first] > others[second]
+                and _are_ordered(own[first], own[second], groups, rows)
+                and _are_ordered(others[first], others[second], groups, rows)
+            ):
+                return first, second
+            first -= 1
+    return -1, -1
+
+
+@compiled
+def _are_ordered(one: int, other: int, groups: Any, rows: Any) -> bool:
+    return not len(groups) or groups[one] != groups[other] or rows[one] == rows[other]
 
 
 @compiled

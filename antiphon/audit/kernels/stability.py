@@ -3,7 +3,9 @@
 At the declaring site the order of its log decides. For other sites happens-before is kept as vectors: for
 each send, the prefix of each site's log that happened before it, itself included. The rows of one site
 follow one another, and a send happens before its receptions and deliveries elsewhere. As for causal order,
-the logs are swept side by side, and impossible logs are passed over until no vector rises any more.
+the logs are swept side by side, and impossible logs are passed over until no vector rises any more. Rows of
+one step are unordered (`groups` and `rows` as in `causality`): they are laid out as sends, receptions and
+declarations, and a send's vector ends before its step.
 
 Memory: 4 bytes per message and site that logged, twice; only allocated if a site declared anything.
 """
@@ -16,14 +18,14 @@ from antiphon.core.compiled import compiled
 
 
 @compiled
-def first_declarations(kinds: Any, messages: Any, starts: Any, send_entry: Any) -> Any:
-    """The first entry of each site in which it declares a message stable or discards it."""
+def first_declarations(kinds: Any, messages: Any, starts: Any, send_entry: Any, least: int, most: int) -> Any:
+    """The first entry of each site about each message with a kind from `least` to `most`."""
     seen = np.full(len(send_entry), -1, np.int64)
     entries = [seen[0] for _ in range(0)]
     for site in range(len(starts) - 1):
         for entry in range(starts[site], starts[site + 1]):
             message = messages[entry]
-            if kinds[entry] >= 5 and send_entry[message] >= 0 and seen[message] < starts[site]:
+            if least <= kinds[entry] <= most and send_entry[message] >= 0 and seen[message] < starts[site]:
                 seen[message] = entry
                 entries.append(entry)
     return np.array(entries, np.int64)
@@ -72,6 +74,12 @@ def judge_by_own_logs(
 
 
 @compiled
+def _before(entry: int, start: int, groups: Any) -> int:
+    """The length of the site's log that surely comes before a send, the send itself included if untied."""
+    return groups[entry] - start if len(groups) else entry - start + 1
+
+
+@compiled
 def _merge(clock: Any, vector: Any) -> None:
     for site in range(len(clock)):
         if vector[site] > clock[site]:
@@ -79,7 +87,7 @@ def _merge(clock: Any, vector: Any) -> None:
 
 
 @compiled
-def sweep(kinds: Any, messages: Any, starts: Any, row: Any, sent_by: Any, vectors: Any) -> int:
+def sweep(kinds: Any, messages: Any, starts: Any, groups: Any, row: Any, sent_by: Any, vectors: Any) -> int:
     """Fill in the vectors of all sends; return how many sites got stuck."""
     sites = len(starts) - 1
     clocks = np.zeros((sites, sites), np.int32)
@@ -99,7 +107,7 @@ def sweep(kinds: Any, messages: Any, starts: Any, row: Any, sent_by: Any, vector
         while entry < starts[site + 1]:
             kind, message = kinds[entry], messages[entry]
             at = row[message] if 2 <= kind <= 4 else -1
-            clock[site] = entry - starts[site] + 1
+            clock[site] = _before(entry, starts[site], groups)
             if at >= 0 and kind == 2:
                 vectors[at] = clock
                 known[at] = True
@@ -122,7 +130,9 @@ def sweep(kinds: Any, messages: Any, starts: Any, row: Any, sent_by: Any, vector
 
 
 @compiled
-def raise_to_fixpoint(kinds: Any, messages: Any, starts: Any, row: Any, sent_by: Any, vectors: Any) -> None:
+def raise_to_fixpoint(
+    kinds: Any, messages: Any, starts: Any, groups: Any, row: Any, sent_by: Any, vectors: Any
+) -> None:
     """Pass over all logs until no vector rises any more."""
     changed = True
     while changed:
@@ -133,7 +143,7 @@ def raise_to_fixpoint(kinds: Any, messages: Any, starts: Any, row: Any, sent_by:
                 kind, message = kinds[entry], messages[entry]
                 at = row[message] if 2 <= kind <= 4 else -1
                 # In cyclic logs a later row of this site may have happened before this one.
-                clock[site] = max(clock[site], entry - starts[site] + 1)
+                clock[site] = max(clock[site], _before(entry, starts[site], groups))
                 if at >= 0 and kind == 2:
                     for other in range(len(clock)):
                         if clock[other] > vectors[at, other]:
@@ -151,6 +161,8 @@ def judge_by_happens_before(
     kinds: Any,
     messages: Any,
     starts: Any,
+    groups: Any,
+    rows: Any,
     row: Any,
     sent_by: Any,
     vectors: Any,
@@ -167,8 +179,16 @@ def judge_by_happens_before(
     """
     for site in range(len(starts) - 1):
         clock = np.zeros(len(starts) - 1, np.int32)
+        # Where rows share a step: what happened before it, and what its rows have added so far.
+        step_clock, added = clock.copy(), clock.copy()
         for entry in range(starts[site], starts[site + 1]):
             kind, message = kinds[entry], messages[entry]
+            if len(groups) and groups[entry] == entry:
+                _merge(added, clock)
+                step_clock[:] = added
+            if len(groups) and rows[entry] == entry:
+                _merge(added, clock)
+                clock[:] = step_clock
             if not 2 <= kind <= 4:
                 continue
             if row[message] >= 0 and (kind == 2 or sent_by[message] != site):

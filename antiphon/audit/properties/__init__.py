@@ -1,0 +1,1 @@
+"""One module per property or family: what the kernels found, counted and explained."""
