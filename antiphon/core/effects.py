@@ -26,6 +26,8 @@ class Multicast(msgspec.Struct, frozen=True, gc=False):
     to: tuple[Site, ...] | None = None
     hops: int | None = None
     """Send at most this many links far, for protocols that know no addresses; None sets no limit."""
+    left: str | None = None
+    """The name of a timer that fires once the PDU has left this host, which pacing may delay."""
 
 
 class Admitted(msgspec.Struct, frozen=True, gc=False):
@@ -85,6 +87,15 @@ class Unstable(msgspec.Struct, frozen=True, gc=False):
     count: int
     group: Group | None
     reason: str
+
+
+class Reached(msgspec.Struct, frozen=True, gc=False):
+    """These messages have reached a level of acceptance here; only where levels are watched."""
+
+    sender: Site
+    number: int
+    count: int
+    level: str
 
 
 class Missing(msgspec.Struct, frozen=True, gc=False):
@@ -149,6 +160,30 @@ class Disagreed(msgspec.Struct, frozen=True, gc=False):
     reason: str
     sender: Site | None = None
     number: int | None = None
+    place: int | None = None
+    """The place in our order from which on the orders differ, if it is known."""
+
+
+class Forked(msgspec.Struct, frozen=True, gc=False):
+    """This member gives up its own order and goes on with another member's.
+
+    What it delivered at the places from `first` to `last` may be missing in that order, or stand elsewhere in
+    it. Before `first` both orders are the same.
+    """
+
+    other: Site
+    first: int
+    last: int
+
+
+class CutOff(msgspec.Struct, frozen=True, gc=False):
+    """Deliveries wait from here on; `reason` is one plain sentence. Nothing is missed by that."""
+
+    reason: str
+
+
+class Resumed(msgspec.Struct, frozen=True, gc=False):
+    """Deliveries that waited since `CutOff` go on."""
 
 
 class Unavailable(msgspec.Struct, frozen=True, gc=False):
@@ -202,6 +237,8 @@ class CaughtUp(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
+Doubt: TypeAlias = Disagreed | Forked | CutOff | Resumed | Unavailable
+"""What a member tells of an order that is not agreed on, or waits."""
 Effect: TypeAlias = (
     Send
     | Multicast
@@ -211,6 +248,7 @@ Effect: TypeAlias = (
     | Deliver
     | Stable
     | Unstable
+    | Reached
     | Missing
     | Discard
     | SetTimer
@@ -220,6 +258,9 @@ Effect: TypeAlias = (
     | Appeared
     | Vanished
     | Disagreed
+    | Forked
+    | CutOff
+    | Resumed
     | Unavailable
     | Joined
     | Left

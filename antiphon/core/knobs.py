@@ -11,6 +11,7 @@ declarations.
 import difflib
 from collections.abc import Collection
 from dataclasses import dataclass, field, fields
+from inspect import get_annotations
 from types import UnionType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -18,6 +19,8 @@ from antiphon.core.errors import UsageError
 
 Value = TypeVar("Value")
 METADATA: Final = "knob"
+LARGEST: Final = (1 << 62) - 1
+"""The largest number that a knob accepts: sums of two still fit a field of a PDU."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,15 @@ class Knob:
         """Raise a sentence about a value that the knob does not accept."""
         if value is None and self.default is None:
             return
-        is_number = self.kind in (int, float) and isinstance(value, int | float)
-        if isinstance(value, bool) != (self.kind is bool) or not (is_number or isinstance(value, self.kind)):
+        kinds: Any = (int, float) if self.kind is float else self.kind
+        if isinstance(value, bool) != (self.kind is bool) or not isinstance(value, kinds):
             raise UsageError(f"{self.name}={value!r} is no {self.kind.__name__}.", hint=self.sentence)
         if self.choices:
             require_known(value, self.choices, f"There is no {self.name} '{value}'.")
         if self.least is not None and not value >= self.least:
             raise UsageError(f"{self.name}={value!r} is too small.", hint=f"It is at least {self.least:,}.")
+        if isinstance(value, int | float) and not value <= LARGEST:
+            raise UsageError(f"{self.name}={value!r} is too large.", hint=f"It is at most {LARGEST:,}.")
 
 
 def knob(
@@ -72,12 +77,14 @@ class Knobs:
 
     @classmethod
     def knobs(cls) -> dict[str, Knob]:
-        """The declarations, by name."""
+        """The declarations, by name; a class's own come before those that it shares with others."""
         hints = get_type_hints(cls)
+        found = {each.name: each for each in fields(cls) if METADATA in each.metadata}
+        own_first = dict.fromkeys(name for each in cls.__mro__ for name in get_annotations(each))
         return {
-            each.name: Knob(each.name, _kind(hints[each.name]), each.default, **each.metadata[METADATA])
-            for each in fields(cls)
-            if METADATA in each.metadata
+            name: Knob(name, _kind(hints[name]), found[name].default, **found[name].metadata[METADATA])
+            for name in own_first
+            if name in found
         }
 
 

@@ -69,6 +69,8 @@ class Pdu(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of all protocol data units. A subclass sets `code`, unique among the PDUs of its codec."""
 
     code: ClassVar[int] = 0
+    urgent: ClassVar[bool] = False
+    """Whether it overtakes PDUs that pacing holds back. It must be small, and refer to none of them."""
 
 
 class Reason(Enum):
@@ -183,9 +185,9 @@ def _packed_at_the_end(code: int, view: memoryview) -> Packed:
     return Packed(whole, len(whole) - len(view))
 
 
-def _no_packed(kind: type, value: object) -> Packed:
+def _no_packed(_kind: type, value: object) -> Packed:
     """Packed bodies must be an extension: refuse anything else in their place."""
-    if kind is Packed and isinstance(value, Packed):
+    if isinstance(value, Packed):
         return value
     raise ValueError("not packed bodies")
 

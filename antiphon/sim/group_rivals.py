@@ -10,7 +10,7 @@ from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Recorder
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Pdu
-from antiphon.protocols.links import LinksConfiguration
+from antiphon.protocols.links import Held, LinksConfiguration
 from antiphon.protocols.overlapping import GroupMember, Membership
 from antiphon.sim.groups import GroupsSubject, OverlappingConfiguration, simulate_groups
 from antiphon.sim.scenario import Metrics
@@ -50,12 +50,16 @@ def cost_s(knobs: RivalConfiguration) -> float:
 def simulate_rival(
     configuration: RivalConfiguration,
     build: Callable[[Site, Membership, tuple[Site, ...]], GroupMember],
-    data_kinds: tuple[type[Pdu], ...],
+    pdus: tuple[type[Pdu], ...],
     seed: int,
     recorder: Recorder | None,
     shape: Callable[[Membership], Metrics],
+    controls: tuple[type[Pdu], ...] = (Held,),
 ) -> Metrics:
-    """One run, with what follows from the memberships (`shape`) and what its links had to repeat."""
+    """One run, with what follows from the memberships (`shape`) and what its links had to repeat.
+
+    All PDUs count as messages except `controls`; those of every rival are its links' acknowledgements.
+    """
     sites_built: list[GroupMember] = []
     shapes: Metrics = {}
 
@@ -65,7 +69,8 @@ def simulate_rival(
         sites_built.append(build(site, membership, sites))
         return sites_built[-1]
 
-    subject = GroupsSubject(build=keeping, data_kinds=data_kinds, settle_ns=0)
+    data_kinds = tuple(kind for kind in pdus if kind not in controls)
+    subject = GroupsSubject(build=keeping, pdus=pdus, data_kinds=data_kinds, settle_ns=0)
     metrics = simulate_groups(configuration, subject, seed, recorder)
     return metrics | shapes | {"repeated": total(sites_built, "repeated")}
 

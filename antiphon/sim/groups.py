@@ -23,8 +23,9 @@ from antiphon.core.seeds import Seeds
 from antiphon.core.time import SECOND_NS, Nanoseconds, from_seconds
 from antiphon.core.wire import Pdu
 from antiphon.sim.churn import Fault
-from antiphon.sim.ordering import OrderingConfiguration, Subject, Watch, Workload, simulate, wire_size
+from antiphon.sim.ordering import OrderingConfiguration, Subject, Watch, Workload, simulate
 from antiphon.sim.scenario import Metrics
+from antiphon.sim.sizes import encoded_size
 from antiphon.sim.world import Host, World
 
 Membership = Mapping[Group, tuple[Site, ...]]
@@ -88,6 +89,7 @@ class Meter:
     """What the sites of a run have sent to each other: messages of multicasts, and everything else."""
 
     data_kinds: tuple[type[Pdu], ...]
+    size_of: Callable[[Pdu], int]
     messages: int = 0
     control_messages: int = 0
     loads: Counter[Site] = field(default_factory=Counter)
@@ -96,7 +98,7 @@ class Meter:
     """How many bytes each site sent and received, in all PDUs, copies counted one by one."""
 
     def count(self, source: Site, targets: Sequence[Site], pdu: Pdu) -> None:
-        size = wire_size(pdu)
+        size = self.size_of(pdu)
         self.bytes[source] += size * len(targets)
         for target in targets:
             self.bytes[target] += size
@@ -197,6 +199,7 @@ class GroupsSubject:
     """What a run must know about the protocol under test."""
 
     build: Callable[[Site, Membership, tuple[Site, ...]], Protocol]
+    pdus: tuple[type[Pdu], ...]
     data_kinds: tuple[type[Pdu], ...]
     """PDUs that are counted as messages."""
     settle_ns: Nanoseconds
@@ -214,7 +217,8 @@ def simulate_groups(
 ) -> Metrics:
     """One run of a protocol for overlapping groups, with what it cost."""
     membership = configuration.membership(seed)
-    meter = Meter(subject.data_kinds)
+    size_of = encoded_size(subject.pdus)
+    meter = Meter(subject.data_kinds, size_of)
     metrics = simulate(
         configuration,
         Subject(
@@ -222,6 +226,7 @@ def simulate_groups(
             repairs=True,
             settle_ns=subject.settle_ns,
             leader_crashes_alone=False,
+            size_of=size_of,
             forgets=subject.forgets,
         ),
         seed,

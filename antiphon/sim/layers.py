@@ -6,6 +6,7 @@ it lasts, whenever that was sent.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from antiphon.core.errors import UsageError
 from antiphon.core.seeds import Seeds
@@ -50,38 +51,43 @@ class Delay:
         return (arrival.delayed(late_ns),)
 
 
-class Duplication:
-    """Lets an arrival come a second time, up to `within_ns` later."""
+class _Lateness:
+    """Draws which arrivals are affected, and how much later they come."""
+
+    name: ClassVar[str]
 
     def __init__(self, seeds: Seeds, probability: float, within_ns: Nanoseconds) -> None:
-        _require_probability(probability, "duplication")
-        _require_duration(within_ns, "time of a duplicate")
-        self._random = seeds.stream("layer/duplication")
+        """Each arrival is affected with this probability, and comes up to `within_ns` later."""
+        _require_probability(probability, self.name)
+        _require_duration(within_ns, f"time of a {self.name}")
+        self._random = seeds.stream(f"layer/{self.name}")
         self._probability = probability
         self._within_ns = within_ns
 
-    def apply(self, arrival: Arrival) -> Sequence[Arrival]:
+    def late(self, arrival: Arrival) -> Arrival | None:
+        """The arrival, later; None if it is not affected."""
         if self._random.random() >= self._probability:
-            return (arrival,)
-        late_ns = self._random.randint(0, self._within_ns)
-        return arrival, arrival.delayed(late_ns)
+            return None
+        return arrival.delayed(self._random.randint(0, self._within_ns))
 
 
-class Reordering:
+class Duplication(_Lateness):
+    """Lets some arrivals come a second time."""
+
+    name = "duplication"
+
+    def apply(self, arrival: Arrival) -> Sequence[Arrival]:
+        late = self.late(arrival)
+        return (arrival,) if late is None else (arrival, late)
+
+
+class Reordering(_Lateness):
     """Holds some arrivals up, so that later ones overtake them."""
 
-    def __init__(self, seeds: Seeds, probability: float, within_ns: Nanoseconds) -> None:
-        _require_probability(probability, "reordering")
-        _require_duration(within_ns, "time of a reordering")
-        self._random = seeds.stream("layer/reordering")
-        self._probability = probability
-        self._within_ns = within_ns
+    name = "reordering"
 
     def apply(self, arrival: Arrival) -> Sequence[Arrival]:
-        if self._random.random() >= self._probability:
-            return (arrival,)
-        late_ns = self._random.randint(0, self._within_ns)
-        return (arrival.delayed(late_ns),)
+        return (self.late(arrival) or arrival,)
 
 
 class Partition:

@@ -4,10 +4,12 @@ Sources: the high-speed one-to-one network of Tachikawa and Takizawa (section 2:
 channel, may lose), and the network that Jia and So assume when they count one transmission per destination
 (section 6).
 
-Assumes: channels never wait for each other and have no bandwidth limit, so a PDU's size plays no part.
-Guarantees: a PDU arrives `delay_ns` after it was sent, plus a jitter drawn evenly from 0 to `jitter_ns`;
-with `ordered` channels none overtakes another of its own channel. A multicast is one transmission per
-target. Loss is not the mesh's business but a fault layer's (`antiphon.sim.layers`), as for every network.
+Assumes: channels never wait for each other. With a `bandwidth`, in bits a second, a PDU occupies its channel
+for size x 8 / bandwidth, behind those before it; without one its size plays no part.
+Guarantees: a PDU arrives `delay_ns` after it has left its site, plus a jitter drawn evenly from 0 to
+`jitter_ns`; with `ordered` channels none overtakes another of its own channel. A multicast is one
+transmission per target. Loss is not the mesh's business but a fault layer's (`antiphon.sim.layers`), as for
+every network.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from heapq import heappop, heappush
 
 from antiphon.core.errors import UsageError
 from antiphon.core.seeds import Seeds
-from antiphon.core.time import NEVER_NS, Nanoseconds
+from antiphon.core.time import NEVER_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.sim.network import Arrival
 
@@ -31,23 +33,29 @@ class Mesh:
         delay_ns: Nanoseconds,
         jitter_ns: Nanoseconds = 0,
         ordered: bool = True,
+        bandwidth: float | None = None,
     ) -> None:
         if delay_ns < 0 or jitter_ns < 0:
             raise UsageError("A mesh cannot have a negative delay or jitter.")
+        if bandwidth is not None and bandwidth <= 0:
+            raise UsageError("A channel's bandwidth must be positive.")
         self._sites = sites
         self._delay_ns = delay_ns
         self._jitter_ns = jitter_ns
         self._ordered = ordered
+        self._ns_per_byte = 0.0 if bandwidth is None else 8 * SECOND_NS / bandwidth
+        self._free_ns: dict[tuple[int, int], Nanoseconds] = {}
+        """When each channel has taken in what was sent on it."""
         self._random = seeds.stream("mesh/jitter")
         self._under_way: list[tuple[Nanoseconds, int, Arrival]] = []
         self._latest_ns: dict[tuple[int, int], Nanoseconds] = {}
         self._transmissions = 0
 
-    def send(self, now: Nanoseconds, source: int, targets: Sequence[int] | None, pdu: Pdu, size: int) -> None:  # noqa: ARG002
+    def send(self, now: Nanoseconds, source: int, targets: Sequence[int] | None, pdu: Pdu, size: int) -> None:
         everyone = range(self._sites) if targets is None else targets
         for target in everyone:
             if target != source:
-                self._transmit(now, source, target, pdu)
+                self._transmit(self._left_ns(now, source, target, size), source, target, pdu)
 
     def next_ns(self) -> Nanoseconds:
         return self._under_way[0][0] if self._under_way else NEVER_NS
@@ -64,8 +72,16 @@ class Mesh:
     def network_messages(self) -> int:
         return self._transmissions
 
-    def _transmit(self, now: Nanoseconds, source: int, target: int, pdu: Pdu) -> None:
-        time_ns = now + self._delay_ns
+    def _left_ns(self, now: Nanoseconds, source: int, target: int, size: int) -> Nanoseconds:
+        """When the last byte of a PDU leaves its site."""
+        if not self._ns_per_byte:
+            return now
+        start_ns = max(now, self._free_ns.get((source, target), 0))
+        left_ns = self._free_ns[source, target] = start_ns + round(size * self._ns_per_byte)
+        return left_ns
+
+    def _transmit(self, left_ns: Nanoseconds, source: int, target: int, pdu: Pdu) -> None:
+        time_ns = left_ns + self._delay_ns
         if self._jitter_ns:
             time_ns += self._random.randrange(self._jitter_ns + 1)
             if self._ordered:

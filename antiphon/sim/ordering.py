@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
-from antiphon.core.ids import Group, MessageId, Site, site_names
+from antiphon.core.ids import MessageId, Site, site_names
 from antiphon.core.packing import Packed
 from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Kind, Recorder
@@ -30,12 +30,15 @@ from antiphon.core.time import (
 from antiphon.core.wire import HEADER, Pdu
 from antiphon.sim import churn
 from antiphon.sim.churn import Pace
+from antiphon.sim.control import MeteredNetwork
 from antiphon.sim.layers import Delay, Duplication, Loss, Partition, Reordering
 from antiphon.sim.medium import Medium
 from antiphon.sim.mesh import Mesh
 from antiphon.sim.network import Layer, Network
 from antiphon.sim.sabotage import NONE, Saboteur, check_sabotage
 from antiphon.sim.scenario import Metrics
+from antiphon.sim.sizes import encoded_size
+from antiphon.sim.tap import Tap
 from antiphon.sim.world import Host, World
 
 ASSUMED_FIELD_BYTES: Final = 24
@@ -70,6 +73,7 @@ class OrderingConfiguration:
     network: Annotated[str, "mesh (a channel per pair) or medium (one broadcast channel of 10 Mbit/s)"] = (
         "mesh"
     )
+    mbps: Annotated[float, "megabits a second of each channel of a mesh; 0 means no limit"] = 0.0
     delay_ms: Annotated[float, "one-way delay in milliseconds"] = 1.0
     jitter_ms: Annotated[float, "further delay, drawn evenly from 0 to this"] = 0.0
     loss: Annotated[float, "probability that an arrival is lost"] = 0.0
@@ -88,8 +92,8 @@ class OrderingConfiguration:
             raise UsageError("A run needs at least two members, one message and one message a batch.")
         if self.rate <= 0:
             raise UsageError("The rate must be positive.")
-        if min(self.delay_ms, self.jitter_ms, self.detector_ms) < 0:
-            raise UsageError("A delay cannot be negative.")
+        if min(self.mbps, self.delay_ms, self.jitter_ms, self.detector_ms) < 0:
+            raise UsageError("No delay and no bandwidth can be negative.")
         if min(self.calm_ms, self.away_ms) < 1:
             raise UsageError("Presence and absence last a millisecond or longer.")
         if self.network not in ("mesh", "medium"):
@@ -134,9 +138,13 @@ class Subject:
     """An observer that wants to see more of the world than the workload does."""
     size_of: Callable[[Pdu], int] | None = None
     """The size of its PDUs on the wire; None means `wire_size`."""
+    pdus: tuple[type[Pdu], ...] = ()
+    """Its PDUs, if the bytes that control costs are to be counted."""
     forgets: bool = False
     """Whether a member whose spell ended restarts without memory: its admitted messages may be lost, and it
     knows only the members that have appeared to it since."""
+    gave_up: Callable[[MessageId], bool] = lambda _message: False
+    """Whether a member has reported that others need not have a message, or that it will not deliver it."""
     tells_losses: Callable[[], bool] = lambda: False
     """Whether a member has reported that a message cannot be delivered: it may be a message whose sender was
     absent before any other member had it."""
@@ -162,10 +170,12 @@ def simulate(
     faults = draw_faults(configuration, subject, seeds, sites)
     partition = Partition(configuration.members)
     watch = Watch(sites, recorder)
+    network = _network(configuration, seeds) if subject.network is None else subject.network(seeds)
+    meter = MeteredNetwork(network, len(sites), encoded_size(subject.pdus)) if subject.pdus else None
     world = World(
         sites=sites,
         build=_builder(configuration, subject, seeds, sites, faults),
-        network=_network(configuration, seeds) if subject.network is None else subject.network(seeds),
+        network=meter or network,
         size_of=wire_size if subject.size_of is None else subject.size_of,
         layers=_layers(
             configuration, seeds, partition if configuration.partitions else None, subject.network is None
@@ -180,7 +190,7 @@ def simulate(
     world.start()
     workload.begin()
     world.run(workload.deadline_ns)
-    return workload.metrics()
+    return workload.metrics() | (meter.metrics(world.now) if meter is not None else {})
 
 
 def draw_faults(
@@ -229,7 +239,8 @@ def _network(configuration: OrderingConfiguration, seeds: Seeds) -> Network:
     if configuration.network == "medium":
         return Medium(configuration.members, seeds, propagation_ns=delay_ns)
     jitter_ns = from_seconds(configuration.jitter_ms / 1000)
-    return Mesh(configuration.members, seeds, delay_ns=delay_ns, jitter_ns=jitter_ns)
+    bandwidth = 1e6 * configuration.mbps or None
+    return Mesh(configuration.members, seeds, delay_ns=delay_ns, jitter_ns=jitter_ns, bandwidth=bandwidth)
 
 
 def _layers(
@@ -248,29 +259,18 @@ def _layers(
     return layers
 
 
-class Watch:
-    """Wraps the recorder, if there is one, and tracks which sites are present and which always were."""
+class Watch(Tap):
+    """Tracks which sites are present and which always were."""
 
     def __init__(self, sites: tuple[Site, ...], recorder: Recorder | None) -> None:
+        super().__init__(recorder)
         self.stayed = set(sites)
         self.away: set[Site] = set()
         self.left_ns: dict[Site, Nanoseconds] = {}
         self.returned_ns: dict[Site, Nanoseconds] = {}
         """When each site's last spell ended, and when the next one began."""
-        self._recorder = recorder
 
-    def record(
-        self,
-        site: Site,
-        kind: Kind,
-        time_ns: Nanoseconds,
-        sender: Site | None = None,
-        number: int | None = None,
-        count: int = 1,
-        group: Group | None = None,
-        destinations: Iterable[Site] | None = None,
-        size: int | None = None,
-    ) -> None:
+    def on_row(self, site: Site, kind: Kind, time_ns: Nanoseconds, *_row: object) -> None:
         if kind == "absent":
             self.stayed.discard(site)
             self.away.add(site)
@@ -278,8 +278,6 @@ class Watch:
         elif kind == "present":
             self.away.discard(site)
             self.returned_ns[site] = time_ns
-        if self._recorder is not None:
-            self._recorder.record(site, kind, time_ns, sender, number, count, group, destinations, size)
 
 
 class Workload:
@@ -309,6 +307,8 @@ class Workload:
         self._reached: dict[MessageId, set[Site]] = {}
         self._open: set[MessageId] = set()
         self._latencies_ns: list[Nanoseconds] = []
+        self._until_stable_ns: list[Nanoseconds] = []
+        """How long it took until a message's sender knew that it was stable."""
         self._counts = {host.site: 0 for host in world.hosts}
         self._last_ns: Nanoseconds = 0
         self._offers_ns: list[Nanoseconds] = []
@@ -319,8 +319,11 @@ class Workload:
         calm_ns = max(configuration.horizon_ns, churn.healed_ns(faults))
         self._closing_ns = calm_ns + subject.settle_ns if faults else calm_ns
         self.deadline_ns = self._closing_ns + PATIENCE_NS + configuration.horizon_ns
+        self._also = world.on_deliver
+        """An observer of deliveries that was there before."""
         world.on_admitted = self._note_admission
         world.on_deliver = self._note_delivery
+        world.on_stable = self._note_own_stable
 
     # Offering
 
@@ -385,7 +388,15 @@ class Workload:
             if self._closing is not None:
                 self._closing.add(message)
 
+    def _note_own_stable(self, now: Nanoseconds, host: Host, effect: fx.Stable) -> None:
+        if effect.sender == host.site:
+            numbers = range(effect.number, effect.number + effect.count)
+            sent_ns = (self._admitted_ns.get(MessageId(host.site, number)) for number in numbers)
+            self._until_stable_ns += [now - each_ns for each_ns in sent_ns if each_ns is not None]
+
     def _note_delivery(self, now: Nanoseconds, host: Host, effect: fx.Deliver) -> None:
+        if self._also is not None:
+            self._also(now, host, effect)
         for number in range(effect.number, effect.number + len(effect.bodies)):
             message = MessageId(effect.sender, number)
             reached = self._reached.get(message)
@@ -437,6 +448,8 @@ class Workload:
         reached, meant = self._reached[message], self._meant[message]
         if self._closing and message in self._closing:
             return len(reached) == len(meant)
+        if self._subject.gave_up(message):
+            return True
         if not reached:
             return self._may_be_lost(message)
         return self._watch.stayed & meant <= reached
@@ -475,10 +488,11 @@ class Workload:
         return {
             "deliveries": sum(host.delivered for host in self._world.hosts),
             "throughput": least / to_seconds(self._last_ns) if self._last_ns else 0.0,
-            "latency_s": to_seconds(sum(latencies_ns)) / len(latencies_ns) if latencies_ns else None,
+            "latency_s": _mean_s(latencies_ns),
             "latency_p99_s": to_seconds(latencies_ns[len(latencies_ns) * 99 // 100])
             if latencies_ns
             else None,
+            "stability_s": _mean_s(self._until_stable_ns),
             "network_messages": self._world.network.network_messages(),
             "rejected": self._world.rejections,
             "halted_share": round(halted_share, 4),
@@ -505,6 +519,10 @@ class Workload:
             slowed += sum(HALTED * usual <= count < SLOWED * usual for count in counts)
         total = max(1, len(stayed) * (following - first))
         return halted / total, slowed / total
+
+
+def _mean_s(spans_ns: Sequence[Nanoseconds]) -> float | None:
+    return to_seconds(sum(spans_ns)) / len(spans_ns) if spans_ns else None
 
 
 def usual_count(counts: list[int]) -> int:

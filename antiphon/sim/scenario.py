@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
+from antiphon.core.knobs import METADATA
 from antiphon.core.recording import Property, Recorder
 
 Metric = int | float | bool | str | None
@@ -40,15 +41,22 @@ class Scenario:
     """The members of each group, for the trace; None when every site is in every group."""
     almost: tuple[Property, ...] = ()
     """Promises that hold almost always, and whose violations members report: `disagreements`,
-    `unavailable`."""
+    `unavailable`, `forks`."""
+    almost_in: Callable[[Any], tuple[Property, ...]] | None = None
+    """The same for a configuration, where it depends on that."""
 
     def promises_for(self, configuration: Any) -> tuple[Property, ...]:
         return self.promises if self.promised is None else self.promised(configuration)
 
-    def is_reported(self, broken: Collection[Property], metrics: Metrics) -> bool:
+    def almost_for(self, configuration: Any) -> tuple[Property, ...]:
+        """The promises of which members may report that they did not hold."""
+        return self.almost if self.almost_in is None else self.almost_in(configuration)
+
+    def is_reported(self, broken: Collection[Property], metrics: Metrics, configuration: Any = None) -> bool:
         """Whether something is broken, but nothing that may not be, and members themselves found out."""
-        found = bool(metrics.get("disagreements") or metrics.get("unavailable"))
-        return bool(broken) and found and set(broken) <= set(self.almost)
+        found = any(metrics.get(name) for name in ("disagreements", "unavailable", "forks"))
+        found = found and not metrics.get("unnoticed")
+        return bool(broken) and found and set(broken) <= set(self.almost_for(configuration))
 
     def configure(self, parameters: Mapping[str, Any]) -> Any:
         """A configuration from named values; unknown names are the caller's mistake."""
@@ -72,9 +80,14 @@ class Scenario:
         """Each parameter's name and help sentence."""
         hints = get_type_hints(self.configuration, include_extras=True)
         return {
-            field.name: " ".join(getattr(hints[field.name], "__metadata__", ()))
+            field.name: " ".join(getattr(hints[field.name], "__metadata__", _declared(field)))
             for field in dataclasses.fields(self.configuration)
         }
+
+
+def _declared(field: "dataclasses.Field[Any]") -> tuple[str, ...]:
+    """The sentence of a knob that the scenario shares with live groups."""
+    return (field.metadata[METADATA]["sentence"],) if METADATA in field.metadata else ()
 
 
 def replay_command(scenario: str, parameters: Mapping[str, Any], seed: int) -> str:

@@ -23,6 +23,7 @@ from antiphon.core.wire import Codec, Pdu
 from antiphon.sim.churn import Fault
 from antiphon.sim.ordering import OrderingConfiguration, Subject, Watch, Workload, simulate
 from antiphon.sim.scenario import Metrics
+from antiphon.sim.sizes import encoded_size
 from antiphon.sim.world import Host, World
 
 SENDINGS: Final = ("random", "even")
@@ -296,7 +297,9 @@ def simulate_selective(
             repairs=True,
             settle_ns=subject.settle_ns,
             leader_crashes_alone=False,
+            size_of=encoded_size(subject.pdus),
             forgets=subject.forgets,
+            pdus=subject.pdus,
         ),
         seed,
         recorder,

@@ -27,7 +27,7 @@ from antiphon.core.inputs import (
 )
 from antiphon.core.packing import Destinations, Packed, consecutive
 from antiphon.core.protocol import Protocol
-from antiphon.core.recording import Recorder
+from antiphon.core.recording import LevelRecorder, Recorder
 from antiphon.core.time import NEVER_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.sim.network import Arrival, Layer, Network
@@ -76,10 +76,11 @@ class World:
         self.on_deliver: Callable[[Nanoseconds, Host, fx.Deliver], None] | None = None
         self.on_admitted: Callable[[Nanoseconds, Host, fx.Admitted], None] | None = None
         self.on_stable: Callable[[Nanoseconds, Host, fx.Stable], None] | None = None
+        self.on_level: Callable[[Nanoseconds, Host, fx.Reached], None] | None = None
         self.on_missing: Callable[[Nanoseconds, Host, fx.Missing], None] | None = None
         self.on_presence: Callable[[Nanoseconds, Host, fx.Appeared | fx.Vanished], None] | None = None
         self.on_group: Callable[[Nanoseconds, Host, fx.Joined | fx.Left], None] | None = None
-        self.on_doubt: Callable[[Nanoseconds, Host, fx.Disagreed | fx.Unavailable], None] | None = None
+        self.on_doubt: Callable[[Nanoseconds, Host, fx.Doubt], None] | None = None
         self._build = build
         self._size_of = size_of
         self._sized: Pdu | None = None
@@ -279,6 +280,8 @@ class World:
             near = self.network.within(host.index, effect.hops)
             targets = near if targets is None else sorted(set(near).intersection(targets))
         self._network_send(self.now, host.index, targets, effect.pdu, self._size_of(effect.pdu))
+        if effect.left is not None:
+            self._set_timer(host, fx.SetTimer(effect.left, 1))
 
     def _set_timer(self, host: Host, effect: fx.SetTimer) -> None:
         name = effect.name
@@ -350,6 +353,14 @@ class World:
     def _unstable(self, _host: Host, _effect: fx.Unstable) -> None:
         """A trace has no row for it."""
 
+    def _reached(self, host: Host, effect: fx.Reached) -> None:
+        if self.on_level is not None:
+            self.on_level(self.now, host, effect)
+        if isinstance(self._recorder, LevelRecorder):
+            self._recorder.reach(
+                host.site, effect.level, self.now, effect.sender, effect.number, effect.count
+            )
+
     def _missing(self, host: Host, effect: fx.Missing) -> None:
         if self.on_missing is not None:
             self.on_missing(self.now, host, effect)
@@ -372,7 +383,7 @@ class World:
         if self.on_group is not None:
             self.on_group(self.now, host, effect)
 
-    def _doubt(self, host: Host, effect: fx.Disagreed | fx.Unavailable) -> None:
+    def _doubt(self, host: Host, effect: fx.Doubt) -> None:
         if self.on_doubt is not None:
             self.on_doubt(self.now, host, effect)
 
@@ -397,6 +408,10 @@ class World:
         fx.Joined: _grouped,
         fx.Left: _grouped,
         fx.Disagreed: _doubt,
+        fx.Forked: _doubt,
+        fx.CutOff: _doubt,
+        fx.Resumed: _doubt,
         fx.Unavailable: _doubt,
         fx.Unstable: _unstable,
+        fx.Reached: _reached,
     }

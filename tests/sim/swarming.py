@@ -31,7 +31,9 @@ def simulate(scenario: Scenario, parameters: dict[str, Any], seed: int) -> Outco
         metrics = scenario.run(configuration, seed, recorder)
     except Exception as error:
         raise AssertionError(f"{error!r}\n{command}") from error
-    run = Run(run=f"seed-{seed}", protocol=scenario.name, promises=scenario.promises, seed=seed)
+    run = Run(
+        run=f"seed-{seed}", protocol=scenario.name, promises=scenario.promises_for(configuration), seed=seed
+    )
     return Outcome(metrics, recorder.events(), run, command)
 
 
@@ -39,7 +41,7 @@ def judge(scenario: Scenario, parameters: dict[str, Any], seed: int) -> None:
     """All promises hold, and once the faults have healed everyone takes part and finishes."""
     print(f"seed {seed}: {parameters}")
     outcome = simulate(scenario, parameters, seed)
-    demand(outcome, broken_promises(scenario.promises, outcome.events, outcome.run))
+    demand(outcome, broken_promises(outcome.run.promises, outcome.events, outcome.run))
 
 
 def demand(outcome: Outcome, broken: Sequence[Violation]) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -12,26 +11,25 @@ from antiphon.core.ids import Site
 from antiphon.core.recording import Kind
 from antiphon.sim.scenarios import find_scenario
 from antiphon.sim.scenarios.coordp import SCENARIO, CoordPStudy, simulate
+from antiphon.sim.tap import Tap
 from antiphon.sim.tree import grow_tree
 
 
-class Notebook:
+class Notebook(Tap):
     """A recorder that keeps its rows."""
 
     def __init__(self) -> None:
+        super().__init__(None)
         self.rows: list[tuple[Site, Kind, int, Site | None, int | None, int]] = []
 
-    def record(
+    def on_row(
         self,
         site: Site,
         kind: Kind,
         time_ns: int,
-        sender: Site | None = None,
-        number: int | None = None,
-        count: int = 1,
-        group: str | None = None,
-        destinations: Iterable[Site] | None = None,
-        size: int | None = None,
+        sender: Site | None,
+        number: int | None,
+        count: int,
     ) -> None:
         self.rows.append((site, kind, time_ns, sender, number, count))
 
@@ -76,7 +74,7 @@ def test_ten_times_the_bandwidth_is_about_ten_times_as_fast() -> None:
 @pytest.mark.parametrize("density", ["dense", "sparse"])
 @pytest.mark.parametrize("bandwidth", [30_000, 30_000_000])
 def test_buffers_that_never_fill_change_nothing(name: str, density: str, bandwidth: int) -> None:
-    """Nobody repeats itself in a round of which nothing is lost."""
+    """No member repeats itself in a round without losses."""
     scenario = find_scenario(name)
     setting = {"members": 100, "density": density, "bandwidth": bandwidth, "until": "first"}
     limited, unlimited = (

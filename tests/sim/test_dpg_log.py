@@ -3,7 +3,7 @@
 import pytest
 
 from antiphon.core.errors import UsageError
-from antiphon.core.ids import Site, site_names
+from antiphon.core.ids import MessageId, Site, site_names
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import SECOND_NS
 from antiphon.protocols.dpg import Dpg
@@ -35,7 +35,7 @@ def test_messages_out_of_order_and_missing_ones_are_counted() -> None:
     deliver(log, "a", 0, 1, 2, 3)
     deliver(log, "b", 1, 0, 2, 3)
     deliver(log, "c", 0, 1, 2)
-    found = log.metrics()
+    found = log.metrics(SECOND_NS)
     assert (found["out_of_order"], found["missing"]) == (1, 1)
 
 
@@ -43,7 +43,7 @@ def test_what_an_absent_site_lacks_is_not_missing() -> None:
     log = log_of("a", "b")
     deliver(log, "a", 0, 1)
     log.record("b", "absent", 0)
-    assert log.metrics()["missing"] == 0
+    assert log.metrics(SECOND_NS)["missing"] == 0
 
 
 def test_presence_is_a_share_of_the_time_in_which_messages_are_offered() -> None:
@@ -51,7 +51,7 @@ def test_presence_is_a_share_of_the_time_in_which_messages_are_offered() -> None
     log.record("b", "absent", SECOND_NS // 4)
     log.record("b", "present", SECOND_NS // 2)
     log.record("a", "absent", 2 * SECOND_NS)
-    found = log.metrics()
+    found = log.metrics(SECOND_NS)
     assert found["present_share"] == pytest.approx(1 - 0.25 / 2)
     assert found["spells"] == 3
 
@@ -62,7 +62,7 @@ def test_throughput_is_that_of_the_slowest_who_stayed_while_messages_were_offere
     deliver(log, "b", 0, 1)
     deliver(log, "b", 2, time_ns=2 * SECOND_NS)
     log.record("c", "absent", 0)
-    assert log.metrics()["busy_throughput"] == 2.0
+    assert log.metrics(SECOND_NS)["busy_throughput"] == 2.0
 
 
 def test_the_log_passes_everything_on() -> None:
@@ -74,20 +74,27 @@ def test_the_log_passes_everything_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("finished", "disagreements", "unavailable", "violated", "unnoticed"),
-    [(True, 0, 0, 5, 5), (False, 0, 0, 2, 2), (True, 1, 0, 5, 0), (True, 0, 1, 5, 0)],
+    ("untold", "disagreements", "unnoticed"), [(3, 0, 5), (3, 1, 3), (0, 0, 2), (0, 1, 0)]
 )
 def test_what_is_violated_and_what_of_it_nobody_noticed(
-    finished: bool, disagreements: int, unavailable: int, violated: int, unnoticed: int
+    untold: int, disagreements: int, unnoticed: int
 ) -> None:
     metrics: Metrics = {
         "out_of_order": 2,
         "missing": 3,
-        "finished": finished,
+        "missing_untold": untold,
         "disagreements": disagreements,
-        "unavailable": unavailable,
     }
-    assert violated_metrics(metrics) == {"violated": violated, "unnoticed": unnoticed}
+    assert violated_metrics(metrics) == {"violated": 5, "unnoticed": unnoticed}
+
+
+def test_a_message_that_a_member_delivered_alone_and_said_so_is_told() -> None:
+    log = log_of("a", "b")
+    deliver(log, "a", 0, 1, 2)
+    deliver(log, "b", 0)
+    found = log.metrics(SECOND_NS, lambda site, message: (site, message) == ("b", MessageId("s", 1)))
+    assert (found["missing"], found["missing_untold"]) == (2, 1)
+    assert log.metrics(-1)["missing"] == 0, "they may still be under way"
 
 
 def test_a_pdu_takes_longer_the_larger_the_graph_is() -> None:
@@ -136,6 +143,17 @@ def test_misses_are_counted_as_a_share() -> None:
 def test_processing_cannot_take_less_than_no_time() -> None:
     with pytest.raises(UsageError):
         Configuration(vertex_us=-1.0)
+
+
+@pytest.mark.parametrize("knobs", [{"jitter_ms": 3.0}, {"reordering": 0.1}], ids=["jitter", "reordering"])
+def test_only_the_service_that_needs_one_order_refuses_a_network_that_breaks_it(
+    knobs: dict[str, float],
+) -> None:
+    with pytest.raises(UsageError, match="in one order") as caught:
+        SCENARIO.configure({"service": "lan", **knobs})
+    assert "--jitter-ms" in (caught.value.hint or "")
+    for service in ("sequencer", "bounded-delay"):
+        SCENARIO.configure({"service": service, **knobs})
 
 
 def test_a_replay_command_turns_a_knob_off_as_the_command_line_does() -> None:

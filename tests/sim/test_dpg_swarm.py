@@ -6,15 +6,16 @@ the members themselves found out, and rarely enough, one message in ten thousand
 When a seed fails, the command that replays it stands beside it. `ANTIPHON_SWARM_SEEDS` sets how many seeds
 are tried.
 
-Somebody stays all through each of these runs, for the order lives in whoever is present: when all who know
-are gone at once it begins anew from what those who return remember, and whoever was away may have delivered
-what they did not. Then less is demanded, see `test_the_group_survives_that_everyone_is_away`. And whoever
-crashes may have known better and told nobody: such a violation no member can find; and as it has no memory it
-may deliver again what it alone had delivered. Cycles are counted in messages only where messages are many:
-where they are few, so are reports and requests.
+At least one member stays through each of these runs, because the members present hold the order. If all of
+them are gone at once, the order starts again from what returning members remember, and a member that was away
+may have delivered more. Then less is demanded, see `test_the_group_survives_that_everyone_is_away`. A member
+that crashes may have known better without reporting it: no member can find such a violation. It has no memory
+afterwards, so it may deliver again what it alone had delivered. Cycles are counted in messages
+only where messages are many: where they are few, so are reports and requests.
 """
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -36,11 +37,13 @@ from tests.sim import swarming
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "120"))
 KINDS = ("lan/medium", "sequencer/mesh", "sequencer/medium", "bounded-delay/mesh", "bounded-delay/medium")
 DELIVERIES_PER_VIOLATION = 10_000
+DELIVERIES_PER_VIOLATION_AT_CRASHES = 1_000
+"""Where members lose their memory: what only a crashed member had delivered is missing elsewhere."""
 EASY_BYTES_PER_S = 300_000
 """What an Ethernet of 10 Mbit/s carries with ease, copies and reports of many members besides."""
 MOMENT_NS = 500 * MILLISECOND_NS
 NEVER_BROKEN: tuple[Property, ...] = ("integrity", "duplicate", "fifo", "stability")
-"""Whatever becomes of the order, these hold where nobody loses its memory."""
+"""Whatever becomes of the order, these hold where no member loses its memory."""
 
 
 def draw(kind: str, seed: int) -> dict[str, Any]:
@@ -146,26 +149,30 @@ class Tally:
     """What a swarm came to."""
 
     def __init__(self) -> None:
-        self.deliveries = 0
-        self.violated = 0
+        self.deliveries = {False: 0, True: 0}
+        """In runs without and with crashes."""
+        self.violated = {False: 0, True: 0}
         self.complaints: list[str] = []
 
     def add(self, outcome: Outcome) -> None:
         complaint = outcome.judge()
         if complaint is not None:
             self.complaints.append(f"{complaint}\n{outcome.command}")
-        self.deliveries += int(outcome.metrics["deliveries"] or 0)
-        violated = outcome.violated()
-        self.violated += violated
+        violated, crashed = outcome.violated(), outcome.parameters.get("crashes", 0) > 0
+        self.deliveries[crashed] += int(outcome.metrics["deliveries"] or 0)
+        self.violated[crashed] += violated
         if violated:
             print(f"{violated} messages out of order or missing: {outcome.command}")
 
     def conclude(self) -> None:
         if self.complaints:
             pytest.fail("\n\n".join(self.complaints), pytrace=False)
-        assert self.violated * DELIVERIES_PER_VIOLATION <= self.deliveries, (
-            f"{self.violated} messages violated in {self.deliveries} deliveries"
-        )
+        for crashed, least in (
+            (False, DELIVERIES_PER_VIOLATION),
+            (True, DELIVERIES_PER_VIOLATION_AT_CRASHES),
+        ):
+            violated, deliveries = self.violated[crashed], self.deliveries[crashed]
+            assert violated * least <= deliveries, f"{violated} messages violated in {deliveries} deliveries"
 
 
 def sweep(drawn: Iterable[tuple[int, dict[str, Any]]]) -> None:
@@ -181,7 +188,7 @@ def test_the_order_is_kept_almost_always_and_everyone_finishes(kind: str) -> Non
 
 
 def test_the_group_survives_that_everyone_is_away() -> None:
-    """All members come and go, so that at times nobody is there, or nobody who knows."""
+    """All members come and go, so that at times none is there, or none that knows."""
     for seed in range(max(1, SEEDS // 10)):
         kind = KINDS[seed % len(KINDS)]
         parameters = draw(kind, seed) | {"crashes": 0, "loss": 0.0, "cycles": "clock"}
@@ -191,17 +198,71 @@ def test_the_group_survives_that_everyone_is_away() -> None:
         assert outcome.is_going_on(), outcome.command
 
 
+def draw_partitions(kind: str, seed: int) -> dict[str, Any]:
+    """Short partitions, in which no member is missed, and long ones; sometimes members are also away."""
+    random = Random(f"swarm/dpg/partitions/{kind}/{seed}")
+    parameters = draw(kind, seed) | {"crashes": 0, "cycles": "clock", "rate": 200.0, "messages": 200}
+    parameters |= {"members": random.randint(3, 6), "churn": random.choice([0, 0, 1]), "size": 10}
+    return parameters | {
+        "partitions": random.choice([1, 2]),
+        "calm_ms": 300.0,
+        "away_ms": random.choice([100.0, 400.0, 1500.0]),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_fork_is_silent(kind: str) -> None:
+    """Whatever is missing or out of order after a partition, members have told it themselves."""
+    for seed in range(max(1, SEEDS // 24)):
+        parameters = draw_partitions(kind, seed)
+        outcome = simulate(parameters, seed, ("integrity", "duplicate"))
+        assert not outcome.broken, f"{outcome.broken[0].explanation}\n{outcome.command}"
+        assert outcome.metrics["unnoticed"] == 0, outcome.command
+        assert outcome.is_going_on(), outcome.command
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_a_quorum_forks_are_rarer_and_never_silent(kind: str) -> None:
+    """Members may give up an order that they have told, so a quorum cannot rule forks out."""
+    forked: Counter[str] = Counter()
+    for seed in range(max(8, SEEDS // 40)):
+        drawn = draw_partitions(kind, seed) | {"churn": 0, "partitions": 1}
+        for name, quorum in (("without", 0), ("with", drawn["members"] // 2 + 1)):
+            outcome = simulate(drawn | {"quorum": quorum}, seed, ["integrity", "duplicate"])
+            assert not outcome.broken, f"{outcome.broken[0].explanation}\n{outcome.command}"
+            assert outcome.metrics["unnoticed"] == 0, outcome.command
+            assert outcome.is_going_on(), outcome.command
+            forked[name] += bool(outcome.metrics["violated"])
+    assert forked["with"] < forked["without"]
+
+
+def test_members_that_were_all_away_tell_what_they_delivered_alone() -> None:
+    """They return with their memory, and go on from what the first of them remembers."""
+    parameters = {
+        "members": 5,
+        "messages": 200,
+        "rate": 100.0,
+        "churn": 5,
+        "calm_ms": 300.0,
+        "away_ms": 400.0,
+    }
+    outcome = simulate(parameters, 5)
+    assert outcome.broken
+    assert outcome.metrics["forks"], outcome.command
+    assert outcome.metrics["unnoticed"] == 0
+
+
 FOUND: dict[str, tuple[int, dict[str, Any]]] = {
     "the first message, and two in a row, that everyone missed": (
         4,
         {"members": 2, "messages": 300, "delay_ms": 5.0, "loss": 0.05, "churn": 1, "buffers": 2},
     ),
-    "messages sent to nobody, then others that were heard": (
+    "messages that no member heard, then others that were heard": (
         16,
         {"members": 2, "messages": 150, "size": 1000, "batch": 3, "rate": 500.0, "delay_ms": 5.0,
          "loss": 0.01, "crashes": 1},
     ),
-    "whoever knew kept quiet as long as others reported": (
+    "the member that knew kept quiet while others reported": (
         90,
         {"members": 3, "messages": 60, "size": 1000, "batch": 3, "rate": 60.0, "delay_ms": 5.0,
          "loss": 0.05, "crashes": 1, "cycles": "count"},
@@ -240,7 +301,7 @@ FOUND: dict[str, tuple[int, dict[str, Any]]] = {
         {"members": 2, "messages": 300, "size": 10, "batch": 3, "rate": 150.0, "delay_ms": 1.0,
          "jitter_ms": 3.0, "loss": 0.01, "duplication": 0.3, "churn": 1, "service": "sequencer"},
     ),
-    "handed over anew, behind its successors, what nobody had heard": (
+    "handed over again, behind its successors, what no member had heard": (
         615,
         {"members": 2, "messages": 48, "size": 0, "rate": 2400.0, "network": "mesh", "delay_ms": 5.0,
          "jitter_ms": 3.0, "loss": 0.05, "duplication": 0.3, "reordering": 0.1, "churn": 1, "calm_ms": 30.0,
@@ -251,7 +312,7 @@ FOUND: dict[str, tuple[int, dict[str, Any]]] = {
         {"members": 2, "messages": 26, "size": 10, "rate": 52.0, "network": "mesh", "loss": 0.01,
          "duplication": 0.3, "churn": 1, "calm_ms": 100.0, "away_ms": 300.0, "service": "bounded-delay"},
     ),
-    "did not ask whoever returned": (
+    "did not ask the member that returned": (
         1157,
         {"members": 2, "messages": 22, "size": 0, "rate": 220.0, "network": "mesh", "jitter_ms": 0.5,
          "loss": 0.03, "reordering": 0.1, "churn": 1, "calm_ms": 100.0, "away_ms": 300.0,
@@ -285,6 +346,11 @@ FOUND: dict[str, tuple[int, dict[str, Any]]] = {
          "jitter_ms": 0.5, "loss": 0.05, "duplication": 0.3, "reordering": 0.1, "churn": 1, "calm_ms": 30.0,
          "away_ms": 300.0, "service": "bounded-delay"},
     ),
+    "told what follows another's last place, but not that place": (
+        16,
+        {"members": 2, "messages": 150, "size": 1000, "rate": 500.0, "delay_ms": 1.0, "loss": 0.03,
+         "churn": 1, "cycles": "count", "bandwidth": 100_000_000},
+    ),
     "did not know yet who was there": (
         45,
         {"members": 3, "messages": 150, "size": 10, "rate": 500.0, "delay_ms": 1.0, "duplication": 0.3,
@@ -300,11 +366,13 @@ def test_what_was_found_once_stays_mended(name: str) -> None:
     outcome = simulate(parameters, seed)
     assert not outcome.broken, f"{outcome.broken[0].explanation}\n{outcome.command}"
     assert outcome.metrics["finished"], outcome.command
-    assert outcome.metrics["contradictions"] == 0, outcome.command
+    if parameters.get("service") != "bounded-delay":
+        # There, after absences of 20 ms, a member may vouch for what it missed. The false mark is refused.
+        assert outcome.metrics["contradictions"] == 0, outcome.command
 
 
 def test_all_that_may_die_with_a_return_is_handed_over_anew() -> None:
-    """Everyone was away at once: what had no place, or one that nobody had delivered, comes all the same."""
+    """Everyone was away at once: what no member had delivered comes all the same."""
     parameters = {"members": 3, "messages": 150, "size": 1000, "rate": 150.0, "loss": 0.03, "churn": 3}
     outcome = simulate(parameters, 9, NEVER_BROKEN)
     assert not outcome.broken, f"{outcome.broken[0].explanation}\n{outcome.command}"

@@ -75,6 +75,14 @@ def test_times_stay_within_delay_and_jitter(delay_ns: int, jitter_ns: int, sent:
         assert delay_ns <= arrival.time_ns - int(arrival.pdu.label) <= delay_ns + jitter_ns
 
 
+def test_with_a_bandwidth_each_channel_takes_one_pdu_after_another() -> None:
+    mesh = Mesh(3, Seeds(1), delay_ns=5, bandwidth=8e9)  # a byte a nanosecond
+    mesh.send(0, 0, None, Note("x"), 100)
+    mesh.send(50, 0, (1,), Note("y"), 10)
+    found = [(arrival.time_ns, arrival.target) for arrival in arrivals_of(mesh)]
+    assert found == [(105, 1), (105, 2), (115, 1)]
+
+
 def test_negative_times_are_refused() -> None:
     with pytest.raises(UsageError):
         Mesh(2, Seeds(0), delay_ns=-1)

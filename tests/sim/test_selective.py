@@ -1,4 +1,4 @@
-"""The workload that chooses destinations: whom it draws, whom it waits for, and what it counts."""
+"""The workload that chooses destinations: which it draws, which it waits for, and what it counts."""
 
 import hashlib
 import os
@@ -40,7 +40,7 @@ def drawn(count: int, **parameters: Any) -> set[frozenset[str] | None]:
     return {draw_destinations(random, "a", OTHERS, configuration) for _ in range(300)}
 
 
-# Whom it draws
+# Destinations that it draws
 
 
 def test_no_number_means_everyone() -> None:
@@ -91,7 +91,7 @@ def test_only_sco_lets_members_crash(name: str) -> None:
         SCENARIOS[name].configure({"crashes": 1})
 
 
-# Whom it waits for
+# Destinations that it waits for
 
 
 @each_scenario
@@ -194,3 +194,15 @@ def test_another_process_under_another_hash_seed_gives_the_same_traces() -> None
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert other.stdout.strip() == fingerprint()
+
+
+# What it weighs
+
+
+@pytest.mark.parametrize("slow", [{"mbps": 1.0}, {"network": "medium"}])
+def test_vectors_that_weigh_more_take_longer(slow: dict[str, Any]) -> None:
+    calm = {"members": 20, "messages": 60, "rate": 60.0, "destinations": 3} | slow
+    plain, _ = run("sco", vectors="plain", **calm)
+    compressed, _ = run("sco", vectors="compressed", **calm)
+    assert plain["metadata_bytes"] > 2 * compressed["metadata_bytes"]
+    assert plain["latency_s"] > 1.05 * compressed["latency_s"]

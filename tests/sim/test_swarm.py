@@ -55,6 +55,7 @@ def draw_sequencer(seed: int) -> dict[str, Any]:
         "crashes": random.choice([0, 0, 1, 2, 4]),
         "window": random.choice([1, 4, 64]),
         "order_window": random.choice([4, 16, 256]),
+        "deliver": random.choice(["ordered", "ordered", "stable"]),
     }
 
 
@@ -68,6 +69,8 @@ def draw_fifo(seed: int) -> dict[str, Any]:
         "apart_ms": random.choice([0.0, 0.0, 50.0, 400.0]),
         **draw_stability(random, seed),
         "detector": random.choice(DETECTORS),
+        "neighbours": random.choice([2, 6]),
+        "deliver": random.choice(["ordered", "ordered", "stable"]),
     }
 
 

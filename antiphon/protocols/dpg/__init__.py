@@ -11,7 +11,8 @@ Guarantees, each proved by the checker of that name: *integrity*, *duplicate*, *
 schedules that the cycles make improbable, *total* and *atomicity* within each presence spell (quasi-agreed
 order), and *stability*. No member waits for another: there are no views, and a member that is gone costs only
 its own messages. Members exchange digests of what they have agreed on. They report `Disagreed` when orders
-differ, and `Unavailable` when a message is passed over.
+differ, `Unavailable` when a message is passed over, and `Forked` when they give up their own order for that
+of a larger side. With a `quorum` a minority delivers nothing, and reports `CutOff`.
 
 Members that lie under their own names: every field is bounded while it is decoded. An order far from what the
 others report is not adopted. A claim about a sender counts only until that sender is heard itself. A body
@@ -26,10 +27,11 @@ Modules, in the order in which a message meets them: `own_messages` admission un
 the channel tells the graph; `suspended` Suspended Delivery; `graph` the precedence graph; `order` the graph's
 root, the agreed sequence, bodies, deliveries; `delivery` when the order goes on; `buffers` bodies;
 `unconfirmed` deliveries that rest on another member's word; `recovery` lost bodies; `stability` what all
-hold. Reports: `heartbeat` when to report; `report_sender` what; `reports` their contents; `report_merge` what
-a member learns from them; `agreement` digests. Members: `peers` who was heard lately; `spells` absence and
-return. `context` is what these parts share. `cycles`, `timers`, `tags`, `tag_lists`, `pdus` are what their
-names say. `member` ties them together.
+hold; `channel_queue` how full the channel is. Reports: `heartbeat` when to report; `report_sender` what;
+`reports` their contents; `report_merge` what a member learns from them; `continuity` whether its order can go
+on; `agreement` and `checkpoints` digests; `quorum` whether enough members have a place. Members: `peers`
+heard recently; `spells` absence and return. `context` is what these parts share. `cycles`, `timers`, `tags`,
+`tag_lists`, `pdus` are what their names say. `member` ties them together.
 
 Deviations, with reasons:
 - A 'message' PDU carries a packed batch, so one vertex orders many messages. It names the sender's previous
@@ -39,12 +41,13 @@ Deviations, with reasons:
   elsewhere they would be false. The other services know a message's place whenever it arrives.
 - After Deliv_Cycle the front is taken by decreasing tags. The successors of its other elements then hang
   under the new root, else they would never be reached. While own messages have no place that waits, up to a
-  limit.
-- Reports also tell the true arcs of vertices that were incorporated lately: a member that missed a vertex
+  limit. A member that had no room in its graph for a vertex during the last Deliv_Cycle would choose without
+  it: it ends its spell instead; see `delivery`.
+- Reports also tell the true arcs of vertices that were incorporated recently: a member that missed a vertex
   which the others have delivered would otherwise never learn its place. Chosen arcs are never reported.
 - Suspended Delivery as printed reports false marks; see `suspended`.
 - Message_Cycle as printed hardly ever decreases; see `flow`. Beyond the paper, a sender also keeps within
-  reach of the slowest member that was heard lately: socket buffers overflow sooner than ordering buffers. A
+  reach of the slowest member that was heard recently: socket buffers overflow sooner than ordering buffers. A
   silent member is left behind step by step, within what is kept for it.
 - Without membership no member can know that all present sites delivered a message: a body is kept until it
   was not mentioned for a while. A member that asks for a body which others delivered and no longer keep, or
@@ -53,7 +56,9 @@ Deviations, with reasons:
 - Returning as printed delivers thousands of messages again; see `spells`. A message that was not received
   before its sender was away keeps its place before its successors. If those were delivered meanwhile, its
   sender gets `Unavailable`.
-- The delay of a report is also waived when something is lost, else requesters starve; see `heartbeat`.
+- The delay of a report is also waived when something is lost, else requesters starve. Members take turns, and
+  reports are incremental, else they fill a shared channel; see `heartbeat` and `report_sender`. Requests and
+  answers wait for what is under way on it; see `channel_queue`.
 - A vertex that should have preceded one already delivered is passed over: order is kept, atomicity is not.
 - Stability (`Stable`): the paper has none. Members tell which bodies they hold, see `stability`.
 """

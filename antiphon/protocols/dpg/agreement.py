@@ -1,7 +1,7 @@
 """Digests of the agreed order, by which members find out that their orders differ.
 
 Beyond the paper: its order is agreed only almost always. So the reports of a member carry its index in the
-order, the tags that it incorporated lately, and a digest of all that it ever incorporated. The digest is a
+order, the tags that it incorporated recently, and a digest of all that it ever incorporated. The digest is a
 sum over neighbours: members that go on alike add alike. The difference of two members' digests at a common
 message stays the same while nothing else diverges, even if reports are lost. Only a change of it is news.
 
@@ -9,14 +9,17 @@ Guarantees, except for collisions of 63-bit sums: members whose orders are equal
 is reported once, at the next comparison that finds a message in both windows. There is one exception. If a
 divergence was reported before it ended, and has left the windows when it ends, then its end is not seen: it
 may be reported again, or a divergence right behind it may count as part of it.
+
+Windows of members that were apart for long have no tag in common. So reports also carry checkpoints, digests
+at a few indices further and further back: see `checkpoints`.
 """
 
-import struct
 from collections.abc import Sequence
 from itertools import pairwise, repeat
 from typing import Final, NamedTuple
 
 from antiphon.core.ids import Site
+from antiphon.protocols.dpg.checkpoints import DigestLog
 from antiphon.protocols.dpg.pdus import DIGEST_LIMIT, ORIGIN, Tag
 
 MOST_SITES: Final = 1024
@@ -87,7 +90,7 @@ class Agreement:
 
     __slots__ = (
         "_adopted", "_begin", "_digests", "_limit", "_links", "_positions", "_standings", "_tags", "digest",
-        "index", "root",
+        "digests", "index", "root",
     )  # fmt: skip
 
     def __init__(self, limit: int) -> None:
@@ -95,6 +98,8 @@ class Agreement:
         self._standings: dict[Site, Standing] = {}
         self._adopted: int | None = None
         """The index at which another's order was taken up; None if ours is our own from the beginning."""
+        self.digests: Final = DigestLog()
+        """Digests also of places whose tags are forgotten."""
         self._remember([ORIGIN], 0, 0)
 
     def _remember(self, tags: list[Tag], index: int, digest: int) -> None:
@@ -116,8 +121,60 @@ class Agreement:
         self._digests.append(self.digest)
         self._links.append(link)
         self._positions[tag] = self.index
+        self.digests.append(self.digest)
         if len(self._tags) > 2 * self._limit:
             self._trim()
+
+    def contradicts(self, other: Site, checkpoints: Sequence[int]) -> bool:
+        """Whether another's checkpoints show that its order forked from ours, and nothing showed it before.
+
+        Only the latest common one counts. A member whose order is known to differ is judged by its windows.
+        """
+        standing = self._standings.get(other)
+        if standing is not None and (standing.difference or standing.is_open):
+            return False
+        index = self.digests.forks(checkpoints)
+        if index is None:
+            return False
+        theirs = dict(zip(checkpoints[::2], checkpoints[1::2], strict=False))[index]
+        self._stand(other, (self.digests.at(index) or 0) - theirs & DIGEST_MASK, index, is_open=True)
+        return True
+
+    def is_fork(self, index: int, digest: int, agreed: Sequence[Tag], checkpoints: Sequence[int]) -> bool:
+        """Whether both orders have gone on differently, for all that a report shows."""
+        if self.digests.forks((index, digest, *checkpoints)) is not None:
+            return True
+        theirs = self._from_the_origin(index, agreed)
+        for place in range(len(theirs) - 1, -1, -1):
+            position = self._positions.get(theirs[place])
+            if position is not None:
+                return place < len(theirs) - 1 and position < self.index
+        return False
+
+    def common(self, index: int, digest: int, agreed: Sequence[Tag], checkpoints: Sequence[int]) -> int:
+        """Up to which index our order is known to be another's as well."""
+        theirs = self._from_the_origin(index, agreed)
+        begin = index - len(theirs) + 1
+        shared = [
+            begin + place
+            for place, each in enumerate(digests_of(theirs, digest))
+            if self.digests.at(begin + place) == each
+        ]
+        return max(self.digests.common((index, digest, *checkpoints), self.index), max(shared, default=0))
+
+    def rewind(self, index: int) -> bool:
+        """Go back to an index; returns whether its tag is still remembered."""
+        surplus = self.index - index
+        if not 0 <= surplus < len(self._tags):
+            return False
+        for tag in self._tags[len(self._tags) - surplus :]:
+            self._positions.pop(tag, None)
+        if surplus:
+            del self._tags[-surplus:], self._digests[-surplus:], self._links[-surplus:]
+        self.digests.rewind(index)
+        self.root, self.index, self.digest = self._tags[-1], index, self._digests[-1]
+        self._standings = {site: each for site, each in self._standings.items() if each.position <= index}
+        return True
 
     def _trim(self) -> None:
         surplus = len(self._tags) - self._limit
@@ -128,20 +185,40 @@ class Agreement:
         del self._tags[:surplus], self._digests[:surplus], self._links[:surplus]
         self._begin += surplus
 
-    def recent(self, most: int) -> tuple[bytes, bytes]:
-        """The latest tags, packed, the root last, and a byte of link for each; empty before the first."""
+    def recent(self, most: int) -> tuple[list[Tag], bytes]:
+        """The latest tags, the root last, and a byte of link for each; empty before the first."""
         begin = max(len(self._tags) - most, int(self._tags[0] == ORIGIN))
-        tags = self._tags[begin:]
-        return struct.pack(f">{len(tags)}Q", *tags), bytes(self._links[begin:])
+        return self._tags[begin:], bytes(self._links[begin:])
 
-    def adopt(self, root: Tag, index: int, digest: int, agreed: Sequence[Tag]) -> None:
-        """Go on from another's root after an absence; `agreed` are its latest tags, the root the last."""
+    @property
+    def adopted(self) -> int:
+        """The index from which on our order is our own."""
+        return self._adopted or 0
+
+    def oldest(self) -> int:
+        """The index of the first tag that is remembered."""
+        return self._begin + int(self._tags[0] == ORIGIN)
+
+    def adopt(
+        self,
+        root: Tag,
+        index: int,
+        digest: int,
+        agreed: Sequence[Tag],
+        checkpoints: Sequence[int] = (),
+        waiting: int = 0,
+    ) -> None:
+        """Go on from another's root after an absence; `agreed` are its latest tags, the root the last.
+
+        The last of them, `waiting` in number, are still to be delivered.
+        """
         tags = list(self._from_the_origin(index, agreed))
         if not tags or tags[-1] != root:
             tags = [root]
-        self._adopted = index
+        self._adopted = index - waiting
         self._standings.clear()
         self._remember(tags[-2 * self._limit :], index, digest)
+        self.digests.begin(index, self._digests, checkpoints)
 
     def forget(self, other: Site) -> None:
         """Another member began anew and adopted an order: what was found of its own order is void."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from antiphon.core.effects import Effect
 from antiphon.core.ids import Site
+from antiphon.protocols.dpg.channel_queue import ChannelQueue
 from antiphon.protocols.dpg.pdus import DpgConfiguration
 from antiphon.protocols.dpg.services.base import Service
 from antiphon.protocols.dpg.timers import Timers
@@ -20,3 +21,4 @@ class Context(NamedTuple):
     random: Random
     timers: Timers
     emit: Callable[[Effect], None]
+    queue: ChannelQueue

@@ -3,7 +3,7 @@
 Source: Konorski, section 4.5. An overflow of the ordering buffers adds Delta to Message_Cycle, and each
 Fc_Cycle takes Delta off again. In the paper a member adopts the greatest Message_Cycle that it hears and
 reports it as its own: so each member holds up all others, and the cycle hardly ever decreases. Here a member
-reports only its own demand, and obeys the greatest demand that it heard lately. Demands grow by Delta. Of a
+reports only its own demand, and obeys the greatest demand that it heard recently. Demands grow by Delta. Of a
 demand that leaps only the first steps are believed, more with each report: a single report changes little.
 """
 
@@ -88,7 +88,7 @@ class Flow:
         self._outdated_ns = min((until_ns for _, until_ns in self._demands.values()), default=NEVER_NS)
 
     def cycle_ns(self, now: Nanoseconds) -> Nanoseconds:
-        """Message_Cycle: the greatest of our own demand and those lately heard."""
+        """Message_Cycle: the greatest of our own demand and those heard recently."""
         if now >= self._outdated_ns:
             self._find_greatest(now)
         return max(self.own_ns, self._greatest_ns)

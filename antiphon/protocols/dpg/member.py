@@ -13,6 +13,7 @@ from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.admission import batch_for_all
 from antiphon.protocols.dpg.channel import Channel
+from antiphon.protocols.dpg.channel_queue import ChannelQueue
 from antiphon.protocols.dpg.context import Context
 from antiphon.protocols.dpg.cycles import build_clock
 from antiphon.protocols.dpg.delivery import Delivery
@@ -32,6 +33,7 @@ from antiphon.protocols.dpg.pdus import (
     Tag,
 )
 from antiphon.protocols.dpg.peers import Peers
+from antiphon.protocols.dpg.quorum import CutOffWatch, Quorum
 from antiphon.protocols.dpg.recovery import Recovery
 from antiphon.protocols.dpg.report_merge import ReportMerge
 from antiphon.protocols.dpg.report_sender import ReportSender
@@ -73,7 +75,8 @@ class Dpg:
         emit = self._effects.append
         self._clock = build_clock(knobs)
         self._timers = Timers(self._clock, emit)
-        context = Context(site, knobs, service, random, self._timers, emit)
+        self._queue = ChannelQueue()
+        context = Context(site, knobs, service, random, self._timers, emit, self._queue)
         self._tags = Tags(secret, random)
         self._flow = flow = Flow(
             knobs.message_cycle_ns, knobs.delta_ns, knobs.fc_cycle_ns, knobs.longest_message_cycle_ns,
@@ -89,8 +92,10 @@ class Dpg:
         self._own = own = OwnMessages(context, order, self._tags)
         self._channel = Channel(context, order, own)
         self._recovery = recovery = Recovery(context, order, peers)
-        self._delivery = Delivery(context, order, own, recovery)
-        heartbeat = ReportHeartbeat(knobs.report_cycle_ns, knobs.idle_ns, random)
+        self._quorum = Quorum(knobs.quorum, order.agreement)
+        self._delivery = Delivery(context, order, own, recovery, self._quorum)
+        self._cut_off = CutOffWatch(knobs.quorum, 2 * knobs.silence_ns, emit)
+        heartbeat = ReportHeartbeat(knobs.report_cycle_ns, knobs.idle_ns, random, self._queue)
         self._share = heartbeat.share
         self._validation = Validation(context, order, self._tags, flow, heartbeat)
         self._report_sender = ReportSender(context, order, own, recovery, peers, flow, heartbeat)
@@ -159,6 +164,7 @@ class Dpg:
             "ignored": self.ignored,
             "collisions": self.collisions,
             "disagreements": self._report_merge.disagreements,
+            "forks": self._report_merge.forks,
             "reports": self._report_sender.reports,
             **self._order.figures(),
             "copies": self._recovery.remulticasts,
@@ -176,7 +182,7 @@ class Dpg:
     def _send_waiting(self, now: Nanoseconds) -> None:
         """Hand over what flow control allows: the demands, the lag of the slowest peer, and the window."""
         knobs, order, own = self._configuration, self._order, self._own
-        while self._presence.state is State.PRESENT and own.may_go():
+        while self._presence.state is State.PRESENT and own.may_go() and not self._cut_off.is_cut_off:
             ahead = order.agreement.index + len(order.own)
             if len(order.own) >= knobs.lag or self._peers.is_any_behind(now, ahead, knobs.lag):
                 self._timers.arm(now, "send", max(1, knobs.lately_ns // 4))
@@ -222,6 +228,7 @@ class Dpg:
                     self.ignored += 1
                     return
                 self._peers.leave(sender)
+                self._quorum.forget(sender)
                 self._stability.leave(sender)
             self._place(now, self._service.on_other_pdu(now, sender, pdu, after_loss=after_loss))
         if self._own.waiting:
@@ -245,6 +252,8 @@ class Dpg:
         self._peers.on_progress(now, sender, message.index, self._order.agreement.index)
         self._clock.message(now)
         self._share.message(message.bodies.size)
+        if self._service.reports_ordered:
+            self._queue.on_clock(now, sender, message.stamp)
         held = self._order.body(tag)
         if held is not None and (held.sender != sender or held.message.number != message.number):
             self._collide(now, tag)
@@ -266,7 +275,7 @@ class Dpg:
             return True
         self.ignored += 1
         order.expect(sender, max((known or 0, 0), order.streams.get(sender, (0, 0))))
-        self._report_sender.note_listener(now)
+        self._report_sender.note_listener(now, sender, None)
         return False
 
     def _collide(self, now: Nanoseconds, tag: Tag) -> None:
@@ -312,7 +321,15 @@ class Dpg:
         self._peers.on_progress(now, sender, pdu.index, self._order.agreement.index)
         self._stability.told(sender, pdu.held, pdu.held_digest)
         if self._presence.state is State.PRESENT:
+            if self._quorum.is_needed:
+                self._on_word(now, sender, pdu)
             self._stability.settle(now)
+
+    def _on_word(self, now: Nanoseconds, sender: Site, pdu: Progress | Report) -> None:
+        """A peer's index and digest may complete a quorum."""
+        self._quorum.on_told(sender, pdu.index, pdu.digest)
+        if self._order.queue and not self._delivery.lacks_quorum():
+            self._progress(now, self._clock.time(now))
 
     # The member, as its service sees it
 
@@ -392,7 +409,7 @@ class Dpg:
         elif name == "answer":
             self._recovery.answer(now, self._clock.time(now))
         elif name == "ask":
-            self._recovery.ask(self._clock.time(now))
+            self._recovery.ask(now, self._clock.time(now))
         elif name == "tell" and self._presence.state is State.PRESENT:
             self._report_sender.tell_progress(now)
         self._send_waiting(now)
@@ -400,11 +417,25 @@ class Dpg:
     def _on_delivery_timer(self, now: Nanoseconds) -> None:
         """The delivery timer: cycles may be over."""
         time_ns = self._clock.time(now)
-        if self._presence.state is State.PRESENT and self._delivery.commit(time_ns):
+        is_present = self._presence.state is State.PRESENT
+        is_first = all(self.site < site for site in self._peers.sites())
+        if is_present and self._delivery.must_yield(time_ns, is_first=is_first):
+            self._end_spell(now)
+            return
+        if is_present and self._delivery.commit(time_ns):
             self._report_sender.changed = True
         self._progress(now, time_ns)
-        if self._recovery.has_a_hole(now, time_ns):
+        if self._delivery.has_a_hole(now, time_ns):
             self._end_spell(now)
+
+    def _has_to_give_up(self, now: Nanoseconds) -> bool:
+        """Tell whether deliveries wait for a quorum; returns whether others show that they wait in vain."""
+        if not self._quorum.is_needed:
+            return False
+        watch = self._cut_off
+        watch.look(now, self._peers.heard_since(now - watch.patience_ns), waits=self._delivery.lacks_quorum())
+        is_first = all(self.site < site for site in self._peers.sites())
+        return watch.is_stuck(now, contradicted=self._quorum.is_contradicted(), is_first=is_first)
 
     def _on_report_timer(self, now: Nanoseconds) -> None:
         """The report timer: report if due, and expire what has become old."""
@@ -419,6 +450,8 @@ class Dpg:
             self._flow.forget(time_ns, site)
             self._stability.vanish(now, site)
             self._service.on_vanished(now, site)
+        if presence.state is State.PRESENT and self._has_to_give_up(now):
+            self._end_spell(now)
         if presence.state is State.PRESENT:
             self._stability.settle(now)
             if not self._peers.known():
@@ -442,15 +475,20 @@ class Dpg:
         self._clock.on_report(now, sender, report.clock_ns)
         self._flow.on_report(time_ns, sender, 0 if report.listening else report.demand_ns)
         self._share.report(time_ns, lists_bytes(report))
+        if self._service.reports_ordered:
+            self._queue.on_clock(now, sender, report.clock_ns)
         self._place(now, self._service.on_report(now, sender, report, after_loss=after_loss))
         if report.listening:
             self._order.agreement.forget(sender)
+            self._report_merge.on_listener(sender)
+            self._quorum.forget(sender)
             self._peers.leave(sender, BEGINS_AGAIN)
             self._stability.begins_again(now, sender, self._order.agreement.index, anew=is_anew)
-            self._on_listener(now, time_ns)
+            self._on_listener(now, time_ns, sender, report.index)
         elif self._presence.state is State.LISTENING:
             self._on_progress(now, sender, report)
             self._on_lost(now, time_ns, sender, lists.lost)
+            self._report_sender.on_report_while_listening(now, time_ns, sender, helps=bool(report.streams))
             self._on_report_while_listening(now, time_ns, sender, report, lists)
         else:
             ahead = self._order.agreement.ahead_of(report.index, lists.agreed)
@@ -463,8 +501,16 @@ class Dpg:
         self, now: Nanoseconds, time_ns: Nanoseconds, sender: Site, report: Report, lists: ReportLists
     ) -> None:
         merge = self._report_merge
-        merged = merge.merge(now, time_ns, sender, report, lists)
+        is_estranged = self._peers.is_estranged(sender)
+        merged = merge.merge(now, time_ns, sender, report, lists, is_estranged=is_estranged)
+        if is_estranged and merge.follows(sender):
+            self._peers.reconcile(sender)
+        self._delivery.on_report(time_ns)
+        if merge.is_settling(now, sender):
+            merge.compare(sender, report, lists)
+            return
         if merge.has_lost_continuity(now) or self._recovery.is_too_late_for(lists.gone):
+            merge.compare(sender, report, lists)
             self._end_spell(now)
             return
         for tag in lists.vertices:
@@ -478,7 +524,8 @@ class Dpg:
         if lists.passed:
             self._recovery.on_passed(time_ns, sender, lists.passed)
         merge.compare(sender, report, lists)
-        self._report_sender.on_report(now, time_ns, lacking=merged.lacking)
+        index = report.index + max(0, self._order.agreement.ahead_of(report.index, lists.agreed) or 0)
+        self._report_sender.on_report(now, time_ns, sender, merged, index, lists)
         self._progress(now, time_ns)
 
     # Presence
@@ -513,18 +560,21 @@ class Dpg:
         self._order.kept.refresh(time_ns)
         self._channel.listen()
         self._recovery.listen()
+        self._delivery.listen()
+        self._quorum.listen()
+        self._cut_off.begin(now)
         self._validation.listen()
         self._own.listen()
         self._report_merge.listen()
         self._begin_service(now)
         self._report_sender.urge(now, time_ns)
 
-    def _on_listener(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
+    def _on_listener(self, now: Nanoseconds, time_ns: Nanoseconds, sender: Site, index: int) -> None:
         """A member listens before it takes part: it needs reports soon, with what it must know.
 
         It may hold what was requested here in vain.
         """
-        self._report_sender.note_listener(now)
+        self._report_sender.note_listener(now, sender, index)
         if self._presence.state is State.PRESENT:
             self._recovery.ask_anew()
             self._report_sender.urge(now, time_ns)
@@ -569,6 +619,7 @@ class Dpg:
             self._effects.append(Unavailable(PASSED_OVER, self.site, message.number, count))
         self._repeat(now)
         self._validation.take_part(time_ns)
+        self._delivery.take_part()
         self._report_sender.begin_spell(now)
         self._progress(now, time_ns)
         self._send_waiting(now)
@@ -579,7 +630,7 @@ class Dpg:
         self._listen(now)
 
     def _on_standstill(self, now: Nanoseconds) -> None:
-        """This process stood still for so long that the others have gone on without it."""
+        """This process was stopped for too long: the others have continued without it."""
         if self._presence.state is State.PRESENT:
             self._end_spell(now)
         elif self._presence.state is State.LISTENING:

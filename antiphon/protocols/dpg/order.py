@@ -8,7 +8,7 @@ arcs: those that were given to the graph, never an order that was only chosen.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -21,7 +21,7 @@ from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.agreement import Agreement
 from antiphon.protocols.dpg.buffers import Held, KeptBodies, OrderingBuffers, Tombstones
 from antiphon.protocols.dpg.graph import PrecedenceGraph
-from antiphon.protocols.dpg.pdus import MOST_STREAMS, ORIGIN, DpgConfiguration, Message, Tag
+from antiphon.protocols.dpg.pdus import LARGEST, MOST_STREAMS, ORIGIN, DpgConfiguration, Message, Tag
 from antiphon.protocols.dpg.peers import Incarnations
 from antiphon.protocols.dpg.stability import Delivered, Stability
 from antiphon.protocols.dpg.unconfirmed import Unconfirmed
@@ -94,9 +94,15 @@ class Order:
         self._without_place: set[Tag] = set()
         """Held bodies whose vertices were unknown at the last sweep."""
         self._looked_ns: Nanoseconds = 0
+        self._refused_ns: Nanoseconds | None = None
+        """When there was last no room for a vertex since the graph was empty."""
         self.dummies = self.late = self.repeated = self.committed = self.refused = 0
 
     # What is known
+
+    @property
+    def needs_quorum(self) -> bool:
+        return self._configuration.quorum > 1
 
     def is_known(self, tag: Tag) -> bool:
         return tag in self.graph.vertices or tag in self.tombstones
@@ -106,7 +112,7 @@ class Order:
         return tag in self.tombstones and not self.tombstones.is_skipped(tag)
 
     def is_beyond_reports(self, tag: Tag) -> bool:
-        """Whether it got its place so long ago that reports no longer carry it."""
+        """Whether it is too old in the order for reports to carry it."""
         place = self.tombstones.index(tag)
         is_old = place is not None and place <= self.agreement.index - self._configuration.history
         return is_old and self.is_placed(tag)
@@ -156,16 +162,27 @@ class Order:
         knobs = self._configuration
         is_queue_full = len(self.queue) >= knobs.graph_limit + knobs.ordering_buffers
         if len(self.graph) >= knobs.graph_limit or is_queue_full:
-            self.refused += 1
-            return False
+            return self._refuse(time_ns)
         is_lost = self.body(tag) is None
         if is_lost and len(self.lost) >= max(1, knobs.graph_limit // 2):
-            self.refused += 1  # invented tags must not take the room of messages that exist
-            return False
+            return self._refuse(time_ns)  # invented tags must not take the room of messages that exist
         self.graph.add(tag, time_ns)
         if is_lost:
             self._lose(tag)
         return True
+
+    def _refuse(self, time_ns: Nanoseconds) -> bool:
+        self.refused += 1
+        self._refused_ns = time_ns
+        return False
+
+    def lacks_vertices(self, time_ns: Nanoseconds) -> bool:
+        """Whether a vertex may still be unknown because there was no room for it.
+
+        Reports tell it again within Deliv_Cycle.
+        """
+        refused_ns = self._refused_ns
+        return refused_ns is not None and time_ns - refused_ns < self._configuration.deliv_cycle_ns
 
     def _lose(self, tag: Tag) -> None:
         """The body is missing, and was not requested yet."""
@@ -238,7 +255,7 @@ class Order:
         marked = origins.pop(before, None)
         if marked is None:
             self._chosen = self.agreement.index + 1
-        others = [(tail, mark) for tail, mark in origins.items() if mark or not self._is_linked(tail)]
+        others = [(tail, mark) for tail, mark in origins.items() if mark or not self.is_linked(tail)]
         link = 0 if marked is None else MARKED_LINK if marked else TRUE_LINK
         self._place(known_ns, tag, link, others)
 
@@ -249,10 +266,10 @@ class Order:
         It builds no vertex.
         """
         self.graph.follow(tag)
-        others = [(tail, False) for tail in tails if not self._is_linked(tail)] if tails else []
+        others = [(tail, False) for tail in tails if not self.is_linked(tail)] if tails else []
         self._place(time_ns, tag, MARKED_LINK, others)
 
-    def _is_linked(self, tail: Tag) -> bool:
+    def is_linked(self, tail: Tag) -> bool:
         """Whether true links lead from this agreed vertex to the root (a skipped vertex has a place < 0)."""
         return self.tombstones.get(tail, -1) >= self._chosen
 
@@ -289,13 +306,16 @@ class Order:
 
     # Delivery
 
-    def deliver(self, time_ns: Nanoseconds, may_pass: Callable[[Nanoseconds, Tag], bool]) -> None:
-        """Deliver from the head of the queue on. A missing body is awaited for Dummy_Cycle.
+    def deliver(
+        self, time_ns: Nanoseconds, may_pass: Callable[[Nanoseconds, Tag], bool], reach: int = LARGEST
+    ) -> None:
+        """Deliver from the head of the queue up to the place `reach`.
 
-        After that it is passed over if it may be; else the queue waits (`awaited`).
+        A missing body is awaited for Dummy_Cycle. After that it is passed over if it may be; else the queue
+        waits (`awaited`).
         """
         queue = self.queue
-        while queue:
+        while queue and queue[0].place <= reach:
             head = queue[0]
             tag = head.tag
             held = self.own.pop(tag, None) or self.buffers.pop(tag, None) or self.kept.get(tag)
@@ -436,18 +456,31 @@ class Order:
     # Beginning again
 
     def adopt(
-        self, root: Tag, index: int, digest: int, agreed: list[Tag], kept: Iterable[Tag], time_ns: Nanoseconds
+        self,
+        root: Tag,
+        index: int,
+        digest: int,
+        agreed: Sequence[Tag],
+        checkpoints: Sequence[int],
+        kept: Iterable[Tag],
+        waiting: Sequence[Tag],
+        time_ns: Nanoseconds,
     ) -> None:
-        """Adopt another member's order at its root; of the graph only `kept` lies after it."""
+        """Adopt another member's order at its root; of the graph only `kept` lies after it.
+
+        The last of the `agreed` tags, those `waiting` for a quorum, are to be delivered here, too.
+        """
         graph = self.graph
         staying = {tag: graph.origins(tag) for tag in kept}
-        for tag in list(graph):
-            if tag not in staying:
-                self.exclude(tag, index)
-        for tag in agreed:
+        for tag in {*graph, *agreed} - {*staying, *waiting}:
             self.exclude(tag, index)
         graph.reset(root)
-        self.agreement.adopt(root, index, digest, agreed)
+        self.agreement.adopt(root, index, digest, agreed, checkpoints, len(waiting))
+        for place, tag in enumerate(waiting, index - len(waiting) + 1):
+            self.tombstones.add(tag, place)
+            self.queue.append(Queued(tag, time_ns, place))
+            if self.body(tag) is None:
+                self._lose(tag)
         for tag in staying:
             graph.add(tag, time_ns)
         for tag, origins in staying.items():
@@ -470,8 +503,11 @@ class Order:
         for tag in (*self.graph, *(queued.tag for queued in self.queue)):
             self.lost.pop(tag, None)
             self.buffers.pop(tag, None)
+        if self.queue and self.agreement.rewind(self.queue[0].place - 1):
+            self._chosen = min(self._chosen, self.agreement.index)
         self.queue.clear()
-        self.graph.reset(self.graph.root)
+        self.graph.reset(self.agreement.root)
+        self._refused_ns = None
 
     def figures(self) -> dict[str, int]:
         """What a user may want to watch."""

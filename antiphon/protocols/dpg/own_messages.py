@@ -176,6 +176,8 @@ class OwnMessages:
         known own message keeps its tag: handed over anew it would get a later place.
         """
         order = self._order
+        for tag in [tag for tag in self.unlocated if tag not in order.own]:
+            del self.unlocated[tag]  # it was passed over, which was told
         expected = order.streams.get(self._site, (0, 0))
         known = max(
             (held.message.number for tag, held in order.own.items() if tag in order.graph), default=-1
@@ -185,7 +187,10 @@ class OwnMessages:
         passed = []
         for tag, held in sorted(order.own.items(), key=lambda item: item[1].message.number):
             message = held.message
-            if tag in agreed or (message.incarnation, message.number) < expected:
+            if order.is_placed(tag):
+                self.unlocated.pop(tag, None)  # it waits for a quorum
+                self.previous = tag
+            elif tag in agreed or (message.incarnation, message.number) < expected:
                 order.kept.keep(time_ns, tag, order.own.pop(tag))
                 self.unlocated.pop(tag, None)
                 if self._is_passed(message, agreed):

@@ -42,6 +42,8 @@ MOST_AGREED: Final = 2 * MOST_TAGS
 """Agreed tags in a report at most."""
 MOST_ASKED: Final = 64
 """Bodies requested in one PDU at most. Raising it lets one request cost the group more."""
+MOST_CHECKPOINTS: Final = 16
+"""Checkpoints in a report at most."""
 MOST_STREAMS: Final = 512
 """Senders whose next numbers a report carries at most. Raising it costs room in reports to listeners."""
 MOST_NOTE_BYTES: Final = 4608
@@ -67,7 +69,8 @@ class Message(Pdu, frozen=True, gc=False):
 
     `previous` is the tag of the sender's message before, `seen` the latest that it had received when it
     handed this one over; both precede it on the channel (`ORIGIN` says nothing). `stamp` is the reception
-    timestamp of a bounded-delay service, else 0. `index` tells how far the sender has come in the order.
+    timestamp of a bounded-delay service, the sender's clock on a LAN, else 0. `index` tells how far the
+    sender has come in the order.
     """
 
     code: ClassVar[int] = 70
@@ -107,14 +110,18 @@ class Report(Pdu, frozen=True, gc=False):
     `agreed` has the latest tags that it incorporated, oldest first, the last of them its root; `links` a byte
     for each: bit 0 if the arc from the tag before it is true, bit 1 if it is marked. `index` counts what it
     incorporated since the group began, `digest` is the digest of that sequence. `vertices` are those of its
-    graph, `arcs` pairs of tags whose heads are vertices or agreed, the mark in the tail's highest bit.
+    graph, and `steps` has a byte for each of them, as `links` has: of the arc from the vertex listed before
+    it, or from the root to the first; empty if there are none. `arcs` are pairs of tags whose heads are
+    vertices or agreed, the mark in the tail's highest bit; what links and steps imply is left out.
     `lost` is the list LM. Of tags on others' lists, `gone` are those that it has delivered and no longer
     keeps, and `passed` those that it has passed over: it will never have them, so no member waits for it.
     `demand_ns` is its own demand on Message_Cycle; `clock_ns` its clock. `streams` is for members that
     listen before they take part: each sender's incarnation and next expected number. `service` is the note
     of its one-channel service. `held` is the last vertex that it delivered, and `held_digest` the digest of
     the bodies that it holds up to there: see `stability`. `lead` is the number of places that it counts
-    beyond `index`, since others had messages that it passed over.
+    beyond `index`, since others had messages that it passed over. `oldest` is the least index of an agreed
+    tag that it can still report to a member which needs it. `checkpoints` are pairs of an index and its
+    digest, for members with which it shares no recent tag: see `agreement`.
     """
 
     code: ClassVar[int] = 72
@@ -137,6 +144,9 @@ class Report(Pdu, frozen=True, gc=False):
     held: Hash = ORIGIN
     held_digest: Hash = 0
     lead: Number = 0
+    steps: Annotated[bytes, Meta(max_length=MOST_TAGS)] = b""
+    oldest: Number = 0
+    checkpoints: Annotated[bytes, Meta(max_length=2 * TAG_BYTES * MOST_CHECKPOINTS)] = b""
 
 
 class Farewell(Pdu, frozen=True, gc=False):
@@ -151,13 +161,17 @@ class Farewell(Pdu, frozen=True, gc=False):
 
 
 class Progress(Pdu, frozen=True, gc=False):
-    """A member's index in the order and what it holds, between reports, which carry the same."""
+    """A member's index in the order and what it holds, between reports, which carry the same.
+
+    `digest` is that of its order up to the index, where a quorum is needed; else 0.
+    """
 
     code: ClassVar[int] = 90
     index: Number
     incarnation: Incarnation = 0
     held: Hash = ORIGIN
     held_digest: Hash = 0
+    digest: Hash = 0
 
 
 class Request(Pdu, frozen=True, gc=False):
@@ -211,7 +225,7 @@ class DpgConfiguration:
     """Least pause, for each other member, between two `Progress` PDUs; 0 leaves progress to reports. Raising
     it costs time until messages are stable; lowering it costs small PDUs."""
     lag: int = 256
-    """Places that the order may run ahead of the slowest member heard lately; more if that is silent. Raising
+    """Places that the order may run ahead of the slowest peer heard recently; more if that is silent. Raising
     it costs buffers, and requires that four times as much is kept."""
     lately_ns: Nanoseconds = 50 * MILLISECOND_NS
     """Silence after which a member may be gone; after four of them no member waits for it. Raising it costs a
@@ -234,6 +248,9 @@ class DpgConfiguration:
     """Reports heard before taking part after an absence. Raising it costs time then."""
     listen_ns: Nanoseconds = 300 * MILLISECOND_NS
     """Silence after which a listening member is alone. Raising it costs time at the beginning."""
+    quorum: int = 0
+    """Members, with this one, that must have a message in the same place before it is delivered; 0 needs
+    none. Raising it costs latency, and deliveries wait while fewer members are connected."""
     absence_ns: Nanoseconds = SECOND_NS
     """Pause of a member's own process after which it counts as absent. Raising it risks order."""
 
@@ -256,6 +273,8 @@ class DpgConfiguration:
         )  # fmt: skip
         if min(counts) < 1:
             raise UsageError("Buffers and windows hold at least one.")
+        if self.quorum < 0:
+            raise UsageError("A quorum cannot be negative.", hint="0 needs no quorum.")
         if self.deliv_cycle_ns < 3 * self.report_cycle_ns:
             raise UsageError(
                 "Deliv_Cycle must leave time for reports.", hint="Make it at least three report cycles."

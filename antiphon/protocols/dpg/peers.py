@@ -1,4 +1,4 @@
-"""The peers heard lately, and how far each has come in the order: for pacing, and to know who counts.
+"""The peers heard recently, and how far each has come in the order: for pacing, and to know who counts.
 
 No decision about order depends on it: the group simply stops waiting for a peer that it no longer hears. How
 long a peer may be silent depends on how long it was silent before while there was something to report: on a
@@ -37,6 +37,8 @@ LONGEST_LEAP: Final = 1 << 35
 
 Raising it lets a liar invent later incarnations.
 """
+MOST_ESTRANGED: Final = 256
+"""Peers that fell silent and may come back with another order. Raising it costs memory."""
 FORGETTING: Final = 16
 """With each PDU that follows a silence, the silence counts less by this part. Raising it remembers longer."""
 
@@ -91,6 +93,8 @@ class Peers:
         self._busy = max(1, busy)
         self._emit = emit
         self._sites: dict[Site, Peer] = {}
+        self._estranged: dict[Site, None] = {}
+        """Peers that fell silent, until their order is known to be ours."""
 
     def on_progress(self, now: Nanoseconds, site: Site, index: int, own: int) -> None:
         """A peer was heard, and tells its index in its own order."""
@@ -120,6 +124,7 @@ class Peers:
 
     def leave(self, site: Site, reason: str = "It left.") -> None:
         """A peer says that it leaves."""
+        self._estranged.pop(site, None)
         if self._sites.pop(site, None) is not None:
             self._emit(Vanished(site, reason))
 
@@ -128,8 +133,23 @@ class Peers:
         gone = [site for site, one in self._sites.items() if now - one.heard_ns > self._gone_ns]
         for site in gone:
             del self._sites[site]
+            self._estranged[site] = None
             self._emit(Vanished(site, "It has been silent for too long."))
+        while len(self._estranged) > MOST_ESTRANGED:
+            del self._estranged[next(iter(self._estranged))]
         return gone
+
+    def is_estranged(self, site: Site) -> bool:
+        """Whether a peer fell silent, and has not been reconciled since."""
+        return site in self._estranged
+
+    def reconcile(self, site: Site) -> None:
+        """A peer goes on with this member's order, or the fork is settled."""
+        self._estranged.pop(site, None)
+
+    def heard_since(self, since_ns: Nanoseconds) -> int:
+        """How many peers were heard since then."""
+        return sum(one.heard_ns >= since_ns for one in self._sites.values())
 
     def known(self) -> bool:
         return bool(self._sites)

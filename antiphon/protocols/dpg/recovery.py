@@ -1,6 +1,6 @@
 """Lost bodies: the list LM of what a member lacks, and the list RM of what it retransmits.
 
-Source: Konorski, section 4.3. One member answers: the sender if it was heard lately, else a member that the
+Source: Konorski, section 4.3. One member answers: the sender if it was heard recently, else a member that the
 tag determines. If that does not help, a few answer at random, twice as many each time. On a shared channel
 all members hear a retransmission, and the others need not answer; elsewhere it goes to the requester.
 Requests also decide about a message that was awaited long enough: it is passed over if all present members
@@ -21,6 +21,9 @@ from antiphon.protocols.dpg.tag_lists import pack_tags
 
 MOST_DOUBLINGS: Final = 5
 """Vain requests after which the pause no longer grows. Raising it costs latency after many losses."""
+QUEUES: Final = 4
+"""How far requests are spread where PDUs wait for the channel, in multiples of that time, so that answers do
+not come all at once. Raising it costs latency there."""
 MOST_ANSWERS: Final = 256
 """Answers that wait or are remembered. Raising it costs memory."""
 
@@ -53,6 +56,7 @@ class Recovery:
         self._timers = context.timers
         self._random = context.random
         self._emit = context.emit
+        self._queue = context.queue
         self._shared = context.service.reports_ordered
         self._answers: dict[Tag, Answer] = {}
         self._gone: dict[Tag, None] = {}
@@ -73,14 +77,17 @@ class Recovery:
         """Request what LM holds, after a random pause: others may lack the same and request it first."""
         order = self._order
         if order.newly_lost or (order.lost and time_ns >= self._ask_ns):
-            wait_ns = round(self._configuration.report_cycle_ns * self._random.random())
+            longest_ns = self._configuration.report_cycle_ns + QUEUES * self._queue.wait_ns
+            wait_ns = round(longest_ns * self._random.random())
             self._timers.arm_own(now, "ask", time_ns + wait_ns)
 
-    def ask(self, time_ns: Nanoseconds) -> None:
+    def ask(self, now: Nanoseconds, time_ns: Nanoseconds) -> None:
         """The timer `ask`."""
         wanted = self.wanted(time_ns)
         if wanted:
             self._emit(Multicast(Request(pack_tags(wanted))))
+        if self._order.lost:
+            self._timers.arm_own(now, "ask", max(time_ns + 1, self._ask_ns))
 
     def wanted(self, time_ns: Nanoseconds) -> list[Tag]:
         """LM: what is missing and was not requested within Retr_Cycle, or longer after vain requests."""
@@ -98,7 +105,11 @@ class Recovery:
         return due[:MOST_ASKED]
 
     def _pause_ns(self, tag: Tag) -> Nanoseconds:
-        return self._configuration.retr_cycle_ns << min(self._tries[tag], MOST_DOUBLINGS) >> 1
+        return self._retr_cycle_ns() << min(self._tries[tag], MOST_DOUBLINGS) >> 1
+
+    def _retr_cycle_ns(self) -> Nanoseconds:
+        """Retr_Cycle, and the time in which a request and its answer wait for the channel."""
+        return self._configuration.retr_cycle_ns + 2 * self._queue.wait_ns
 
     def ask_anew(self) -> None:
         """A newcomer may have what was requested in vain: request it as at first."""
@@ -108,7 +119,7 @@ class Recovery:
     # What is lacking elsewhere
 
     def lacking(self, time_ns: Nanoseconds, tag: Tag) -> set[Site]:
-        """The peers that have lately requested a body that is missing here."""
+        """The peers that have recently requested a body that is missing here."""
         since_ns = time_ns - self._configuration.dummy_cycle_ns
         return {site for site, asked_ns in self._lacking.get(tag, {}).items() if asked_ns >= since_ns}
 
@@ -156,13 +167,13 @@ class Recovery:
                     self._gone[tag] = None
 
     def gone(self) -> list[Tag]:
-        """What was requested here lately that was delivered and is no longer kept or reported."""
+        """What was recently requested here that was delivered and is no longer kept or reported."""
         gone = list(self._gone)
         self._gone.clear()
         return gone
 
     def passed(self) -> list[Tag]:
-        """What was requested here lately that this member has passed over."""
+        """What was recently requested here that this member has passed over."""
         passed = list(self._passed)
         self._passed.clear()
         return passed
@@ -188,6 +199,7 @@ class Recovery:
             if held is None:
                 if tag in order.lost:
                     self._lacking.setdefault(tag, {})[by] = time_ns
+                    self._share_request(time_ns, tag)
                 elif order.was_delivered(tag) and len(self._gone) < MOST_ASKED:
                     self._gone[tag] = None
                 elif order.was_passed(tag) and len(self._passed) < MOST_ASKED:
@@ -201,9 +213,21 @@ class Recovery:
                 answer.due_ns = time_ns + round(wait * self._configuration.retr_cycle_ns / 2)
         self.answer(now, time_ns)
 
+    def _share_request(self, time_ns: Nanoseconds, tag: Tag) -> None:
+        """On a shared channel the answer to a peer's request comes here as well: the first try is saved.
+
+        Where buffers are scarce it may come too early to be held.
+        """
+        order = self._order
+        has_room = 2 * len(order.buffers) < self._configuration.ordering_buffers
+        if self._shared and has_room and not self._tries.get(tag):
+            order.lost[tag] = time_ns
+            self._tries[tag] = 1
+
     def _note(self, tag: Tag, by: Site, time_ns: Nanoseconds) -> Answer:
+        """The answer to a request; a later request belongs to it after the longest pause between them."""
         answer = self._answers.get(tag)
-        if answer is None or time_ns - answer.asked_ns > 8 * self._configuration.retr_cycle_ns:
+        if answer is None or time_ns - answer.asked_ns > self._retr_cycle_ns() << MOST_DOUBLINGS:
             if len(self._answers) >= MOST_ANSWERS:
                 del self._answers[next(iter(self._answers))]
             answer = self._answers[tag] = Answer(by, time_ns)
@@ -215,12 +239,12 @@ class Recovery:
         self, tag: Tag, held: Held, answer: Answer, by: Site, lately: frozenset[Site], time_ns: Nanoseconds
     ) -> bool:
         told_ns = answer.told_ns
-        if self._shared and told_ns is not None and time_ns - told_ns <= self._configuration.retr_cycle_ns:
+        if self._shared and told_ns is not None and time_ns - told_ns <= self._retr_cycle_ns():
             return False  # what was just retransmitted is still on its way to the requester
         if held.sender == self._site:
             return True
         able = sorted((lately | {self._site}) - {by})
-        cycles = (time_ns - answer.since_ns) // self._configuration.retr_cycle_ns
+        cycles = (time_ns - answer.since_ns) // self._retr_cycle_ns()
         if cycles:
             # About one of those that may have it, twice as many each cycle later. Several requests say
             # little: a large group misses the same message several times, and if half of all others

@@ -5,68 +5,18 @@ that orders differ, see `agreement`.
 """
 
 from collections.abc import Mapping
-from typing import Final
 
-from antiphon.core.effects import Disagreed
+from antiphon.core.effects import Disagreed, Forked
 from antiphon.core.ids import Site
-from antiphon.core.time import SECOND_NS, Nanoseconds
+from antiphon.core.time import Nanoseconds
+from antiphon.protocols.dpg.agreement import UNSEEN, Disagreement
 from antiphon.protocols.dpg.context import Context
+from antiphon.protocols.dpg.continuity import Continuity, Relation
 from antiphon.protocols.dpg.order import Expected, Order
 from antiphon.protocols.dpg.pdus import ORIGIN, Report
 from antiphon.protocols.dpg.reports import Merged, ReportLists, merge
 from antiphon.protocols.dpg.spells import adopt
-
-BEHIND: Final = 2
-"""Reports without a known tag after which this member has missed too much. Raising it costs time then."""
-MEMORY_NS: Final[Nanoseconds] = SECOND_NS
-"""How long a report counts for or against that. Raising it keeps the reports of members that are gone."""
-PATIENCE_NS: Final[Nanoseconds] = SECOND_NS
-"""How long a minority may claim that this member missed too much. Raising it costs time if it is right."""
-MOST_SITES: Final = 1024
-"""Other members whose reports count. Raising it costs memory."""
-
-
-class Continuity:
-    """Whether others' reports still follow on what this member knows. A single report may be a lie.
-
-    So it takes more than half of the members that reported lately; a minority has to claim it for a while.
-    """
-
-    def __init__(self) -> None:
-        self._followed: dict[Site, tuple[Nanoseconds, bool]] = {}
-        """When each member reported last, and whether that followed on what is known here."""
-        self._since_ns: Nanoseconds | None = None
-        """Since when a report does not follow."""
-        self._beyond = 0
-        """Reports since then that do not follow."""
-
-    def on_report(self, now: Nanoseconds, sender: Site, *, behind: bool) -> None:
-        followed = self._followed
-        if sender not in followed and len(followed) >= MOST_SITES:
-            del followed[next(iter(followed))]
-        followed[sender] = (now, not behind)
-        if behind:
-            self._beyond += 1
-            self._since_ns = now if self._since_ns is None else self._since_ns
-        elif self._since_ns is not None and not self._claimants(now):
-            self._beyond, self._since_ns = 0, None
-
-    def is_lost(self, now: Nanoseconds) -> bool:
-        """Whether this member has missed too much to go on."""
-        if self._since_ns is None or self._beyond < BEHIND:
-            return False
-        lately = sum(now - heard_ns <= MEMORY_NS for heard_ns, _ in self._followed.values())
-        claimants = self._claimants(now)
-        return 2 * claimants > lately or (claimants > 0 and now - self._since_ns > PATIENCE_NS)
-
-    def _claimants(self, now: Nanoseconds) -> int:
-        return sum(
-            not follows and now - heard_ns <= MEMORY_NS for heard_ns, follows in self._followed.values()
-        )
-
-    def forget(self) -> None:
-        self._followed.clear()
-        self._beyond, self._since_ns = 0, None
+from antiphon.protocols.dpg.tag_lists import unpack_tags
 
 
 class ReportMerge:
@@ -76,16 +26,47 @@ class ReportMerge:
         self._order = order
         self._shared = context.service.reports_ordered
         self._emit = context.emit
-        self._continuity = Continuity()
-        self.disagreements = 0
+        self._continuity = Continuity(context.site, context.configuration.silence_ns)
+        self.disagreements = self.forks = 0
 
     def merge(
-        self, now: Nanoseconds, time_ns: Nanoseconds, sender: Site, report: Report, lists: ReportLists
+        self,
+        now: Nanoseconds,
+        time_ns: Nanoseconds,
+        sender: Site,
+        report: Report,
+        lists: ReportLists,
+        *,
+        is_estranged: bool,
     ) -> Merged:
-        """Merge another member's report."""
-        merged = merge(self._order, time_ns, report.index, lists, shared=self._shared)
-        self._continuity.on_report(now, sender, behind=merged.behind)
+        """Merge another member's report; `is_estranged` if it was silent for long before.
+
+        While both sides of a healed partition are counted, neither takes anything from the other: the smaller
+        side will take up the other order as a whole.
+        """
+        if is_estranged and self._is_fork(report, lists):
+            self._continuity.on_report(now, sender, Relation.FORKED)
+            if self._continuity.is_settling(now):
+                return Merged(news=False, lacking=None, behind=False, apart=False)
+            return merge(self._order, time_ns, report.index, report.oldest, lists, shared=self._shared)
+        merged = merge(self._order, time_ns, report.index, report.oldest, lists, shared=self._shared)
+        relation = Relation.FOLLOWS
+        if merged.behind:
+            relation = Relation.FORKED if self._is_fork(report, lists) else Relation.BEYOND
+        self._continuity.on_report(now, sender, relation)
         return merged
+
+    def _is_fork(self, report: Report, lists: ReportLists) -> bool:
+        checkpoints = unpack_tags(report.checkpoints) or ()
+        return self._order.agreement.is_fork(report.index, report.digest, lists.agreed, checkpoints)
+
+    def follows(self, sender: Site) -> bool:
+        """Whether its latest report follows on what is known here."""
+        return self._continuity.follows(sender)
+
+    def is_settling(self, now: Nanoseconds, sender: Site) -> bool:
+        """Whether it is still counted which side of a fork is larger, and this member is on the other."""
+        return self._continuity.is_forked(sender) and self._continuity.is_settling(now)
 
     def has_lost_continuity(self, now: Nanoseconds) -> bool:
         """Whether this member has missed too much to go on."""
@@ -105,19 +86,39 @@ class ReportMerge:
         """
         order = self._order
         self.compare(sender, report, lists)
+        self._tell_fork(sender, report, lists)
         missed = report.index > order.agreement.index
         adopt(order, time_ns, report, lists, streams)
-        merge(order, time_ns, report.index, lists, shared=self._shared)
+        merge(order, time_ns, report.index, report.oldest, lists, shared=self._shared)
         return missed
 
     def compare(self, sender: Site, report: Report, lists: ReportLists) -> None:
         """Emit `Disagreed` if the other's order is not ours."""
-        found = self._order.agreement.compare(sender, report.index, report.digest, lists.agreed)
+        agreement = self._order.agreement
+        found = agreement.compare(sender, report.index, report.digest, lists.agreed)
+        if found is None and agreement.contradicts(sender, unpack_tags(report.checkpoints) or ()):
+            found = Disagreement(None, None, None, UNSEEN)
         if found is not None:
             self.disagreements += 1
             names = self._order.names
             name = names.get(found.mine or ORIGIN) or names.get(found.theirs or ORIGIN) or (None, None)
-            self._emit(Disagreed(sender, found.reason, *name))
+            first, number = name
+            place = None if found.position is None else found.position + self._order.lead
+            self._emit(Disagreed(sender, found.reason, first, number, place))
+
+    def _tell_fork(self, sender: Site, report: Report, lists: ReportLists) -> None:
+        """Emit `Forked` if this member delivered something that the order which it adopts may not have."""
+        agreement, lead = self._order.agreement, self._order.lead
+        checkpoints = unpack_tags(report.checkpoints) or ()
+        common = agreement.common(report.index, report.digest, lists.agreed, checkpoints)
+        first = max(common, agreement.adopted) + 1
+        if first <= agreement.index:
+            self.forks += 1
+            self._emit(Forked(sender, first + lead, agreement.index + lead))
+
+    def on_listener(self, sender: Site) -> None:
+        """Another member begins again: it will adopt an order."""
+        self._continuity.forget(sender)
 
     def listen(self) -> None:
         """Reports of before an absence are void."""

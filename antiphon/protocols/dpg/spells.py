@@ -6,7 +6,7 @@ received meanwhile it keeps the root's successors, and the rest lies before its 
 twice and has no gap. If no member answers it is alone: it goes on where it was, or begins an order.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from enum import Enum
 from typing import Final
 
@@ -19,6 +19,7 @@ from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.order import Expected, Order
 from antiphon.protocols.dpg.pdus import ORIGIN, DpgConfiguration, Report, Tag
 from antiphon.protocols.dpg.reports import ReportLists
+from antiphon.protocols.dpg.tag_lists import unpack_tags
 
 PATIENCE: Final = 4
 """Reports without success after which the graph is given up. Raising it costs time to join."""
@@ -26,6 +27,8 @@ MOST_WINDOWS: Final = 64
 """Reporters that are remembered while a member listens. Raising it costs memory."""
 MOST_APART: Final = 1024
 """Places by which two members' orders may differ at a message. Raising it believes worse orders."""
+UNTOLD: Final = 8
+"""Reports that may leave open whether this member's order is theirs. Raising it costs time to return."""
 LONGEST_LEAP: Final = 1 << 16
 """Places by which an order may be ahead of another. Raising it lets a liar lead newcomers further astray."""
 
@@ -49,6 +52,15 @@ class Window(msgspec.Struct, frozen=True, gc=False):
         )
         return any(abs(place - other) <= MOST_APART for place, other in shared)
 
+    def is_fork_of(self, other: "Window") -> bool:
+        """Whether both orders went on differently, or have no tag in common."""
+        places = {tag: place for place, tag in enumerate(other.agreed)}
+        for place in range(len(self.agreed) - 1, -1, -1):
+            if self.agreed[place] in places:
+                after = places[self.agreed[place]] < len(other.agreed) - 1
+                return after and place < len(self.agreed) - 1
+        return bool(self.agreed and other.agreed)
+
     def is_near(self, index: int) -> bool:
         """Whether another member may have this index, though the windows have no tag in common."""
         return abs(index - self.index) <= LONGEST_LEAP
@@ -58,7 +70,8 @@ class Listening:
     """What a member has heard since it began to listen.
 
     A reporter's order is adopted if another reporter confirms it; if none does, only after a while; and if
-    it is far from all others, only when they have fallen silent.
+    it is far from all others, only when they have fallen silent. Of two orders that forked, the order of more
+    reporters is adopted.
     """
 
     def __init__(self, configuration: DpgConfiguration, now: Nanoseconds) -> None:
@@ -66,6 +79,7 @@ class Listening:
         self._begin_ns = now
         self._reports = 0
         self._empty_handed = 0
+        self._untold = 0
         self._heard_ns = now
         self._windows: dict[Site, Window] = {}
 
@@ -85,7 +99,10 @@ class Listening:
         self._empty_handed += 1
         if report.index < order.agreement.index and self._empty_handed < PATIENCE:
             return False  # it is behind this member
-        if not self._is_confirmed(now, sender):
+        if not self._is_confirmed(now, sender) or self._is_smaller_side(now, sender):
+            return False
+        if not _tells_fork(order, report, lists) and self._untold < UNTOLD:
+            self._untold += 1
             return False
         if self._is_connected(order, report, lists):
             return True
@@ -118,6 +135,13 @@ class Listening:
             return True
         return self._empty_handed >= PATIENCE and any(window.is_near(reported.index) for window in others)
 
+    def _is_smaller_side(self, now: Nanoseconds, sender: Site) -> bool:
+        """Whether more members report an order that forked from this reporter's."""
+        reported, since_ns = self._windows[sender], now - self._configuration.listen_ns
+        lately = {site: window for site, window in self._windows.items() if window.heard_ns > since_ns}
+        rivals = {site for site, window in lately.items() if window.is_fork_of(reported)}
+        return len(lately) < 2 * len(rivals)
+
     @staticmethod
     def _is_connected(order: Order, report: Report, lists: ReportLists) -> bool:
         """Whether it is known which received messages lie after the reporter's root."""
@@ -125,6 +149,22 @@ class Listening:
             return True
         known = {*lists.agreed, *lists.vertices}
         return all(tag in known or is_recent(order, tag, report, lists) for tag in order.graph)
+
+
+def is_smaller(side: Set[Site], other: Set[Site]) -> bool:
+    """Whether a side of a fork has to yield to the other: the smaller side, or the later by name."""
+    if len(side) != len(other):
+        return len(side) < len(other)
+    return min(other) < min(side)
+
+
+def _tells_fork(order: Order, report: Report, lists: ReportLists) -> bool:
+    """Whether a report shows up to where this member's order is its sender's."""
+    agreement = order.agreement
+    if agreement.index == 0 or report.index - len(lists.agreed) <= agreement.index:
+        return True
+    told = (unpack_tags(report.checkpoints) or ())[::2]
+    return agreement.index in told or not told
 
 
 class State(Enum):
@@ -187,12 +227,22 @@ def adopt(
         if tag not in agreed
         and (tag in live or follows(order, root, tag) or is_recent(order, tag, report, lists))
     ]
-    order.adopt(root, report.index, report.digest, list(lists.agreed), kept, time_ns)
-    order.stability.adopt(root, report.index, report.held_digest)
+    checkpoints = unpack_tags(report.checkpoints) or ()
+    waiting = waiting_tags(report, lists) if order.needs_quorum else []
+    order.adopt(root, report.index, report.digest, lists.agreed, checkpoints, kept, waiting, time_ns)
+    order.stability.adopt(report.held if waiting else root, report.index - len(waiting), report.held_digest)
     order.lead = min(report.lead, NUMBER_LIMIT // 2)
     for sender, expected in streams.items():
         if expected > order.streams.get(sender, (0, 0)):
             order.expect(sender, expected, doubtful=True)
+
+
+def waiting_tags(report: Report, lists: ReportLists) -> list[Tag]:
+    """What its sender has incorporated and not delivered: it waits for a quorum."""
+    agreed = list(lists.agreed)
+    if report.held == ORIGIN and report.index == len(agreed):
+        return agreed
+    return agreed[agreed.index(report.held) + 1 :] if report.held in agreed else []
 
 
 def follows(order: Order, root: Tag, tag: Tag) -> bool:

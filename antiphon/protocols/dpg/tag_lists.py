@@ -17,6 +17,11 @@ def pack_tags(tags: Iterable[Tag]) -> bytes:
     return struct.pack(f">{len(chosen)}Q", *chosen)
 
 
+def pack_agreed(tags: Sequence[Tag]) -> bytes:
+    """All of them: at most `MOST_AGREED`."""
+    return struct.pack(f">{len(tags)}Q", *tags)
+
+
 def unpack_tags(packed: bytes) -> tuple[Tag, ...] | None:
     """What stands in a packed list; None if it is torn."""
     count, odd = divmod(len(packed), TAG_BYTES)

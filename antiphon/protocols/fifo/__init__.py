@@ -37,14 +37,19 @@ something any more says so (`Absent`, then `Present`), and has no hole within a 
   what a member delivered while it was cut off from all others, or what only members held that crash together,
   is lost silently if none of them returns.
 
-Joining and leaving. Each member multicasts a status now and then: which members it hears and has in its view,
-and of each stream what it holds, keeps and knows to be stable. Each member has its own view; PDUs of
-stability belong to one view, so that members wait, rather than err, while their views differ. A newcomer
-follows a sender once that sender has the newcomer in its view: from the first message, if all of it is still
-kept, else from there on. When a site restarts, the earlier incarnation's messages are completed first: all
-members of the view report how far they hold them, take no more of them from the network, and get from one
-another what the furthest member holds. Members may keep a log of what they deliver, and bring a newcomer that
-wants it to the present (`antiphon.protocols.fifo.history`, `antiphon.protocols.fifo.history_reader`).
+Joining and leaving. Members exchange small signs of life with their neighbours, which are all other members
+of a small group. While something is unsettled each member multicasts statuses: which members it hears and has
+in its view, and of each stream what it holds, keeps and knows to be stable. Their pauses double while nothing
+happens. In a large group all periods grow with the view (`antiphon.protocols.fifo.pace`), stability takes the
+place of acknowledgements, and a member that is no neighbour is suspected by its neighbours' word, so that
+what a member sends and receives for control is bounded whatever the group's size. Each member has its own
+view; PDUs of stability belong to one view, so that members wait, rather than err, while their views differ. A
+newcomer follows a sender once that sender has the newcomer in its view: from the first message, if all of it
+is still kept, else from there on. When a site restarts, the earlier incarnation's messages are completed
+first: each member of the view reports how far it holds them, ignores later copies from the network, and
+fetches from the others what the furthest member holds. Members may keep a log of what they deliver, and bring
+a newcomer that wants it to the present (`antiphon.protocols.fifo.history`,
+`antiphon.protocols.fifo.history_reader`).
 
 What is believed. A site itself reports its incarnation and the end of its messages; what others report of
 them is believed while the site is silent, and its own report corrects it. Only a sender gives what it has not
@@ -63,9 +68,9 @@ witness, sends that one without delay, which costs a unicast for each message if
 
 The parts. `member` hands inputs to the parts; `context` has a member's identity and its effects, `group` the
 peer table and the view, `presence` the spells and what the application learns. `sending`, `reception` and
-`repair` move messages; `membership` handles statuses with `views`, `following`, `status` and
-`failure_detection`; `stability` and `error_detection` run the protocols of `antiphon.protocols.stability` in
-a `layer_host`.
+`repair` move messages; `membership` handles statuses and signs of life with `views`, `following`, `status`,
+`keepalive` and `failure_detection`; `stability` and `error_detection` run the protocols of
+`antiphon.protocols.stability` in a `layer_host`.
 
 Measured: `handle` takes 1.2 microseconds for a batch in order, in a view of seven, and 2.8 for an admission
 (Python 3.11). Random runs under all faults at once found six faults of ours, which tests/sim/test_swarm.py

@@ -73,7 +73,7 @@ class ErrorDetection:
         seen, configuration = self._seen(), self._context.configuration
         pause_ns = configuration.heartbeat_ns if seen == self._before else configuration.announce_ns
         self._before = seen
-        self._context.timers.arm(now, DETECT, pause_ns)
+        self._context.timers.arm(now, DETECT, max(pause_ns, self._group.pace.round_ns))
 
     def _seen(self) -> list[int]:
         """What this member has seen itself: reports of others would spread their mistakes for ever."""

@@ -1,6 +1,8 @@
-"""Which members are alive: by their statuses alone, or by a failure detector that looks further.
+"""Which members are alive: by the signs of life of neighbours, or by a failure detector that looks further.
 
-With `heartbeat` the statuses are the heartbeats, and silence for `suspect_after_ns` is the sign of a crash.
+With `heartbeat` silence of a neighbour for `suspect_after_ns` is the sign of a crash. In a large group the
+other members learn it from the neighbours' statuses: a member that is no neighbour counts as alive until
+a member of the view reports that it does not hear it. Outside the view its own silence counts.
 The other detectors of `antiphon.protocols.detection` are objects of their own. Their PDUs and timers travel
 as this protocol's, and any PDU of a member is a sign of life to them. Their times follow from
 `suspect_after_ns`, so that all three take about that long.
@@ -53,17 +55,34 @@ class FailureDetection:
 
     def hears(self, now: Nanoseconds, peer: Peer) -> bool:
         """Whether a peer is taken to be alive."""
-        if self._detector is None:
-            return peer.heard_ns > now - self._suspect_after_ns
-        return not self._detector.suspects(peer.site)
+        if self._detector is not None:
+            return not self._detector.suspects(peer.site)
+        if self._is_far(peer):
+            return peer.heard_ns > peer.doubted_ns - self._group.pace.tick_ns
+        return peer.heard_ns > now - self.patience_ns(peer)
 
     def is_heard_by(self, now: Nanoseconds, peer: Peer) -> bool:
         """Whether a peer's latest reports say that it hears us.
 
         With a detector of its own a silent peer is judged by its last report, however old.
         """
+        if self._detector is None and self._is_far(peer):
+            return not peer.deaf
         since_ns = now if self._detector is None else peer.heard_ns
-        return peer.hears_us_ns > since_ns - self._suspect_after_ns
+        return peer.hears_us_ns > since_ns - self.patience_ns(peer)
+
+    def patience_ns(self, peer: Peer) -> Nanoseconds:
+        """How long a peer may be silent.
+
+        Of one outside a large view that has spoken since, statuses are all that is heard.
+        """
+        pace = self._group.pace
+        waits = pace.is_large and not peer.in_view and peer.heard_ns > peer.outside_ns
+        return self._suspect_after_ns + (2 * pace.status_ns if waits else 0)
+
+    def _is_far(self, peer: Peer) -> bool:
+        """Whether a peer is in the view and not our neighbour."""
+        return peer.in_view and peer.site not in self._group.view.neighbours
 
     def update(self, now: Nanoseconds) -> None:
         """Tell the detector which peers were heard since it was last told."""

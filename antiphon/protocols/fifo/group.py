@@ -7,14 +7,15 @@ from typing import Final
 
 from antiphon.core.fields import INCARNATION_LIMIT
 from antiphon.core.ids import Site
-from antiphon.core.time import Nanoseconds
+from antiphon.core.time import NEVER_NS, Nanoseconds
 from antiphon.protocols.fifo.context import Context
+from antiphon.protocols.fifo.pace import Pace
 from antiphon.protocols.fifo.pdus import Extent
 from antiphon.protocols.fifo.streams import OwnStream, Stream
 
 COUNT: Final = struct.Struct("<q")
-RECENT_HEARTBEATS: Final = 2
-"""Heartbeats for which a member's own word on its messages outweighs what others report. Raising it costs
+RECENT_TICKS: Final = 2
+"""Signs of life for which a member's own word on its messages outweighs what others report. Raising it costs
 time until losses of a crashed member are found."""
 MOST_DEPARTED: Final = 4096
 """Departed members of which the incarnation is remembered. Raising it costs memory."""
@@ -24,9 +25,9 @@ class Peer:
     """Another member: when it was last heard, what it reported, and its messages."""
 
     __slots__ = (
-        "acked", "asked", "excluded_spell", "extents", "has_us_in_view", "heard_ns", "hears_us_ns",
-        "in_view", "incarnation", "left", "past", "probed", "progress_ns", "round_trip_ns", "serial", "site",
-        "spell", "stream", "successor", "suspected", "view",
+        "acked", "asked", "deaf", "doubted_ns", "excluded_spell", "extents", "has_us_in_view", "heard_ns",
+        "hears_us_ns", "in_view", "incarnation", "left", "outside_ns", "past", "probed", "progress_ns",
+        "round_trip_ns", "serial", "site", "spell", "stream", "successor", "suspected", "view",
     )  # fmt: skip
 
     def __init__(self, site: Site, incarnation: int, now: Nanoseconds) -> None:
@@ -38,7 +39,11 @@ class Peer:
         self.past: Stream | None = None
         """The messages of an earlier incarnation, complete, while others may need them."""
         self.in_view = False
+        self.outside_ns: Nanoseconds = now
+        """When it was last excluded from the view."""
         self.heard_ns = now
+        self.doubted_ns: Nanoseconds = -NEVER_NS
+        """When a member of the view last reported that it does not hear this one."""
         self.renew(incarnation, now)
 
     def renew(self, incarnation: int, now: Nanoseconds) -> None:
@@ -51,6 +56,8 @@ class Peer:
         self.extents: dict[Site, Extent] = {}
         self.hears_us_ns = now
         """When it last reported that it hears us."""
+        self.deaf = False
+        """Whether its last status says that it does not hear us."""
         self.has_us_in_view = False
         """Whether it has reported us in its view since we began to settle."""
         self.left = False
@@ -90,22 +97,37 @@ class Peer:
 class View:
     """The members that the group waits for, in one order at all members, and their streams in that order."""
 
-    __slots__ = ("bytes", "number", "offset", "packer", "pairs", "sites", "streams", "witnessed")
+    __slots__ = (
+        "bytes", "neighbours", "number", "offset", "packer", "pairs", "rank", "sites", "streams", "witnessed",
+    )  # fmt: skip
 
-    def __init__(self, pairs: Sequence[tuple[Site, int]], streams: Sequence[Stream], site: Site) -> None:
+    def __init__(
+        self, pairs: Sequence[tuple[Site, int]], streams: Sequence[Stream], site: Site, neighbours: int
+    ) -> None:
         self.pairs = tuple(pairs)
         self.sites = tuple(name for name, _ in pairs)
         self.streams = tuple(streams)
         self.number = view_number(self.pairs)
         self.packer = struct.Struct(f"<{len(self.pairs)}q")
         self.bytes = self.packer.size
-        self.offset = COUNT.size * self.sites.index(site)
+        self.rank = self.sites.index(site)
+        self.offset = COUNT.size * self.rank
+        self.neighbours = _ring(self.sites, self.rank, neighbours)
+        """The members that we exchange signs of life with."""
         # A sender delivers its own messages once one more member holds them; the next in order, its witness,
         # acknowledges them at once. This is the member whose witness we are.
-        self.witnessed = self.sites[self.sites.index(site) - 1]
+        self.witnessed = self.sites[self.rank - 1]
 
     def held(self) -> list[int]:
         return [stream.expected for stream in self.streams]
+
+
+def _ring(sites: tuple[Site, ...], rank: int, most: int) -> dict[Site, None]:
+    """All other members if there are no more than `most`, else those around us in the view's order."""
+    size = len(sites)
+    reach = min(size - 1, most) // 2 if size - 1 > most else size - 1
+    places = (rank + step for distance in range(1, reach + 1) for step in (distance, -distance))
+    return {sites[place % size]: None for place in places if place % size != rank}
 
 
 def view_number(pairs: Sequence[tuple[Site, int]]) -> int:
@@ -126,7 +148,10 @@ class Group:
         self.peers: dict[Site, Peer] = {}
         self.outside: list[Peer] = []
         """The peers outside the view."""
-        self.view = View([(context.site, 0)], [self.own], context.site)
+        self._neighbours = context.configuration.neighbours
+        self.view = View([(context.site, 0)], [self.own], context.site, self._neighbours)
+        self.pace = Pace(context.configuration, 1)
+        """How often to speak in this view."""
         self.may_have_forgotten = False
         """Whether messages may have been delivered here of which nothing is remembered."""
         self._departed: dict[tuple[Site, int], None] = {}
@@ -160,7 +185,8 @@ class Group:
 
     def speaks_for_itself(self, now: Nanoseconds, peer: Peer, incarnation: int) -> bool:
         """Whether a peer has reported recently how far its messages go: then no other report is needed."""
-        recent = now - peer.heard_ns < RECENT_HEARTBEATS * self._context.configuration.heartbeat_ns
+        far = peer.site not in self.view.neighbours and peer.doubted_ns < peer.heard_ns
+        recent = far or now - peer.heard_ns < RECENT_TICKS * self.pace.tick_ns
         return peer.in_view and recent and peer.incarnation == incarnation
 
     def note_departed(self, site: Site, incarnation: int) -> bool:
@@ -217,7 +243,8 @@ class Group:
         pairs, own = self._pairs(), self._context.site
         self.outside = [peer for peer in self.peers.values() if not peer.in_view]
         streams = [self.own if site == own else self.peers[site].newest for site, _ in pairs]
-        self.view = View(pairs, streams, own)
+        self.view = View(pairs, streams, own, self._neighbours)
+        self.pace = Pace(self._context.configuration, len(pairs))
 
     def _pairs(self) -> tuple[tuple[Site, int], ...]:
         others = ((peer.site, peer.incarnation) for peer in self.in_view())

@@ -22,12 +22,13 @@ from antiphon.protocols.fifo.group import Group
 from antiphon.protocols.fifo.streams import Stream
 from antiphon.protocols.stability import Layer, Setting, StabilityProtocol
 from antiphon.protocols.stability.base import Objective
+from antiphon.protocols.stability.tuning import UNTUNED, Tuning
 
 MOST_PAST_VIEWS: Final = 32
 """Past views whose objects are kept. Raising it costs memory: some counts for each member."""
 LONGEST_ROUND: Final = 64
-"""A round is given up after this many times `stability_repeat_ns`. Raising it costs memory: a round that
-never ends delays the next one."""
+"""A round is given up after the time of this many repetitions or steps, whichever is longer. Raising it costs
+memory: a round that never ends delays the next one."""
 
 
 class LayerHost:
@@ -41,12 +42,14 @@ class LayerHost:
         prefix: str,
         objective: Objective,
         mark: int = 0,
+        tuning: Tuning = UNTUNED,
     ) -> None:
         self._context = context
         self._group = group
         self._protocol = protocol
         self._prefix = prefix
         self._objective = objective
+        self._tuning = tuning
         self._mark = mark
         """Distinguishes this host's PDUs: they carry the view's number with these bits flipped."""
         self._timers: set[str] = set()
@@ -69,7 +72,8 @@ class LayerHost:
 
     def is_busy(self, now: Nanoseconds) -> bool:
         """Whether a round is under way that may still end; a liar's PDU may have made it endless."""
-        longest_ns = LONGEST_ROUND * self._context.configuration.stability_repeat_ns
+        pause_ns = max(self._context.configuration.stability_repeat_ns, self._tuning.step_ns or 0)
+        longest_ns = LONGEST_ROUND * pause_ns + self._tuning.scatter_ns
         return self.under_way and now - self._round_began_ns < longest_ns
 
     @property
@@ -109,9 +113,10 @@ class LayerHost:
             view=self.view,
             objective=self._objective,
             repeat_ns=configuration.stability_repeat_ns,
-            round_ns=configuration.round_ns,
+            round_ns=self._group.pace.round_ns,
             random=self._context.random,
             steady=True,
+            tuning=self._tuning,
         )
         return self._protocol.make(setting)
 

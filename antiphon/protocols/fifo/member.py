@@ -34,6 +34,7 @@ from antiphon.protocols.fifo.failure_detection import DETECTOR
 from antiphon.protocols.fifo.group import COUNT, Group, Peer
 from antiphon.protocols.fifo.history import NO_HISTORY, HistoryRole
 from antiphon.protocols.fifo.history_reader import HISTORY, HistoryReader
+from antiphon.protocols.fifo.keepalive import ALIVE
 from antiphon.protocols.fifo.membership import SETTLE, Membership
 from antiphon.protocols.fifo.pdus import (
     Ask,
@@ -47,6 +48,7 @@ from antiphon.protocols.fifo.pdus import (
     Offer,
     Position,
     RidingData,
+    Sign,
     Status,
 )
 from antiphon.protocols.fifo.presence import Presence
@@ -82,7 +84,7 @@ class Fifo:
         self._context = context = Context(site, configuration, random)
         self._timers_due = context.timers.due_ns
         self._group = group = Group(context)
-        self._schedule = StatusSchedule(context)
+        self._schedule = StatusSchedule(context, group)
         self._presence = presence = Presence(context, self._schedule)
         self._repair = Repair(context, group)
         self._errors = ErrorDetection(context, group, self._repair)
@@ -210,7 +212,7 @@ class Fifo:
         if stream.unacknowledged_bytes >= self._acknowledge_bytes or self._witnesses(now, peer):
             self._reception.acknowledge(now, stream)
         elif ACKNOWLEDGE not in self._timers_due:
-            self._context.timers.arm(now, ACKNOWLEDGE, self._context.configuration.acknowledge_ns)
+            self._context.timers.arm(now, ACKNOWLEDGE, group.pace.acknowledge_ns)
         stability = self._stability
         stability.fresh_bytes += weight
         if stability.needs_timer:
@@ -240,6 +242,8 @@ class Fifo:
             self._on_riding_data(now, sender, pdu)
         elif type(pdu) is Position:
             self._on_position(now, sender, pdu)
+        elif type(pdu) is Sign:
+            self._membership.on_alive(now, sender, pdu)
         elif type(pdu) is Status:
             self._membership.on_status(now, sender, pdu)
         elif type(pdu) in LAYER_PDUS:
@@ -284,7 +288,7 @@ class Fifo:
         peer = self._group.peers.get(sender)
         if peer is None or pdu.incarnation != peer.incarnation or pdu.stream != self._context.incarnation:
             return
-        peer.heard_ns = now
+        peer.heard_ns = peer.hears_us_ns = now
         self._sending.on_acknowledged(now, peer, pdu.held)
 
     def _fire(self, now: Nanoseconds, name: str) -> None:
@@ -295,6 +299,8 @@ class Fifo:
             self._stability.fire(now, name)
         elif name == DETECT or name.startswith(error_detection.LAYER):
             self._errors.fire(now, name)
+        elif name == ALIVE:
+            self._membership.fire_alive(now)
         elif name == HEARTBEAT:
             self._membership.fire_heartbeat(now)
         elif name == REPAIR:

@@ -12,7 +12,8 @@ from antiphon.protocols.fifo.context import Context
 from antiphon.protocols.fifo.failure_detection import FailureDetection
 from antiphon.protocols.fifo.following import Following
 from antiphon.protocols.fifo.group import Group, Peer
-from antiphon.protocols.fifo.pdus import Extent, Leaving, Mark, Status
+from antiphon.protocols.fifo.keepalive import Keepalive
+from antiphon.protocols.fifo.pdus import Extent, Leaving, Mark, Sign, Status
 from antiphon.protocols.fifo.presence import Presence
 from antiphon.protocols.fifo.reception import Reception
 from antiphon.protocols.fifo.repair import Repair
@@ -28,6 +29,9 @@ SETTLE_STATUSES: Final = 4
 MOST_AHEAD: Final = 1 << 20
 """The furthest that a status's serial may be ahead of the last one: a member sends some 300 statuses a
 second. Raising it costs the time that a member stays mute after a forged serial."""
+ASK_ROUNDS: Final = 2
+"""In a large group, rounds of stability that should have found our messages before we ask who holds them.
+Raising it costs throughput after losses."""
 LONGEST_SETTLE: Final = 3
 """A newcomer waits for this many times `settle_ns` for members that it hears but that have not reported it
 in their view. Raising it costs time to join."""
@@ -53,10 +57,12 @@ class Membership:
         self._schedule = schedule
         self._stability = stability
         self._sending = sending
+        self._reception = reception
         self._repair = repair
         self._detection = FailureDetection(context, group)
         self._statuses = StatusSender(context, group, presence, self._detection, schedule)
-        self._views = Views(context, group, self._detection, schedule, stability, sending)
+        self._keepalive = Keepalive(context, group)
+        self._views = Views(context, group, self._detection, schedule, stability, sending, self._keepalive)
         self._following = Following(context, group, presence, schedule, reception, repair)
         self._settling_ns: Nanoseconds = 0
         self._positions_behind: dict[Site, int] | None = None
@@ -81,6 +87,7 @@ class Membership:
         self._presence.taking_part = True
         self._views.start(now)
         self._views.update(now)
+        self._schedule.rest(now)
         context.timers.arm(now, HEARTBEAT, context.configuration.heartbeat_ns)
 
     def depart(self) -> None:
@@ -178,21 +185,111 @@ class Membership:
 
     # Statuses
 
+    def fire_alive(self, now: Nanoseconds) -> None:
+        """Tell the neighbours that we are alive, and draw conclusions if one of them is not."""
+        if self._views.is_outdated(now):
+            self._evaluate(now)
+        self._keepalive.fire(now)
+        if self._is_unsettled(now):
+            self._schedule.urge(now)
+
     def fire_heartbeat(self, now: Nanoseconds) -> None:
-        """Check which members are alive, and multicast a status if one is due."""
+        """Check what is behind or unsettled, and multicast a status if one is due."""
         context, own, configuration = self._context, self._group.own, self._context.configuration
-        self._views.excuse_own_pause(now)
         self._views.exclude_laggards(now)
         self._evaluate(now)
         self._views.forget(now)
         self._stability.arm_if_unstable(now)
-        behind = any(peer.acked < own.expected for peer in self._group.in_view())
-        announces = configuration.announces and behind
-        quiet = now - own.sent_ns >= configuration.announce_ns
-        if self._schedule.is_due(now) or (announces and quiet):
+        if self._is_unsettled(now) or self._completes_incarnation():
+            self._schedule.reset()
+        if self._schedule.is_due(now):
             self._statuses.multicast(now)
-        pause_ns = configuration.announce_ns if announces else configuration.heartbeat_ns
+        pause_ns = self._schedule.left_ns(now)
+        if self._is_behind():
+            since_ns = now - own.sent_ns
+            if configuration.announces and since_ns >= configuration.announce_ns:
+                self._announce(now)
+            # The pauses between announcements double.
+            least_ns = max(configuration.announce_ns, since_ns)
+            pause_ns = min(pause_ns, least_ns, self._group.pace.announce_ns)
         context.timers.arm(now, HEARTBEAT, pause_ns)
+
+    def _announce(self, now: Nanoseconds) -> None:
+        """Tell how far our messages go; if stability should have told us who holds them, ask."""
+        pace = self._group.pace
+        asks = not pace.is_large or now - self._group.own.sent_ns > ASK_ROUNDS * pace.round_ns
+        self._keepalive.announce(now, asks=asks)
+
+    def _is_behind(self) -> bool:
+        """Whether a member may lack messages of ours."""
+        own = self._group.own
+        if own.stable >= own.expected:
+            return False
+        return any(peer.acked < own.expected for peer in self._group.in_view())
+
+    def _is_unsettled(self, now: Nanoseconds) -> bool:
+        """Whether something waits for the statuses of others, or theirs for ours."""
+        group = self._group
+        if self._repair.is_waiting or any(self._is_unsettled_outside(now, peer) for peer in group.outside):
+            return True
+        near = (group.peers[site] for site in group.view.neighbours)
+        if any(peer.view not in (-1, group.view.number) or self._may_be_gone(now, peer) for peer in near):
+            return True
+        return self._stability.needs_statuses
+
+    def _may_be_gone(self, now: Nanoseconds, peer: Peer) -> bool:
+        """Whether a neighbour is silent, and others may lack messages of it that we hold."""
+        stream = peer.stream
+        silent = peer.heard_ns < now - self._context.configuration.suspect_after_ns // 2
+        return silent and stream.begun and stream.stable < stream.expected
+
+    def _completes_incarnation(self) -> bool:
+        """Whether an earlier incarnation's messages are still completed, or kept for others."""
+        peers = self._group.peers.values()
+        return any(peer.successor is not None or peer.past is not None for peer in peers)
+
+    def _is_unsettled_outside(self, now: Nanoseconds, peer: Peer) -> bool:
+        """Whether a peer outside the view may join it, or its messages are still to become stable."""
+        heard = not peer.left and peer.heard_ns > now - self._detection.patience_ns(peer)
+        return heard or (peer.stream.begun and peer.stream.stable < peer.stream.expected)
+
+    def on_alive(self, now: Nanoseconds, sender: Site, pdu: Sign) -> None:
+        """A sign of life: what its sender has sent, its view, and the members that it does not hear."""
+        group, peer = self._group, self._group.peers.get(sender)
+        if peer is None or pdu.incarnation > peer.incarnation:
+            # Our status makes its sender answer with its own.
+            self._schedule.soon(now)
+            return
+        if pdu.incarnation < peer.incarnation:
+            return
+        peer.heard_ns, peer.view = now, pdu.view
+        if pdu.view == group.view.number:
+            if group.view.rank not in pdu.unheard:
+                peer.hears_us_ns = now
+            self._on_unheard(
+                now, peer, [group.view.sites[place] for place in pdu.unheard if place < len(group.view.sites)]
+            )
+        self._on_announcement(now, peer, pdu)
+
+    def _on_unheard(self, now: Nanoseconds, peer: Peer, sites: Iterable[Site]) -> None:
+        """A member reports which others it does not hear."""
+        for site in sites:
+            other = self._group.peers.get(site)
+            if other is not None and peer.in_view:
+                other.doubted_ns = now
+
+    def _on_announcement(self, now: Nanoseconds, peer: Peer, pdu: Sign) -> None:
+        """Look for what we miss of a member's messages; if it waits for our position, acknowledge."""
+        stream = peer.newest
+        if stream.begun:
+            stream.on_end(max(stream.announced, pdu.sent))
+            if stream.expected < stream.missing_to:
+                self._repair.notice(now, stream)
+        witnesses = self._group.view.witnessed == peer.site and stream.expected > stream.stable
+        if stream.begun and (pdu.asks or witnesses):
+            self._reception.acknowledge(now, stream)
+        elif pdu.asks:
+            self._keepalive.answer(now, peer.site)
 
     def send_status(self, now: Nanoseconds, to: Site) -> None:
         """A member has asked for what is gone: our status says so."""
@@ -213,6 +310,7 @@ class Membership:
         peer.extents = {extent.site: extent for extent in status.extents}
         self._on_report_of_us(now, peer)
         self._stability.on_status(sender, status)
+        self._on_unheard(now, peer, [extent.site for extent in status.extents if not extent.heard])
         for mark in status.left_out:
             self._on_mark(now, peer, mark)
         if peer.newest.begun:
@@ -226,6 +324,8 @@ class Membership:
         if not self._presence.taking_part and peer.has_us_in_view:
             self._following.resolve(now, peer)
         self._evaluate(now)
+        if not peer.in_view:
+            self._schedule.urge(now)
 
     def on_leaving(self, now: Nanoseconds, sender: Site, pdu: Leaving) -> None:
         peer = self._group.peers.get(sender)
@@ -277,6 +377,7 @@ class Membership:
         extent = peer.extents.get(self._context.site)
         if extent is None or incarnation not in (extent.incarnation, extent.next_incarnation):
             return
+        peer.deaf = not extent.heard
         if extent.heard:
             peer.hears_us_ns = now
         if extent.counted:
@@ -319,8 +420,11 @@ class Membership:
             if not speaks or extent.stable <= stream.seen:
                 stream.excused = extent.stable
                 self._rejoin(now)
-        elif agreed and extent.stable > stream.stable and stream is not other.successor:
-            self._stability.confirm(stream, extent.stable)
+        elif agreed and stream is not other.successor:
+            if extent.stable > stream.stable:
+                self._stability.confirm(stream, extent.stable)
+            elif extent.stable < stream.stable <= extent.held:
+                self._schedule.urge(now)  # its sender lacks what made this stable here
 
     def _evaluate(self, now: Nanoseconds) -> None:
         """Draw all conclusions from what has become known."""

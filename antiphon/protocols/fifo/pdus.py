@@ -22,6 +22,7 @@ from antiphon.core.packing import Packed
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols import detection, stability
+from antiphon.protocols.stability.tuning import UNTUNED, Tuning
 
 Repair = Literal["acknowledge", "request", "request-all", "any", "hybrid"]
 REPAIRS: Final[tuple[str, ...]] = get_args(Repair)
@@ -38,6 +39,8 @@ MOST_PLACES: Final = 256
 MOST_RECORDS: Final = 1 << 13
 """Batches in one answer with history; a limit of bytes ends it sooner, unless they are tiny. Raising it
 costs memory."""
+MOST_NEIGHBOURS: Final = 64
+"""The most that `neighbours` may be. Raising it costs room in a sign of life."""
 BATCH_LIMIT: Final = 1 << 20
 """A batch has fewer messages than this: the table of their lengths would fit no PDU."""
 ROW_BYTES: Final = 10 * (MOST_NAMES + 1) + 1
@@ -47,6 +50,10 @@ FirstNumber: TypeAlias = Annotated[int, Meta(ge=0, lt=NUMBER_LIMIT - BATCH_LIMIT
 """The number of a batch's first message, which leaves room for those of the others."""
 RowBytes: TypeAlias = Annotated[bytes, Meta(max_length=ROW_BYTES)]
 Spans: TypeAlias = Annotated[tuple[Number, ...], Meta(min_length=2, max_length=2 * MOST_SPANS)]
+
+
+Rank: TypeAlias = Annotated[int, Meta(ge=0, lt=MOST_NAMES)]
+"""A member's place in a view."""
 
 
 class Data(Pdu, frozen=True, gc=False):
@@ -148,6 +155,20 @@ class Status(Pdu, frozen=True, gc=False):
     left_out: Annotated[tuple[Mark, ...], Meta(max_length=MOST_NAMES)] = ()
 
 
+class Sign(Pdu, frozen=True, gc=False):
+    """A sign of life: its sender has sent everything below `sent`, and hears its neighbours in its view.
+
+    Except for those in `unheard`, by their places in the view. Where the sender `asks`, the receiver answers.
+    """
+
+    code: ClassVar[int] = 60
+    incarnation: Incarnation
+    view: Hash
+    sent: Number
+    asks: bool = False
+    unheard: Annotated[tuple[Rank, ...], Meta(max_length=MOST_NEIGHBOURS)] = ()
+
+
 class Leaving(Pdu, frozen=True, gc=False):
     """A member leaves, and need not be waited for."""
 
@@ -212,7 +233,7 @@ class Chunk(Pdu, frozen=True, gc=False):
 
 
 PDUS: Final[tuple[type[Pdu], ...]] = (
-    *(Data, RidingData, Copy, Ask, Position, Status, Leaving),
+    *(Data, RidingData, Copy, Ask, Position, Status, Sign, Leaving),
     *(Inquire, Offer, Fetch, Chunk),
     *stability.PDUS,
     *detection.PDUS,
@@ -227,6 +248,8 @@ class FifoConfiguration:
     """The way to repair losses: one of `REPAIRS`."""
     stability: str = "coordp"
     """The stability protocol: one of `antiphon.protocols.stability.PROTOCOLS`."""
+    tuning: Tuning = UNTUNED
+    """The knobs of that protocol which the group has turned."""
     rows: str = "whole"
     """With `fulldist`, how members' rows travel: one of `antiphon.protocols.stability.ROWS`."""
     errors: str | None = None
@@ -248,7 +271,7 @@ class FifoConfiguration:
     announce_ns: Nanoseconds = 10 * MILLISECOND_NS
     """Pause before the end of an unacknowledged burst is announced. Raising it costs latency of a tail."""
     heartbeat_ns: Nanoseconds = 50 * MILLISECOND_NS
-    """Pause between statuses. Raising it costs time to find losses of crashed senders."""
+    """Least pause between statuses, which grows while nothing happens. Raising it costs time to agree."""
     settle_ns: Nanoseconds = 60 * MILLISECOND_NS
     """How long a newcomer listens before it takes part. Raising it costs time to join."""
     detector: str = "heartbeat"
@@ -257,6 +280,9 @@ class FifoConfiguration:
     """With `gossip`, members gossiped to in a step. Raising it costs PDUs, and saves time to detect."""
     mistake: float = 1e-6
     """With `gossip`, the probability of a mistake per step. Raising it costs mistakes, and saves time."""
+    neighbours: int = 6
+    """Members with which a member exchanges signs of life; a group with more others is a large one. Raising
+    it costs PDUs, and saves time to notice a partition."""
     suspect_after_ns: Nanoseconds = 500 * MILLISECOND_NS
     """Silence after which a member is excluded. Raising it costs a longer halt after a crash. The other
     detectors take their times from it."""
@@ -291,6 +317,8 @@ class FifoConfiguration:
         detection.GossipConfiguration(subset=self.detector_subset, mistake=self.mistake)
         if min(self.window_bytes, self.retain_bytes, self.round_bytes, self.largest_group) < 1:
             raise UsageError("Windows, buffers and groups have room for at least one byte or member.")
+        if not 2 <= self.neighbours <= MOST_NEIGHBOURS or self.neighbours % 2:
+            raise UsageError(f"The neighbours of a member are an even number from 2 to {MOST_NEIGHBOURS}.")
         if self.largest_group > MOST_NAMES:
             raise UsageError(f"No status has room for more than {MOST_NAMES} members.")
         spans = [getattr(self, name) for name in self.__dataclass_fields__ if name.endswith("_ns")]
@@ -300,7 +328,8 @@ class FifoConfiguration:
             raise UsageError("A member is suspected only after more than one heartbeat.")
 
     def _check_stability(self) -> None:
-        stability.find_protocol(self.stability)
+        takes = stability.find_protocol(self.stability).takes if self.rows == "whole" else ()
+        self.tuning.require_taken(self.stability, takes)
         if self.errors is not None:
             stability.find_protocol(self.errors)
         if self.rows not in stability.ROWS:

@@ -112,11 +112,10 @@ class Reception:
     # Acknowledgements
 
     def _acknowledge_soon(self, now: Nanoseconds, stream: Stream) -> None:
-        configuration = self._context.configuration
-        if stream.unacknowledged_bytes >= configuration.acknowledge_bytes:
+        if stream.unacknowledged_bytes >= self._context.configuration.acknowledge_bytes:
             self.acknowledge(now, stream)
         else:
-            self._context.timers.arm(now, ACKNOWLEDGE, configuration.acknowledge_ns)
+            self._context.timers.arm(now, ACKNOWLEDGE, self._group.pace.acknowledge_ns)
 
     def acknowledge(self, now: Nanoseconds, stream: Stream) -> None:
         """Unicast our position to the sender."""
@@ -126,13 +125,30 @@ class Reception:
 
     def fire(self, now: Nanoseconds) -> None:
         """Acknowledge to each sender that lacks our position, unless our own messages will carry it soon."""
-        group, acknowledge_ns = self._group, self._context.configuration.acknowledge_ns
+        group, acknowledge_ns = self._group, self._group.pace.acknowledge_ns
+        if group.pace.is_large and self._puts_off:
+            self._acknowledge_unstable(now)
+            return
         if self._puts_off and now - group.own.sent_ns < RECENT * acknowledge_ns:
             self._context.timers.arm(now, ACKNOWLEDGE, acknowledge_ns)
             return
         for peer in group.in_view():
             if _is_unacknowledged(peer):
                 self.acknowledge(now, peer.stream)
+
+    def _acknowledge_unstable(self, now: Nanoseconds) -> None:
+        """In a large group: acknowledge what was held at the last look and is still not stable."""
+        waiting = False
+        for peer in self._group.in_view():
+            stream = peer.stream
+            if not _is_unacknowledged(peer) or stream.stable >= stream.expected:
+                continue
+            if stream.stable < stream.looked:
+                self.acknowledge(now, stream)
+            stream.looked = stream.expected
+            waiting = waiting or stream.acknowledged != stream.expected
+        if waiting:
+            self._context.timers.arm(now, ACKNOWLEDGE, self._group.pace.acknowledge_ns)
 
 
 def _is_unacknowledged(peer: Peer) -> bool:

@@ -44,6 +44,11 @@ class Repair:
 
     # Asking
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is missing here."""
+        return bool(self._gaps)
+
     def notice(self, now: Nanoseconds, stream: Stream) -> None:
         """Something of a stream is missing; a fresh gap may be mere reordering."""
         if self._way == "acknowledge":
@@ -100,15 +105,16 @@ class Repair:
         self._context.emit(Multicast(ask) if to is None else Send(to, ask))
 
     def _choose_holder(self, stream: Stream) -> Site | None:
-        """The member to ask: the sender, or with `hybrid` by turns another that reports to hold it."""
+        """The member to ask: the sender, or with `hybrid` by turns another, best one known to hold it."""
         if self._public:
             return None
         peer = self._group.peers[stream.site]
         is_current = peer.incarnation == stream.incarnation
         if self._way == "hybrid" and (not (peer.in_view and is_current) or stream.attempts % 2):
-            holders = [other.site for other in self._group.in_view() if holds(other, stream)]
+            others = [other for other in self._group.in_view() if other.site != stream.site]
+            holders = [other for other in others if holds(other, stream)] or others
             if holders:
-                return self._context.random.choice(holders)
+                return self._context.random.choice(holders).site
         return stream.site if is_current else None
 
     # Answering

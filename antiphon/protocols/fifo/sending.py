@@ -17,6 +17,9 @@ from antiphon.protocols.fifo.streams import MOST_KEPT
 from antiphon.protocols.probe import Probe
 
 REPEAT: Final = "repeat"
+ROW_SHARE: Final = 20
+"""In a large group a batch carries our positions if it is this many times as long. Raising it costs separate
+acknowledgements, lowering it bytes."""
 MOST_REPEATED: Final = 16
 """Batches that one timer repeats, the oldest first. Raising it costs bursts of copies."""
 
@@ -46,23 +49,14 @@ class Sending:
         if reason is not None:
             context.emit(Rejected(reason))
             return
-        number = own.add(bodies)
-        own.sent_ns = now
+        number = own.add(now, bodies)
         self._probe.sent(now, own.expected)
         effects = context.effects
         effects.append(Admitted(number, len(bodies), bodies.size))
         stability = self._stability
         stability.fresh_bytes += bodies.weight
         if len(view.pairs) > 1:
-            row = stability.row
-            pdu: Data | RidingData
-            if row is None:
-                held = view.packer.pack(*view.held())
-                pdu = Data(context.incarnation, number, view.number, held, bodies)
-            else:
-                pdu = RidingData(context.incarnation, number, view.number, row(view.held()), bodies)
-            effects.append(Multicast(pdu))
-            self._note_acknowledged(now)
+            effects.append(Multicast(self._make(now, number, bodies)))
             if self._announce_ns is not None:
                 context.timers.arm(now, HEARTBEAT, self._announce_ns)
         if len(view.pairs) == 1 or not self._waits:
@@ -74,6 +68,18 @@ class Sending:
             stability.arm(now)
         if stability.fresh_bytes > stability.check_bytes:
             stability.check(now)
+
+    def _make(self, now: Nanoseconds, number: int, bodies: Packed) -> Data | RidingData:
+        """The PDU of a batch, with our positions if they are a small part of it."""
+        incarnation, view, row = self._context.incarnation, self._group.view, self._stability.row
+        if row is not None:
+            pdu: Data | RidingData = RidingData(incarnation, number, view.number, row(view.held()), bodies)
+        elif self._group.pace.is_large and view.bytes * ROW_SHARE > bodies.size:
+            return Data(incarnation, number, view.number, b"", bodies)
+        else:
+            pdu = Data(incarnation, number, view.number, view.packer.pack(*view.held()), bodies)
+        self._note_acknowledged(now)
+        return pdu
 
     def _reason_to_refuse(self, bodies: Packed) -> str | None:
         """Why a batch is refused now. A batch that exceeds a limit by itself is taken when it is alone."""

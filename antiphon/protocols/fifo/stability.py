@@ -42,15 +42,15 @@ class Stability:
         self._errors = errors
         whole = configuration.rows == "whole"
         protocol = find_protocol(configuration.stability) if whole else ROWS[configuration.rows]
-        self._host = LayerHost(context, group, protocol, LAYER, Objective.LEAST)
+        self._host = LayerHost(context, group, protocol, LAYER, Objective.LEAST, tuning=configuration.tuning)
         self.riding: Riding | None = None
         """The protocol's object, if members' rows travel without rounds."""
         self.row: Callable[[Sequence[int]], bytes] | None = None
         """Makes the row that a message of ours carries, if rows ride on messages."""
         adaptive = configuration.trigger == "adaptive"
         self._trigger = AdaptiveTrigger(configuration.retain_bytes) if adaptive else None
-        self._pause_ns = configuration.quiet_round_ns if adaptive else configuration.round_ns
-        self._round_began_ns: Nanoseconds = -self._pause_ns
+        self._least_pause_ns = configuration.quiet_round_ns if adaptive else configuration.round_ns
+        self._round_began_ns: Nanoseconds = -self._least_pause_ns
         self.has_declared = False
         """Whether anything was declared stable here."""
         self.needs_timer = False
@@ -79,6 +79,16 @@ class Stability:
         self._errors.on_view(now)
         self._note_timer()
         self.arm_if_unstable(now)
+
+    @property
+    def _pause_ns(self) -> Nanoseconds:
+        """The pause between rounds in this view."""
+        return max(self._least_pause_ns, self._group.pace.round_ns)
+
+    @property
+    def needs_statuses(self) -> bool:
+        """Whether rows that were lost must come with statuses: rows that ride are not repeated."""
+        return self.riding is not None and self._unstable()
 
     def arm_if_unstable(self, now: Nanoseconds) -> None:
         """Arm the round's timer if that is our part and something is not stable."""
@@ -150,7 +160,10 @@ class Stability:
 
     def _release_found(self, now: Nanoseconds, found: Sequence[Stable | Missing]) -> None:
         for stable in found:
-            self.release(self._host.stream_of(stable), stable.number + stable.count)
+            stream = self._host.stream_of(stable)
+            self.release(stream, stable.number + stable.count)
+            if stream is self._group.own:
+                self._note_held_by_all(now)
         if self._trigger is not None and self._trigger.is_waiting and not self._host.under_way:
             if self._trigger.round_ended(now):
                 self.check(now)
@@ -179,6 +192,14 @@ class Stability:
             self._trigger.freed(stream, kept_bytes - stream.kept_bytes)
         if self._group.outside:
             self._mark_excluded(stream)
+
+    def _note_held_by_all(self, now: Nanoseconds) -> None:
+        """What is stable needs no acknowledgement."""
+        own = self._group.own
+        position = own.stable
+        for peer in self._group.in_view() if own.begins_at(position) else ():
+            if peer.acked < position:
+                peer.acked, peer.progress_ns = position, now
 
     def confirm(self, stream: Stream, stable: int) -> None:
         """A member reports that something is stable: believe it as far as all in the view report to hold it.

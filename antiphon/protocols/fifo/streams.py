@@ -34,6 +34,7 @@ class Stream:
         "kept",
         "kept_bytes",
         "limit",
+        "looked",
         "repaired",
         "since",
         "site",
@@ -72,6 +73,8 @@ class Stream:
         self.acknowledged = 0
         """The position that the sender knows of us."""
         self.acknowledged_ns: Nanoseconds = -NEVER_NS
+        self.looked = 0
+        """In a large group: the position when we last looked which messages are still not stable."""
         self.unacknowledged_bytes = 0
         # When to ask for what is missing, what was asked for, and how often without an answer.
         self.ask_ns: Nanoseconds | None = None
@@ -216,7 +219,7 @@ class Stream:
 class OwnStream(Stream):
     """This member's own messages: kept until they are stable, and measured."""
 
-    __slots__ = ("_before", "delivered", "sent_bytes", "sent_ns")
+    __slots__ = ("_before", "_sent_ns", "delivered", "sent_bytes", "sent_ns")
 
     def __init__(self, site: Site) -> None:
         super().__init__(site, 0)
@@ -225,16 +228,20 @@ class OwnStream(Stream):
         self.sent_ns: Nanoseconds = -NEVER_NS
         """When a batch was last multicast for the first time."""
         self._before: dict[int, int] = {}
+        """Bytes sent before each kept batch."""
+        self._sent_ns: dict[int, Nanoseconds] = {}
+        """When each kept batch was multicast."""
 
     def start(self, incarnation: int, number: int) -> None:
         self.incarnation = incarnation
         self.begin(number, number, number)
         self.delivered = number
 
-    def add(self, bodies: Packed) -> int:
+    def add(self, now: Nanoseconds, bodies: Packed) -> int:
         """Number a batch and keep it."""
         number = self.expected
         self._before[number] = self.sent_bytes
+        self._sent_ns[number] = self.sent_ns = now
         self.sent_bytes += bodies.weight
         self.take(number, bodies, keep=True)
         return number
@@ -242,6 +249,10 @@ class OwnStream(Stream):
     def begins_at(self, number: int) -> bool:
         """Whether a kept batch begins at this number, or the next one will."""
         return number == self.expected or number in self.kept
+
+    def sent_at_ns(self, position: int) -> Nanoseconds:
+        """When the kept batch that begins at a position was multicast; long ago if none does."""
+        return self._sent_ns.get(position, -NEVER_NS)
 
     def bytes_beyond(self, position: int) -> int:
         """Bytes sent from a position on that are not stable."""
@@ -254,5 +265,5 @@ class OwnStream(Stream):
         for number in list(self._before):
             if number >= position:
                 break
-            del self._before[number]
+            del self._before[number], self._sent_ns[number]
         return super().release(position)

@@ -5,6 +5,7 @@ from antiphon.core.time import Nanoseconds
 from antiphon.protocols.fifo.context import Context
 from antiphon.protocols.fifo.failure_detection import FailureDetection
 from antiphon.protocols.fifo.group import Group, Peer
+from antiphon.protocols.fifo.keepalive import Keepalive
 from antiphon.protocols.fifo.schedule import StatusSchedule
 from antiphon.protocols.fifo.sending import Sending
 from antiphon.protocols.fifo.stability import Stability
@@ -21,6 +22,7 @@ class Views:
         schedule: StatusSchedule,
         stability: Stability,
         sending: Sending,
+        keepalive: Keepalive,
     ) -> None:
         self._context = context
         self._group = group
@@ -28,6 +30,7 @@ class Views:
         self._schedule = schedule
         self._stability = stability
         self._sending = sending
+        self._keepalive = keepalive
         self._checked_ns: Nanoseconds = 0
 
     def start(self, now: Nanoseconds) -> None:
@@ -47,14 +50,25 @@ class Views:
             if (reason is None) == peer.in_view:
                 continue
             peer.in_view = reason is None
-            peer.progress_ns = now
+            peer.progress_ns = peer.outside_ns = now
             self._context.emit(Appeared(peer.site) if reason is None else Vanished(peer.site, reason))
         if not self._group.view_is_current():
             self.renew(now)
 
+    def is_outdated(self, now: Nanoseconds) -> bool:
+        """Whether a neighbour, or a peer outside the view, belongs on the other side now."""
+        self.excuse_own_pause(now)
+        self._detection.update(now)
+        group = self._group
+        near = [group.peers[site] for site in group.view.neighbours]
+        return any(
+            (self._reason_to_exclude(now, peer) is None) != peer.in_view for peer in (*near, *group.outside)
+        )
+
     def renew(self, now: Nanoseconds) -> None:
         """Begin a new view."""
         self._group.renew_view()
+        self._keepalive.on_view(now)
         self._stability.on_view(now)
         self._sending.on_view(now)
         self._schedule.soon(now)
@@ -62,19 +76,19 @@ class Views:
     def excuse_own_pause(self, now: Nanoseconds) -> None:
         """If this member was paused itself, no peer's silence meanwhile counts against it."""
         configuration = self._context.configuration
-        late_ns = now - self._checked_ns - configuration.heartbeat_ns
+        late_ns = now - self._checked_ns - self._group.pace.tick_ns
         self._checked_ns = now
         if late_ns > configuration.suspect_after_ns // 4:
             for peer in self._group.peers.values():
                 peer.excuse(late_ns)
 
     def exclude_laggards(self, now: Nanoseconds) -> None:
-        """Exclude peers that are alive but have acknowledged nothing of ours for `lag_ns`."""
-        own, lag_ns = self._group.own, self._context.configuration.lag_ns
+        """Exclude peers that are alive but have acknowledged nothing of ours for too long."""
+        own, lag_ns = self._group.own, self._group.pace.lag_ns
         for peer in self._group.in_view():
             if peer.acked >= own.expected or not own.kept:
                 peer.progress_ns = now
-            elif now - peer.progress_ns > lag_ns:
+            elif now - max(peer.progress_ns, own.sent_at_ns(peer.acked)) > lag_ns:
                 peer.excluded_spell = peer.spell
 
     def forget(self, now: Nanoseconds) -> None:

@@ -21,10 +21,12 @@ begins alone and finds the others by their heartbeats, or founds a cluster.
 
 Guarantees with safe delivery, each proved by the checker of that name: *integrity*, *duplicate*, *atomicity*,
 *fifo* (of a sender, over all groups), *total* (over all groups) and *stability*.
-- The destinations of a message are the members of its group in the view that its sender has when it admits
-  it: `Admitted` names them. Only these deliver it. The trees of a view go on until everything admitted on
-  them is delivered; so a site that leaves a group still delivers what was admitted before.
+- The destinations of a message are the members of its group that its sender knows when it admits it, by its
+  view and the moves since (`moving`): `Admitted` names them. Only these deliver it. The trees of a view go
+  on until everything admitted on them is delivered; so a site that leaves a group still delivers what was
+  admitted before.
 - `Joined` and `Left` say where in a site's deliveries its own groups have changed.
+- A join that makes and deletes no meta-group alters no tree: the site moves on it (`moving`, `granting`).
 - Joins and leaves stop nothing: the trees that they alter retire, and new ones follow (`handover`). Sites
   that are silent for `suspect_ns` are excluded. That stops the trees that they were on, and no other
   (`ending`); meanwhile messages to the groups of those trees are refused.

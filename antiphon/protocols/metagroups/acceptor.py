@@ -19,11 +19,15 @@ from antiphon.protocols.metagroups.pdus import (
     Prepare,
     Refuse,
     Report,
+    SiteRecord,
     Vote,
 )
 from antiphon.protocols.metagroups.site_trees import SiteTrees
 
 NO_BALLOT: Final[Ballot] = (0, "")
+FIRST_ROUND: Final = 0
+"""The round of a view's first site alone. No earlier ballot can have been accepted, so the site needs no
+promises for it: it asks at once to accept."""
 LONGEST_LEAP: Final = 1 << 20
 """Rounds by which one PDU advances the promise at most: rounds count ballots, and must not run out. A ballot
 further ahead is repeated by its proposer, and joined when the promise has come near enough."""
@@ -49,6 +53,11 @@ class Acceptor:
         self._promised = (version, NO_BALLOT)
 
     @property
+    def is_bound(self) -> bool:
+        """Whether this site has promised a ballot for the next version."""
+        return self._promised[1] != NO_BALLOT
+
+    @property
     def round(self) -> int:
         """The promised round."""
         return self._promised[1][0]
@@ -68,13 +77,15 @@ class Acceptor:
             self._pending = None
         return True
 
-    def report(self, pdu: Prepare) -> Report:
-        """Stop the trees concerned, and report what is held of them."""
+    def report(self, pdu: Prepare, record: SiteRecord | None) -> Report:
+        """Stop the trees concerned, and report what is held of them; `record` if this site has moved."""
         self._trees.stop(pdu.stop)
         vote = self.vote
         if vote is not None and vote.decision.version != pdu.version:
             vote = None
-        return Report(pdu.version, pdu.round, self._trees.session, vote, self._trees.holdings())
+        trees = self._trees
+        held = (trees.session, vote, trees.holdings())
+        return Report(pdu.version, pdu.round, *held, trees.moved(), record)
 
     def consider(self, sender: Site, pdu: Accept) -> None:
         """A proposer asks to accept this decision."""

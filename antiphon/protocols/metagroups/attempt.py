@@ -13,14 +13,18 @@ always adopted again.
 
 from collections.abc import Collection, Iterable, Mapping, Set
 from enum import Enum
+from typing import Final
 
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.metagroups.ending import end_tree
+from antiphon.protocols.metagroups.parts import decision_name
 from antiphon.protocols.metagroups.pdus import (
     Accept,
+    AcceptChange,
     Accepted,
     Ballot,
+    Change,
     Decision,
     Holding,
     Report,
@@ -29,7 +33,11 @@ from antiphon.protocols.metagroups.pdus import (
     Vote,
 )
 from antiphon.protocols.metagroups.shapes import Shape
-from antiphon.protocols.metagroups.view import View, decide, plan_trees, retire
+from antiphon.protocols.metagroups.view import View, apply_change, plan_trees
+
+CHANGES_FIRST: Final = 2
+"""Proposals that tell only what has changed; later ones tell the whole view. Raising it costs time where a
+site makes another decision of a change than its proposer."""
 
 
 class Outcome(Enum):
@@ -63,6 +71,9 @@ class Attempt:
         """When the current phase began."""
         self.decision: Decision | None = None
         self.adopted = False
+        self._change: Change | None = None
+        """What makes the decision of the current view, unless it was adopted."""
+        self._proposals = 0
         self._accepted: set[Site] = set()
 
     # The first phase
@@ -125,26 +136,42 @@ class Attempt:
     ) -> Outcome:
         view = self._view
         records = sorted((self._record(site, requests) for site in self.reports), key=lambda each: each.site)
-        plan = plan_trees(view, records, self.stop, shape)
+        moved = self._moved()
+        plan = plan_trees(view, records, self.stop, shape, moved)
         if not plan.ended <= self.stop:
             self.stop |= plan.ended
             return Outcome.STOP_MORE
         if tuple(records) == view.decision.records and not self.stop:
             return Outcome.NOTHING
         endings = [end_tree(tree, view.members_on(tree), self._holdings(tree)) for tree in sorted(self.stop)]
-        origin, retiring = view.decision.origin, retire(view, plan, finished)
-        self.decision = decide(origin, self.version, self.ballot, records, plan, retiring, endings)
+        self._change = Change(
+            self.ballot,
+            tuple(record for record in records if view.records.get(record.site) != record),
+            tuple(sorted(view.records.keys() - self.reports.keys())),
+            tuple(sorted(self.stop)),
+            tuple(sorted(finished)),
+            tuple(endings),
+            tuple(sorted(moved)),
+        )
+        self.decision = apply_change(view, self._change, shape)
         return Outcome.DECIDED
 
     def _record(self, site: Site, requests: Mapping[Site, SiteRecord]) -> SiteRecord:
-        """The next record of a site that has reported: the requested one, else its current one."""
-        session = self.reports[site].session
-        wanted, current = requests.get(site), self._view.records.get(site)
-        if wanted is not None and wanted.session == session:
-            return wanted
-        if current is not None and current.session == session:
-            return current
-        return SiteRecord(site, session, 0, ())
+        """The next record of a site that has reported: the latest that it asked for, or moved to."""
+        report = self.reports[site]
+        known = (requests.get(site), report.record, self._view.records.get(site))
+        found = [each for each in known if each is not None and each.session == report.session]
+        return max(found, key=lambda each: each.serial, default=SiteRecord(site, report.session, 0, ()))
+
+    def _moved(self) -> frozenset[TreeId]:
+        """Trees of the view with moves."""
+        reported = {
+            tree
+            for site, report in self.reports.items()
+            if self._remembers(site, report)
+            for tree in report.moved
+        }
+        return frozenset(reported & self._view.trees.keys())
 
     def _holdings(self, tree: TreeId) -> dict[Site, Holding]:
         return {
@@ -161,6 +188,26 @@ class Attempt:
         """What asks a site to accept the decision."""
         assert self.decision is not None
         return Accept(self.version, self.ballot[0], self.adopted, self.decision)
+
+    def proposals(self, sites: Iterable[Site]) -> list[tuple[Accept | AcceptChange, tuple[Site, ...]]]:
+        """What asks these sites to accept: what has changed, or else the whole decision.
+
+        The whole goes to sites that lack the current view, and to all that have not answered twice.
+        """
+        self._proposals += 1
+        if self._change is None or self._proposals > CHANGES_FIRST:
+            return [(self.accept_pdu(), tuple(sorted(sites)))]
+        assert self.decision is not None
+        name = decision_name(self.decision)
+        change = AcceptChange(self.version, self.ballot[0], name, self._change)
+        knowing = {site for site in sites if self._remembers(site, self.reports[site])}
+        others = set(sites) - knowing
+        asked: list[tuple[Accept | AcceptChange, tuple[Site, ...]]] = []
+        if knowing:
+            asked.append((change, tuple(sorted(knowing))))
+        if others:
+            asked.append((self.accept_pdu(), tuple(sorted(others))))
+        return asked
 
     def on_accepted(self, sender: Site, pdu: Accepted) -> Decision | None:
         """A site has accepted; the decision if it was the last one that must."""

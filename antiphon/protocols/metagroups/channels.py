@@ -29,10 +29,12 @@ class Batch(NamedTuple):
     group: Group
     bodies: Packed | None
     """None for a token, whose bodies travel apart."""
+    moves: int = 0
+    """The moves that its sender knew when it admitted it."""
 
     @property
     def item(self) -> Item:
-        return Item(self.sender, self.number, self.length, self.group)
+        return Item(self.sender, self.number, self.length, self.group, self.moves)
 
 
 def to_members(node: int) -> int:
@@ -57,6 +59,8 @@ class Outlet:
         "first",
         "held",
         "last",
+        "leaving",
+        "left",
         "moved_ns",
         "ready",
         "receivers",
@@ -68,6 +72,11 @@ class Outlet:
     def __init__(self, channel: int, receivers: Iterable[Site]) -> None:
         self.channel = channel
         self.receivers = tuple(receivers)
+        """The sites that get the next entry."""
+        self.leaving: dict[Site, int] = {}
+        """Sites that have moved away, with the last entry that is for each."""
+        self.left: dict[Site, int] = {}
+        """The same of sites for which that entry is settled."""
         self._held = dict.fromkeys(self.receivers, 0)
         self._done = dict.fromkeys(self.receivers, 0)
         self._places: deque[int] = deque()
@@ -89,21 +98,64 @@ class Outlet:
         self._places.append(place)
         self.last += 1
         if not self.receivers:
-            self.held = self.done = self.last
+            self._recount()
         return self.last
 
     def on_held(self, now: Nanoseconds, site: Site, held: int, done: int) -> bool:
         """A receiver acknowledges; False if that is nothing new, or impossible."""
-        if held > self.last:
+        if held > self.leaving.get(site, self.last):
             return False
         if held <= self._held[site] and done <= self._done[site]:
             return False
         self._held[site] = max(held, self._held[site])
         self._done[site] = max(done, self._done[site])
-        self.held = min(self._held.values())
-        self.done = min(self._done.values())
+        self._recount()
         self.moved_ns = now
         return True
+
+    def _recount(self) -> None:
+        """What all hold and have delivered; a site that leaves counts up to its last entry."""
+        self.held, self.done = self._least(self._held), self._least(self._done)
+
+    def _least(self, counts: dict[Site, int]) -> int:
+        if not self.leaving:
+            return min(counts.values(), default=self.last)
+        limits = self.leaving
+        return min(
+            (count for site, count in counts.items() if site not in limits or count < limits[site]),
+            default=self.last,
+        )
+
+    # Sites that move
+
+    def enter(self, now: Nanoseconds, site: Site) -> int:
+        """A site gets all entries from the next one on; the last one before that."""
+        self.left.pop(site, None)
+        self.receivers = (*self.receivers, site)
+        self._held[site] = self._done[site] = self.last
+        self.moved_ns = now
+        return self.last
+
+    def leave(self, now: Nanoseconds, site: Site) -> int:
+        """A site gets no entries after the last one; its number."""
+        self.receivers = tuple(other for other in self.receivers if other != site)
+        self.leaving[site] = self.last
+        self._forget_left()
+        self._recount()
+        self.moved_ns = now
+        return self.last
+
+    def _forget_left(self) -> list[Site]:
+        found = [site for site, limit in self.leaving.items() if limit <= self.settled]
+        for site in found:
+            self.left[site] = self.leaving.pop(site)
+            del self._held[site], self._done[site]
+        return found
+
+    def bounds(self, site: Site) -> tuple[int, int, int]:
+        """The last entry, and both marks, as far as they concern a site."""
+        limit = self.left.get(site, self.leaving.get(site, self.last))
+        return min(self.last, limit), min(self.ready, limit), min(self.settled, limit)
 
     def place_before(self, seq: int, end: int) -> int:
         """The last place such that this channel has no entry up to it beyond `seq`."""
@@ -113,12 +165,14 @@ class Outlet:
         """Everything up to this place of the order is ready."""
         self.ready = self._count_up_to(self.ready, place)
 
-    def advance_settled(self, place: int) -> None:
-        """Everything up to this place of the order is settled; forget it."""
+    def advance_settled(self, place: int) -> list[Site]:
+        """Everything up to this place of the order is settled; forget it. Returns the sites that have left
+        by now."""
         self.settled = self._count_up_to(self.settled, place)
         while self.first <= self.settled:
             self._places.popleft()
             self.first += 1
+        return self._forget_left() if self.leaving else []
 
     def _count_up_to(self, seq: int, place: int) -> int:
         """The last entry, from `seq` on, that stands at this place or before it."""
@@ -158,19 +212,20 @@ class Inlet:
         "told_held",
     )
 
-    def __init__(self, channel: int, source: Site, reach: int) -> None:
+    def __init__(self, channel: int, source: Site, reach: int, after: int = 0) -> None:
+        """The first entry is the one with the number `after` + 1."""
         self.channel = channel
         self.source = source
         self._reach = reach
         """Entries beyond the next one that are kept."""
         self._early: dict[int, Batch] = {}
-        self.next_seq = 1
-        self.known = 0
+        self.next_seq = after + 1
+        self.known = after
         """The last entry that is known to exist."""
-        self.ready = 0
-        self.settled = 0
-        self.told_held = 0
-        self.told_done = 0
+        self.ready = after
+        self.settled = after
+        self.told_held = after
+        self.told_done = after
         self.asked_ns: Nanoseconds = -1
 
     def on_entry(self, pdu: Entry | Token) -> list[Batch]:
@@ -178,9 +233,12 @@ class Inlet:
         self.on_mark(pdu.seq, pdu.ready, pdu.settled)
         if not self.next_seq <= pdu.seq < self.next_seq + self._reach:
             return []
-        bodies = pdu.bodies if isinstance(pdu, Entry) else None
-        count = pdu.count if isinstance(pdu, Token) else len(pdu.bodies)
-        batch = Batch(pdu.sender, pdu.incarnation, pdu.number, count, pdu.group, bodies)
+        name = (pdu.sender, pdu.incarnation, pdu.number)
+        batch = (
+            Batch(*name, len(pdu.bodies), pdu.group, pdu.bodies, pdu.moves)
+            if isinstance(pdu, Entry)
+            else Batch(*name, pdu.count, pdu.group, None)
+        )
         if pdu.seq > self.next_seq:
             self._early[pdu.seq] = batch
             return []

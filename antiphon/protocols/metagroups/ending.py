@@ -42,6 +42,10 @@ class Inventory:
     def __init__(self, members: Mapping[Group, frozenset[Site]], holdings: Mapping[Site, Holding]) -> None:
         self._members = members
         self._present = frozenset(holdings)
+        self._joined = {
+            (group, site): number for site, holding in holdings.items() for group, number in holding.joined
+        }
+        """Sites that have joined a group on this tree, by which moves."""
         self.items: dict[Name, Item] = {}
         self.holders: dict[Name, set[Site]] = {}
         """The sites that have each batch in their streams."""
@@ -67,7 +71,7 @@ class Inventory:
 
     def _reported_by(self, site: Site, holding: Holding) -> Iterable[Item]:
         """What a site reports and can know: batches for it, and its own."""
-        yield from (item for item in holding.stream if site in self._members.get(item.group, ()))
+        yield from (item for item in holding.stream if self._is_destination(site, item))
         yield from (item for item in holding.waiting if item.sender == site)
 
     def _add(self, site: Site, holding: Holding) -> None:
@@ -90,9 +94,17 @@ class Inventory:
         """Whether a batch that is not sure was never sent, by its sender's report."""
         return name[0] in self._present and name not in self.named
 
+    def _is_destination(self, site: Site, item: Item) -> bool:
+        if site in self._members.get(item.group, ()):
+            return True
+        return self._joined.get((item.group, site), item.moves + 1) <= item.moves
+
     def present(self, item: Item) -> frozenset[Site]:
         """The destinations of a batch that have reported."""
-        return self._members.get(item.group, frozenset()) & self._present
+        found = self._members.get(item.group, frozenset()) & self._present
+        if not self._joined:
+            return found
+        return found | {site for group, site in self._joined if self._is_destination(site, item)}
 
     def sure(self) -> set[Name]:
         """Batches that may have been delivered somewhere: every destination holds them and those before."""

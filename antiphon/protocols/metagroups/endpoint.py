@@ -1,10 +1,15 @@
-"""One site on one tree: the stream that it delivers, and its work as a primary site if it is one."""
+"""One site on one tree: the stream that it delivers, and its work as a primary site if it is one.
 
-from collections.abc import Mapping
+A site that moves to another node (`moving`) has two streams for a while: that of its old node up to the move,
+and that of its new node from there on.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Final
 
 from antiphon.core.effects import Arrived, Send
-from antiphon.core.ids import Site
+from antiphon.core.ids import Group, Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch, Inlet, to_members
@@ -22,9 +27,11 @@ from antiphon.protocols.metagroups.pdus import (
     Holding,
     Item,
     Mark,
+    Move,
     Request,
     Token,
     TokenRequest,
+    Turn,
     Want,
 )
 from antiphon.protocols.metagroups.server import Server
@@ -32,11 +39,48 @@ from antiphon.protocols.metagroups.stream import Stream
 from antiphon.protocols.metagroups.view import Tree
 
 
+class Strand:
+    """The stream from one node, with the channel on which an ordinary site gets it."""
+
+    __slots__ = ("end", "groups", "inlet", "offset", "stream")
+
+    def __init__(self, stream: Stream, groups: frozenset[Group], inlet: Inlet | None, offset: int) -> None:
+        self.stream = stream
+        self.groups = groups
+        """The groups whose messages can come."""
+        self.inlet = inlet
+        """None at a primary site, whose server gives it its entries."""
+        self.offset = offset
+        """Entries of the channel before the first one of the stream."""
+        self.end: int | None = None
+        """The last entry of the channel that is for this site, once it has moved away."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this site has moved away, and has delivered everything before that."""
+        is_delivered = self.end is not None and self.offset + self.stream.delivered >= self.end
+        return is_delivered and self.stream.is_open
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all other sites have delivered that, too."""
+        return self.is_done and self.inlet is not None and self.inlet.settled >= (self.end or 0)
+
+
 class Endpoint:
     """What a site that is in a tree does there, from the view that plants the tree until it is over."""
 
-    def __init__(self, context: Context, tree: Tree, outbox: Outbox, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        context: Context,
+        tree: Tree,
+        outbox: Outbox,
+        ledger: Ledger,
+        on_joined: Callable[[Group], None],
+    ) -> None:
+        """`on_joined` is called when the deliveries of a group that this site has joined may begin."""
         site, configuration, effects = context
+        self._on_joined: Final = on_joined
         self._site: Final = site
         self.tree: Final = tree
         self._outbox: Final = outbox
@@ -44,40 +88,136 @@ class Endpoint:
         self._configuration: Final = configuration
         self._effects: Final = effects
         self._bodies: Final = Bodies(configuration.admission)
-        self._stream: Final = Stream(ledger, self._bodies, effects, safe=configuration.delivery == "safe")
         node = tree.node_of[site]
-        primary = tree.nodes[node].primary
-        # A primary site also passes on what is not for its own meta-group.
-        passing = tree.entry if primary == site else tree.nodes[node].label
-        self._groups: Final = frozenset((*passing, NO_GROUP))
         self.server: Server | None = None
-        if primary == site:
+        self._moves: dict[int, set[int]] = {}
+        """By number: this site's moves that are not done, with the nodes that have told its turn."""
+        self.joined: dict[Group, int] = {}
+        """The groups that this site has joined on this tree, by which moves."""
+        if tree.nodes[node].primary == site:
+            stream = Stream(ledger, self._bodies, effects, safe=configuration.delivery == "safe")
+            # A primary site also passes on what is not for its own meta-group.
+            self._strands = [Strand(stream, frozenset((*tree.entry, NO_GROUP)), None, 0)]
             self.server = Server(
-                context, tree, node, self._stream, self._bodies, lambda seq: outbox.on_stable(node, seq)
-            )  # fmt: skip
-            self._inlets: Mapping[Site, Inlet] = self.server.inlets
+                context, tree, node, stream, self._bodies, lambda seq: outbox.on_stable(node, seq)
+            )
         else:
-            self._inlets = {primary: Inlet(to_members(node), primary, 8 * configuration.window)}
+            self._strands = [self._strand(node, 0)]
         self._dirty = False
         self._copies: dict[tuple[Site, int], Batch] = {}
         self._lacked: dict[tuple[Site, int], Site] = {}
         """Bodies that were lacking at the last repair, with the site that is asked for each."""
 
+    def _strand(self, node: int, after: int) -> Strand:
+        """The stream from a node's primary site to its other sites, from the next entry on."""
+        primary = self.tree.nodes[node].primary
+        stream = Stream(
+            self._ledger,
+            self._bodies,
+            self._effects,
+            safe=self._configuration.delivery == "safe",
+            is_due=self._is_for_us,
+        )
+        groups = frozenset((*self.tree.nodes[node].label, NO_GROUP))
+        inlet = Inlet(to_members(node), primary, 8 * self._configuration.window, after)
+        return Strand(stream, groups, inlet, after)
+
+    def _is_for_us(self, batch: Batch) -> bool:
+        return batch.group != NO_GROUP and self.is_destination(batch.group, batch.moves)
+
+    def is_destination(self, group: Group, moves: int) -> bool:
+        """Whether a batch is for this site, by its group and the moves that its sender knew."""
+        if group in self.joined:
+            return moves >= self.joined[group]
+        return self._site in self.tree.members.get(group, ())
+
     @property
     def finished(self) -> bool:
         """Whether this site has delivered its stream to the end."""
-        return self._stream.finished
+        *earlier, last = self._strands
+        return last.end is None and last.stream.finished and all(strand.is_done for strand in earlier)
 
     def open(self, now: Nanoseconds) -> None:
         """Begin to deliver: all earlier trees are finished."""
-        self._stream.open()
+        self._strands[0].stream.open()
         if self.server is not None:
             self.server.advance(now)
         self._dirty = True
+        self._change_strands()
 
     @property
     def is_open(self) -> bool:
-        return self._stream.is_open
+        return self._strands[0].stream.is_open
+
+    # Moving to another node
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the members of this tree's nodes are not those of the view, as far as is known here."""
+        return bool(self.joined or self._moves or (self.server is not None and self.server.moves))
+
+    def is_done(self, move: Move) -> bool:
+        """Whether this site receives on the node that it has moved to."""
+        return self.joined.get(move.group) == move.number
+
+    def _is_way(self, move: Move) -> bool:
+        """Whether a move begins where this site is, and leads to its group."""
+        nodes = self.tree.nodes
+        if move.site != self._site or max(move.source, move.target) >= len(nodes):
+            return False
+        return move.group in set(nodes[move.target].label) - set(nodes[move.source].label)
+
+    def on_turn(self, sender: Site, pdu: Turn) -> bool:
+        """A primary site has told this site's turn; False if that makes no sense."""
+        move = pdu.move
+        if self.server is not None or not self._is_way(move) or pdu.node not in (move.source, move.target):
+            return False
+        if self.tree.nodes[pdu.node].primary != sender:
+            return False
+        if self.is_done(move):
+            return True
+        told = self._moves.setdefault(move.number, set())
+        if pdu.node in told:
+            return True
+        if not (self._depart(pdu) if pdu.node == move.source else self._arrive(pdu)):
+            return False
+        told.add(pdu.node)
+        if told == {move.source, move.target}:
+            del self._moves[move.number]
+            self.joined[move.group] = move.number
+        self._change_strands()
+        return True
+
+    def _depart(self, pdu: Turn) -> bool:
+        """The stream from this node ends here."""
+        strand = next((each for each in self._strands if _is_from(each, pdu.node)), None)
+        if strand is None or strand.inlet is None or strand.end is not None:
+            return False
+        if strand.inlet.next_seq > pdu.place + 1:
+            return False
+        strand.end = pdu.place
+        strand.inlet.on_mark(pdu.place, 0, 0)
+        self._dirty = True
+        return True
+
+    def _arrive(self, pdu: Turn) -> bool:
+        """The stream from this node begins here."""
+        self._strands.append(self._strand(pdu.node, pdu.place))
+        return True
+
+    def _change_strands(self) -> None:
+        """Go over to the next stream when the one before is done, and forget it when it is settled."""
+        for strand, following in pairwise(self._strands):
+            if strand.is_done and not following.stream.is_open:
+                self._report_joined()
+                following.stream.open()
+                self._dirty = True
+        while len(self._strands) > 1 and self._strands[0].is_settled:
+            del self._strands[0]
+
+    def _report_joined(self) -> None:
+        for group in sorted(self.joined):
+            self._on_joined(group)
 
     @property
     def dirty(self) -> bool:
@@ -95,12 +235,14 @@ class Endpoint:
 
     def on_entry(self, now: Nanoseconds, sender: Site, pdu: Entry | Token) -> bool:
         """The entry at a place of a channel. A wrong one counts as lost, and is asked for again."""
-        inlet = self._inlet_of(sender, pdu.channel)
-        if inlet is None or pdu.group not in self._groups:
+        strand, inlet = self._inlet_of(sender, pdu.channel)
+        if inlet is None or pdu.group not in strand.groups:
+            return False
+        if strand.end is not None and pdu.seq > strand.end:
             return False
         if pdu.sender == self._site and pdu.seq >= inlet.next_seq and not self._is_own(pdu):
             return False
-        self._pass_on(now, inlet, inlet.on_entry(pdu))
+        self._pass_on(now, strand, inlet, inlet.on_entry(pdu))
         return True
 
     def _is_own(self, pdu: Entry | Token) -> bool:
@@ -116,7 +258,7 @@ class Endpoint:
     def on_body(self, now: Nanoseconds, batch: Batch) -> None:
         """Bodies that travelled apart from their token, which may come later or have come before."""
         item = batch.item
-        if self._stream.fill(batch):
+        if any(strand.stream.fill(batch) for strand in self._strands):
             self._dirty = True
             if self.server is not None:
                 self.server.advance(now)
@@ -131,11 +273,11 @@ class Endpoint:
             self.on_body(now, batch)
 
     def on_mark(self, now: Nanoseconds, sender: Site, pdu: Mark) -> bool:
-        inlet = self._inlet_of(sender, pdu.channel)
-        if inlet is None:
+        strand, inlet = self._inlet_of(sender, pdu.channel)
+        if inlet is None or (strand.end is not None and pdu.last > strand.end):
             return False
         inlet.on_mark(pdu.last, pdu.ready, pdu.settled)
-        self._pass_on(now, inlet, [])
+        self._pass_on(now, strand, inlet, [])
         return True
 
     def on_held(self, now: Nanoseconds, sender: Site, pdu: Held) -> bool:
@@ -144,38 +286,58 @@ class Endpoint:
         self.server.on_held(now, sender, pdu)
         return True
 
-    def _inlet_of(self, sender: Site, channel: int) -> Inlet | None:
-        inlet = self._inlets.get(sender)
-        return inlet if inlet is not None and inlet.channel == channel else None
+    def _inlet_of(self, sender: Site, channel: int) -> tuple[Strand, Inlet | None]:
+        """The stream and the receiving end that a channel leads to."""
+        first = self._strands[0]
+        if self.server is not None:
+            found = self.server.inlets.get(sender)
+            return first, found if found is not None and found.channel == channel else None
+        for strand in self._strands:
+            inlet = strand.inlet
+            if inlet is not None and inlet.source == sender and inlet.channel == channel:
+                return strand, inlet
+        return first, None
 
-    def _pass_on(self, now: Nanoseconds, inlet: Inlet, batches: list[Batch]) -> None:
+    def _inlets(self) -> Iterator[tuple[Strand, Inlet]]:
+        if self.server is not None:
+            for inlet in self.server.inlets.values():
+                yield self._strands[0], inlet
+        else:
+            for strand in self._strands:
+                assert strand.inlet is not None, "an ordinary site gets its stream on a channel"
+                yield strand, strand.inlet
+
+    def _pass_on(self, now: Nanoseconds, strand: Strand, inlet: Inlet, batches: list[Batch]) -> None:
         """Give entries in order, and the marks of their channel, to the server or to the stream."""
         if self.server is not None:
             self.server.feed(now, inlet.source, batches)
             self._dirty = self._dirty or inlet.known >= inlet.next_seq
             return
         for batch in batches:
-            self._stream.put(batch)
-        self._stream.on_mark(inlet.ready, inlet.settled)
+            strand.stream.put(batch)
+        strand.stream.on_mark(inlet.ready - strand.offset, inlet.settled - strand.offset)
         self._dirty = True
+        if len(self._strands) > 1:
+            self._change_strands()
 
     # What goes out
 
     def flush(self, now: Nanoseconds) -> None:
         """Acknowledge what is new, and ask for what is lacking."""
         self._dirty = False
-        server, stream = self.server, self._stream
+        server = self.server
         if server is not None:
             server.flush()
-        for inlet in self._inlets.values():
+        for strand, inlet in list(self._inlets()):
             missing = self._missing(now, inlet)
             if server is not None:
                 if missing:
                     server.report(inlet, missing)
                 continue
-            behind = 4 * (stream.delivered - inlet.told_done) >= self._configuration.window
-            if missing or behind or stream.held > inlet.told_held:
-                self._report(inlet, missing)
+            held, done = strand.offset + strand.stream.held, strand.offset + strand.stream.delivered
+            behind = 4 * (done - inlet.told_done) >= self._configuration.window
+            if missing or behind or held > inlet.told_held:
+                self._report(strand, inlet, missing)
 
     def _missing(self, now: Nanoseconds, inlet: Inlet) -> tuple[int, ...]:
         """Entries to ask for, unless they were asked for just now."""
@@ -186,18 +348,19 @@ class Endpoint:
             inlet.asked_ns = now
         return missing
 
-    def _report(self, inlet: Inlet, missing: tuple[int, ...]) -> None:
-        held = inlet.acknowledgement(self.tree.id, self._stream.held, self._stream.delivered, missing)
-        self._effects.append(Send(inlet.source, held))
+    def _report(self, strand: Strand, inlet: Inlet, missing: tuple[int, ...]) -> None:
+        held, done = strand.offset + strand.stream.held, strand.offset + strand.stream.delivered
+        acknowledgement = inlet.acknowledgement(self.tree.id, held, done, missing)
+        self._effects.append(Send(inlet.source, acknowledgement))
 
     def repair(self, now: Nanoseconds) -> bool:
         """Repeat what may have been lost; whether anything is unsettled."""
         self._fetch_bodies()
         if self.server is not None:
             return self.server.repair(now)
-        unsettled = [inlet for inlet in self._inlets.values() if inlet.known > inlet.settled]
-        for inlet in unsettled:
-            self._report(inlet, inlet.missing())
+        unsettled = [(strand, inlet) for strand, inlet in self._inlets() if inlet.known > inlet.settled]
+        for strand, inlet in unsettled:
+            self._report(strand, inlet, inlet.missing())
         return bool(unsettled)
 
     def _fetch_bodies(self) -> None:
@@ -206,7 +369,7 @@ class Endpoint:
         Senders are asked for those that have no place yet, the primary sites of their groups for the others.
         """
         lacking: dict[tuple[Site, int], Site] = {}
-        for item in self._stream.lacking():
+        for item in self._strands[0].stream.lacking():
             lacking[item.sender, item.number] = self.tree.nodes[self.tree.entry[item.group]].primary
         if self.server is not None:
             lacking |= {name: name[0] for name in self.server.lacking()}
@@ -221,11 +384,25 @@ class Endpoint:
     # When the tree ends
 
     def holding(self, waiting: tuple[Item, ...]) -> Holding:
-        return self._stream.holding(self.tree.id, waiting)
+        names: list[Item] = []
+        delivered = 0
+        for strand in self._strands:
+            held, done = strand.stream.holding()
+            names += held
+            delivered += done
+        joined = tuple(sorted(self.joined.items()))
+        return Holding(self.tree.id, tuple(names), delivered, waiting, joined)
+
+    def _kept(self) -> dict[tuple[Site, int], Batch]:
+        """What is held and others may lack, by sender and number."""
+        found: dict[tuple[Site, int], Batch] = {}
+        for strand in self._strands:
+            found |= strand.stream.kept()
+        return found
 
     def lacking(self, ending: Ending) -> list[tuple[Site, Site, int]]:
         """Batches that must be fetched before this site can deliver an ending: source, sender and number."""
-        have = self._stream.kept()
+        have = self._kept()
         return [
             (source, item.sender, item.number)
             for item, source in zip(ending.items, ending.sources, strict=True)
@@ -236,17 +413,17 @@ class Endpoint:
 
     def lacks(self, ending: Ending, source: Site, pdu: Copy) -> bool:
         """Whether a copy is one of those, and comes from the site that was asked for it."""
-        item = Item(pdu.sender, pdu.number, len(pdu.bodies), pdu.group)
+        item = Item(pdu.sender, pdu.number, len(pdu.bodies), pdu.group, pdu.moves)
         return (source, pdu.sender, pdu.number) in self.lacking(ending) and item in ending.items
 
     def _is_due(self, item: Item) -> bool:
-        is_mine = self._site in self.tree.members.get(item.group, ())
+        is_mine = self.is_destination(item.group, item.moves)
         return is_mine and not self._ledger.has(item.sender, item.number)
 
     def find(self, sender: Site, number: int) -> Batch | None:
         """A batch that is held and that another site may lack."""
         name = (sender, number)
-        found = self._stream.kept().get(name) or self._copies.get(name)
+        found = self._kept().get(name) or self._copies.get(name)
         if found is None and self.server is not None:
             found = self.server.find(sender, number)
         return found or self._bodies.find(sender, number)
@@ -258,8 +435,9 @@ class Endpoint:
 
     def finish(self, ending: Ending) -> None:
         """Deliver the last batches of a tree that ends."""
-        have = self._copies | self._stream.kept()
-        for item in order_at(ending, self._stream.names()):
+        have = self._copies | self._kept()
+        names = [item for strand in self._strands for item in strand.stream.names()]
+        for item in order_at(ending, names):
             batch = have.get((item.sender, item.number))
             if batch is not None and self._is_due(item):
                 self._ledger.deliver(batch)
@@ -267,4 +445,10 @@ class Endpoint:
     def kept(self) -> int:
         """Batches in memory."""
         served = 0 if self.server is None else self.server.kept()
-        return len(self._copies) + len(self._bodies) + self._stream.held - self._stream.delivered + served
+        streams = [strand.stream for strand in self._strands]
+        held = sum(stream.held - stream.delivered for stream in streams)
+        return len(self._copies) + len(self._bodies) + held + served
+
+
+def _is_from(strand: Strand, node: int) -> bool:
+    return strand.inlet is not None and strand.inlet.channel == to_members(node)

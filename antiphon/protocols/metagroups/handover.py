@@ -1,12 +1,13 @@
-"""Retiring trees: how far all sites have got with them, as the coordinator gathers it and sends it to all."""
+"""Retiring trees: how far all sites have got with them, as the coordinator gathers it and sends it on."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from antiphon.core.effects import Multicast
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.metagroups.context import Context
-from antiphon.protocols.metagroups.pdus import BUSY, FINISHED, Heartbeat, Progress, TreeId
+from antiphon.protocols.metagroups.pdus import BUSY, DRAINED, FINISHED, Heartbeat, Progress, TreeId
 from antiphon.protocols.metagroups.site_trees import SiteTrees
 
 
@@ -33,15 +34,27 @@ class Handover:
         """Send the stages of all if they have advanced."""
         stages = self._stages()
         if stages != self._sent:
+            news = {tree: stage for tree, stage in stages.items() if self._sent.get(tree, BUSY) < stage}
             self._sent = stages
-            self.send(now)
+            self._send(now, news)
 
-    def send(self, now: Nanoseconds) -> None:
-        """Send all sites the stages that all have reached."""
-        stages = tuple(sorted((tree, stage) for tree, stage in self._stages().items() if stage > BUSY))
-        if stages:
-            self._effects.append(Multicast(Progress(stages)))
-            self._trees.on_progress(now, stages)
+    def repeat(self, now: Nanoseconds) -> None:
+        """Send again which trees are drained, until all have finished them.
+
+        That a tree is finished is sent once: a site that misses it only keeps what it no longer needs.
+        """
+        self._send(now, {tree: stage for tree, stage in self._stages().items() if stage == DRAINED})
+
+    def _send(self, now: Nanoseconds, stages: Mapping[TreeId, int]) -> None:
+        """Send the sites of each tree the stage that all sites have reached there."""
+        view = self._trees.view
+        for tree, stage in sorted(stages.items()):
+            if view is None or stage == BUSY:
+                continue
+            others = tuple(sorted(view.sites_on(tree) - {self._site}))
+            if others:
+                self._effects.append(Multicast(Progress(((tree, stage),)), others))
+            self._trees.on_progress(now, ((tree, stage),))
 
     def finished(self) -> set[TreeId]:
         """Retiring trees that all sites have finished."""

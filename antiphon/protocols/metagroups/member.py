@@ -30,9 +30,12 @@ from antiphon.protocols.metagroups.membership import MembershipService
 from antiphon.protocols.metagroups.parts import Reassembly, reassemble
 from antiphon.protocols.metagroups.pdus import (
     Accept,
+    AcceptChange,
     Accepted,
+    AskMoves,
     Body,
     Copy,
+    Decided,
     Decision,
     Entry,
     Goodbye,
@@ -41,7 +44,10 @@ from antiphon.protocols.metagroups.pdus import (
     Install,
     Mark,
     MetaGroupsConfiguration,
+    Moved,
+    Moves,
     Part,
+    PlaceMove,
     Prepare,
     Progress,
     Query,
@@ -52,6 +58,8 @@ from antiphon.protocols.metagroups.pdus import (
     Taken,
     Token,
     TokenRequest,
+    Turn,
+    Turned,
     Want,
 )
 from antiphon.protocols.metagroups.peers import PeerTable
@@ -89,7 +97,7 @@ class Member:
         self._trees = SiteTrees(context)
         self._peers = PeerTable(site, configuration.suspect_ns)
         self._membership = MembershipService(context, self, self._trees, self._peers, random)
-        self._changes = self._lost = self._restarts = 0
+        self._changes = self._lost = self._restarts = self._moves = 0
 
     def effects(self) -> list[Effect]:
         found = list(self._effects)
@@ -107,6 +115,7 @@ class Member:
             "waiting": trees.waiting(),
             "repeated": trees.repeated(),
             "changes": self._changes,
+            "moves": self._moves,
             "stops": trees.stops,
             "attempts": self._membership.attempts,
             "begun_anew": self._restarts,
@@ -161,13 +170,17 @@ class Member:
             reason = f"The group {group} has no members now."
         elif tree.id in self._trees.stopped:
             reason = CHANGING
+        elif self._trees.moves.is_behind:
+            reason = CHANGING
+            self._membership.ask_for_moves(now, view)
         elif self._trees.waiting() >= self._configuration.admission:
             reason = "As many batches as are admitted at once are not stable yet."
         if reason is not None or tree is None:
             self._effects.append(Rejected(reason or CHANGING))
             return
         number, self._next_number = self._next_number, self._next_number + len(bodies)
-        self._effects.append(Admitted(number, len(bodies), bodies.size, tree.members[group], group))
+        members = self._trees.members(tree, group)
+        self._effects.append(Admitted(number, len(bodies), bodies.size, members, group))
         self._trees.admit(tree.id, number, group, bodies)
         self._end(now)
 
@@ -260,7 +273,8 @@ class Member:
         own = (self._trees.session, self._serial, tuple(sorted(self._wanted)), self._configuration.rules)
         if view is None:
             return Heartbeat(None, 0, *own)
-        return Heartbeat(view.decision.origin, view.version, *own, self._trees.stages())
+        moves = len(self._trees.moves) if self._site == view.first else 0
+        return Heartbeat(view.decision.origin, view.version, *own, self._trees.stages(), moves)
 
     def install(self, now: Nanoseconds, decision: Decision) -> None:
         self._trees.end(decision.endings)
@@ -330,6 +344,17 @@ class Member:
         if not self._trees.receive(now, sender, pdu):
             self.ignored += 1
 
+    def _on_turn(self, now: Nanoseconds, sender: Site, pdu: Turn) -> None:
+        done = self._trees.on_turn(sender, pdu)
+        if done is None:
+            self.ignored += 1
+        elif done:
+            self._moves += 1
+            self._membership.confirm_move(now, pdu.move)
+
+    def _on_turned(self, _now: Nanoseconds, sender: Site, pdu: Turned) -> None:
+        self._trees.on_turned(sender, pdu)
+
     def _on_copy(self, now: Nanoseconds, sender: Site, pdu: Copy) -> None:
         if self._trees.on_copy(now, sender, pdu, self._membership.pending):
             self._membership.on_fetched(now)
@@ -364,8 +389,16 @@ class Member:
         Prepare: _on_membership_pdu,
         Report: _on_membership_pdu,
         Accept: _on_membership_pdu,
+        AcceptChange: _on_membership_pdu,
         Accepted: _on_membership_pdu,
         Refuse: _on_membership_pdu,
         Install: _on_membership_pdu,
+        Decided: _on_membership_pdu,
+        PlaceMove: _on_membership_pdu,
+        Moved: _on_membership_pdu,
+        Moves: _on_membership_pdu,
+        AskMoves: _on_membership_pdu,
+        Turn: _on_turn,
+        Turned: _on_turned,
         Part: _on_part,
     }

@@ -15,30 +15,39 @@ from antiphon.core.effects import Disagreed, Multicast, Send
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols.metagroups.acceptor import Acceptor
+from antiphon.protocols.metagroups.acceptor import FIRST_ROUND, Acceptor
 from antiphon.protocols.metagroups.context import Context
 from antiphon.protocols.metagroups.credible import can_follow, is_mostly_known
+from antiphon.protocols.metagroups.granting import Granter
 from antiphon.protocols.metagroups.handover import Handover
-from antiphon.protocols.metagroups.parts import in_parts
+from antiphon.protocols.metagroups.parts import decision_name, in_parts
 from antiphon.protocols.metagroups.pdus import (
     MOST_SITES,
     Accept,
+    AcceptChange,
     Accepted,
+    AskMoves,
+    Decided,
     Decision,
     Goodbye,
     Heartbeat,
     Install,
+    Move,
+    Moved,
+    Moves,
     Origin,
+    PlaceMove,
     Prepare,
     Progress,
     Refuse,
     Report,
     Session,
+    SiteRecord,
 )
 from antiphon.protocols.metagroups.peers import PeerTable
 from antiphon.protocols.metagroups.proposer import STUCK_AFTER, MembershipTimer, Proposer
 from antiphon.protocols.metagroups.site_trees import SiteTrees
-from antiphon.protocols.metagroups.view import View
+from antiphon.protocols.metagroups.view import View, decision_after
 
 LATEST_VERSION: Final = 1 << 40
 """The latest version by which a site without a cluster is let in. Versions never run out beyond it: one every
@@ -70,6 +79,9 @@ class MembershipService:
         self._timer: Final = MembershipTimer(context.effects)
         self._acceptor: Final = Acceptor(context, trees)
         self._proposer: Final = Proposer(context, self, trees, peers, self._handover, self._timer, random)
+        self._granter: Final = Granter(context, trees, peers)
+        self._asked_ns: Nanoseconds | None = None
+        """When this site last asked for moves that it does not know."""
         self._rival_ns: Nanoseconds | None = None
         """When a site without a cluster and with a smaller name was last heard."""
         self._cluster_ns: Nanoseconds = 0
@@ -90,6 +102,8 @@ class MembershipService:
         self._acceptor.begin(view.version + 1)
         self._proposer.reset()
         self._handover.reset()
+        self._granter.reset()
+        self._asked_ns = None
         self._hearsay = None
         self._peers.on_view(now, view)
         self.check(now)
@@ -99,6 +113,8 @@ class MembershipService:
         self._acceptor.begin(0)
         self._proposer.reset()
         self._handover.reset()
+        self._granter.reset()
+        self._asked_ns = None
         self._rival_ns = None
         self._refused.clear()
         self._cluster_ns = now
@@ -115,7 +131,7 @@ class MembershipService:
         coordinator = self._peers.coordinator(now, view)
         if coordinator != self._site:
             self._effects.append(Send(coordinator, heartbeat))
-        elif self._peers.on_request(self._site, heartbeat, view):
+        elif self._is_change(now, self._site, heartbeat, view):
             self._timer.set(self._configuration.gather_ns)
 
     def send_heartbeat(self, now: Nanoseconds) -> bool:
@@ -127,8 +143,10 @@ class MembershipService:
         coordinator = self._peers.coordinator(now, view)
         if coordinator == self._site:
             self._effects.append(Multicast(heartbeat))
-            self._handover.send(now)
-            self._peers.on_request(self._site, heartbeat, view)
+            self._handover.repeat(now)
+            self._is_change(now, self._site, heartbeat, view)
+            for pdu in self._granter.repeat(view):
+                self._dispatch(now, self._site, pdu)
             self.check(now)
         else:
             self._effects.append(Send(coordinator, heartbeat))
@@ -226,8 +244,82 @@ class MembershipService:
             if view.retiring:
                 self._handover.on_heartbeat(sender, pdu)
                 self._handover.send_news(now)
-            if self._peers.on_request(sender, pdu, view):
+            if sender == view.first:
+                self._on_announced(now, pdu.moves, view)
+            if self._is_change(now, sender, pdu, view):
                 self.check(now)
+
+    # Moves
+
+    def _is_change(self, now: Nanoseconds, sender: Site, pdu: Heartbeat, view: View) -> bool:
+        """Note what a site asks for; whether the view has to change for it. A move needs no change."""
+        if self._site == view.first:
+            is_busy = self._acceptor.is_bound or self._proposer.is_busy or self._trees.stopped
+            is_free = not is_busy and not self._peers.requests and not self._granter.overdue(now)
+            move = self._granter.on_request(now, sender, pdu, view, is_free=is_free)
+            if move is not None:
+                self._tell(now, self._granter.place(move, view), PlaceMove(move))
+                return False
+            if self._granter.is_granted(sender, pdu) and not self._granter.overdue(now):
+                return False
+        return self._peers.on_request(sender, pdu, view)
+
+    def _tell(self, now: Nanoseconds, site: Site, pdu: Pdu) -> None:
+        if site == self._site:
+            self._dispatch(now, site, pdu)
+        else:
+            self._effects.append(Send(site, pdu))
+
+    def _on_place_move(self, now: Nanoseconds, sender: Site, pdu: PlaceMove) -> None:
+        """Give a move its place, unless the next view is being agreed on; or say again that it is done."""
+        view, move = self._trees.view, pdu.move
+        if view is None or sender != view.first or move.version != view.version:
+            return
+        if move.site == self._site:
+            if self._trees.has_moved(move):
+                self.confirm_move(now, move)
+        elif not self._acceptor.is_bound:
+            self._trees.place_move(now, move)
+
+    def confirm_move(self, now: Nanoseconds, move: Move) -> None:
+        """This site has moved."""
+        view = self._trees.view
+        if view is not None and move.version == view.version:
+            self._tell(now, view.first, Moved(move))
+
+    def _on_moved(self, _now: Nanoseconds, sender: Site, pdu: Moved) -> None:
+        view = self._trees.view
+        if view is not None:
+            self._granter.on_moved(sender, pdu, view)
+
+    def _on_announced(self, now: Nanoseconds, moves: int, view: View) -> None:
+        """The first site of the view tells how many moves are done; a site that sends has to know them."""
+        known = self._trees.moves
+        known.announced = max(known.announced, moves)
+        if known.is_behind and self._trees.is_sending():
+            self.ask_for_moves(now, view)
+
+    def ask_for_moves(self, now: Nanoseconds, view: View) -> None:
+        """Ask the first site of the view for the moves that this site does not know."""
+        if self._asked_ns is None or now - self._asked_ns >= self._configuration.repair_ns:
+            self._asked_ns = now
+            ask = AskMoves(view.decision.origin, view.version, len(self._trees.moves))
+            self._effects.append(Send(view.first, ask))
+
+    def _on_ask_moves(self, _now: Nanoseconds, sender: Site, pdu: AskMoves) -> None:
+        view = self._trees.view
+        if view is not None and (view.decision.origin, view.version) == (pdu.origin, pdu.version):
+            self._granter.on_ask(sender, pdu)
+
+    def _on_moves(self, _now: Nanoseconds, sender: Site, pdu: Moves) -> None:
+        view = self._trees.view
+        if view is not None and sender == view.first:
+            self._trees.moves.learn(move for move in pdu.moves if self._is_known(move, view))
+
+    def _is_known(self, move: Move, view: View) -> bool:
+        """Whether a move concerns a site, a tree and a group of this view."""
+        is_here = move.site in view.sessions and view.tree_of.get(move.group) == move.tree
+        return is_here and move.version == view.version
 
     def _on_newcomer(self, now: Nanoseconds, sender: Site, pdu: Heartbeat, view: View) -> None:
         """A site without a cluster wants to come in; tell it so if it is in already."""
@@ -301,11 +393,18 @@ class MembershipService:
             return
         if not self._takes_part(sender, pdu.version, pdu.round):
             return
-        report = self._acceptor.report(pdu)
+        report = self._acceptor.report(pdu, self._moved_record())
         if sender == self._site:
             self._on_report(now, sender, report)
         else:
             self._effects.extend(in_parts(report, sender))
+
+    def _moved_record(self) -> SiteRecord | None:
+        """The groups that this site wants, if it has joined any by a move."""
+        if not self._trees.joined():
+            return None
+        own = self._host.heartbeat()
+        return SiteRecord(self._site, own.session, own.serial, own.groups)
 
     def _accepts_invitation(self, now: Nanoseconds, pdu: Prepare) -> bool:
         """Whether a site without a cluster takes part in this attempt.
@@ -358,12 +457,25 @@ class MembershipService:
         if self._trees.view is None and not self._is_invited_by(pdu.decision):
             self._effects.append(Send(sender, Refuse(pdu.version, pdu.round)))
             return
+        view = self._trees.view
+        if pdu.round == FIRST_ROUND and (view is None or sender != min(view.sessions)):
+            return
         if not self._is_credible(pdu) or not self._takes_part(sender, pdu.version, pdu.round):
             return
         self._acceptor.consider(sender, pdu)
         self._try_to_accept(now)
         if self._acceptor.pending is not None:
             self._timer.set(self._configuration.repair_ns)
+
+    def _on_accept_change(self, now: Nanoseconds, sender: Site, pdu: AcceptChange) -> None:
+        """The change counts only if it makes the same decision here as there; else the whole will come."""
+        view = self._trees.view
+        if view is None or pdu.version != view.version + 1:
+            self._is_for_us(sender, pdu.version)
+            return
+        decision = decision_after(view.decision, pdu.change, self._configuration)
+        if decision_name(decision) == pdu.name:
+            self._on_accept(now, sender, Accept(pdu.version, pdu.round, False, decision))
 
     def _is_invited_by(self, decision: Decision) -> bool:
         """Whether this version is to let in this site, which has no cluster."""
@@ -409,7 +521,10 @@ class MembershipService:
     def _on_accepted(self, now: Nanoseconds, sender: Site, pdu: Accepted) -> None:
         decision = self._proposer.on_accepted(sender, pdu)
         if decision is not None:
-            self._effects.extend(in_parts(Install(self._rules, decision), None))
+            others = tuple(record.site for record in decision.records if record.site != self._site)
+            if others:
+                name = decision_name(decision)
+                self._effects.append(Multicast(Decided(decision.origin, decision.version, name), others))
             self._install(now, decision)
 
     def _on_refuse(self, _now: Nanoseconds, sender: Site, pdu: Refuse) -> None:
@@ -425,6 +540,18 @@ class MembershipService:
         else:
             self._cluster_ns = now
         self._install(now, decision)
+
+    def _on_decided(self, now: Nanoseconds, sender: Site, pdu: Decided) -> None:
+        """Install the decision if this site has accepted it; otherwise ask the sender for it."""
+        view, vote = self._trees.view, self._acceptor.vote
+        if view is not None and (
+            self._is_rival(now, sender, pdu.origin, view) or pdu.version <= view.version
+        ):
+            return
+        if vote is not None and decision_name(vote.decision) == pdu.name and self._can_go_on(vote.decision):
+            self._install(now, vote.decision)
+        else:
+            self._effects.append(Send(sender, self._host.heartbeat()))
 
     def _install(self, now: Nanoseconds, decision: Decision) -> None:
         """Install what was decided, or start a new session if it was decided without this site."""
@@ -450,9 +577,15 @@ class MembershipService:
         Prepare: _on_prepare,
         Report: _on_report,
         Accept: _on_accept,
+        AcceptChange: _on_accept_change,
         Accepted: _on_accepted,
         Refuse: _on_refuse,
         Install: _on_install,
+        Decided: _on_decided,
+        PlaceMove: _on_place_move,
+        Moved: _on_moved,
+        Moves: _on_moves,
+        AskMoves: _on_ask_moves,
     }
 
 

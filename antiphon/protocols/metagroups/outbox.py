@@ -65,8 +65,8 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._own)
 
-    def admit(self, number: int, group: Group, bodies: Packed) -> None:
-        batch = Batch(self._site, self._session[0], number, len(bodies), group, bodies)
+    def admit(self, number: int, group: Group, bodies: Packed, moves: int) -> None:
+        batch = Batch(self._site, self._session[0], number, len(bodies), group, bodies, moves)
         self._own[number] = OwnBatch(batch, self._tree.entry[group])
         self._waiting += 1
 
@@ -96,7 +96,7 @@ class Outbox:
         pdu = (
             TokenRequest(*where, batch.length, batch.group)
             if self._is_direct
-            else Request(*where, batch.group, batch.bodies)
+            else Request(*where, batch.group, batch.bodies, batch.moves)
         )
         self._effects.append(Send(self._tree.nodes[own.node].primary, pdu))
 
@@ -120,6 +120,11 @@ class Outbox:
         self._accepted[pdu.node] = max(pdu.accepted, self._accepted.get(pdu.node, 0))
         self.on_stable(pdu.node, pdu.stable)
         return True
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything was ever admitted to it."""
+        return bool(self._own or self._seqs)
 
     @property
     def may_send(self) -> bool:

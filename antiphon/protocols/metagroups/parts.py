@@ -9,24 +9,37 @@ the one before: at most one whole a sender is being reassembled.
 """
 
 import hashlib
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 import msgspec
 
 from antiphon.core.effects import Effect, Multicast, Send
 from antiphon.core.ids import Site
 from antiphon.core.wire import Pdu
-from antiphon.protocols.metagroups.pdus import PART_BYTES, Accept, Install, Part, Report
+from antiphon.protocols.metagroups.pdus import (
+    PART_BYTES,
+    Accept,
+    AcceptChange,
+    Decision,
+    Install,
+    Part,
+    Report,
+)
 
+Large: TypeAlias = Report | Accept | AcceptChange | Install
+"""A PDU that can be large."""
 MOST_KEPT: Final = 1024
 """Parts of incomplete wholes, of all senders together. Raising it costs memory: 48 KB each."""
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoders: Final = {kind.code: msgspec.msgpack.Decoder(kind) for kind in (Report, Accept, Install)}
+_decoders: Final = {
+    kind.code: msgspec.msgpack.Decoder(kind) for kind in (Report, Accept, AcceptChange, Install)
+}
 
 
-def split(pdu: Report | Accept | Install) -> list[Pdu]:
+def split(pdu: Large) -> list[Pdu]:
     """The PDU itself if it is small enough, else its parts."""
     data = _encoder.encode(pdu)
     if len(data) <= PART_BYTES:
@@ -36,13 +49,21 @@ def split(pdu: Report | Accept | Install) -> list[Pdu]:
     return [Part(pdu.code, name, place, len(pieces), piece) for place, piece in enumerate(pieces)]
 
 
-def in_parts(pdu: Report | Accept | Install, to: Site | tuple[Site, ...] | None) -> list[Effect]:
+def in_parts(
+    pdu: Report | Accept | AcceptChange | Install, to: Site | tuple[Site, ...] | None
+) -> list[Effect]:
     """The effects that send a PDU that can be large to a site, to several, or to all (None)."""
     return [Send(to, part) if isinstance(to, str) else Multicast(part, to) for part in split(pdu)]
 
 
 def name_of(data: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=7).digest(), "big")
+
+
+@lru_cache(maxsize=64)
+def decision_name(decision: Decision) -> int:
+    """A hash of a decision; sites in one process share it."""
+    return name_of(_encoder.encode(decision))
 
 
 def is_part(part: Part) -> bool:

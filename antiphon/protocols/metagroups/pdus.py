@@ -55,6 +55,9 @@ PART_BYTES: Final = 48 << 10
 """Bytes of a part; a smaller PDU is not split."""
 MOST_PARTS: Final = 512
 """Reassembly of one whole: 24 MB."""
+MOST_MOVES: Final = 255
+"""Joins that alter no tree, in one view; the next one changes the view. Raising it costs memory, and bytes
+where a site learns of them late."""
 
 GroupName: TypeAlias = Annotated[Group, Meta(min_length=1, max_length=MAXIMUM_NAME_BYTES)]
 GroupOrNone: TypeAlias = Annotated[Group, Meta(max_length=MAXIMUM_NAME_BYTES)]
@@ -75,6 +78,8 @@ Ballot: TypeAlias = tuple[Number, NameOrNone]
 """An attempt to change the view: its round and its proposer. Of two the greater is the later one."""
 Origin: TypeAlias = tuple[Incarnation, Number, NameOrNone]
 """A cluster, by the session and the name of its founder. Of two clusters that meet, the greater gives way."""
+MoveNumber: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_MOVES)]
+MoveCount: TypeAlias = Annotated[int, Meta(ge=0, le=MOST_MOVES)]
 Stage: TypeAlias = Annotated[int, Meta(ge=BUSY, le=FINISHED)]
 Stages: TypeAlias = Annotated[tuple[tuple[TreeId, Stage], ...], Meta(max_length=MOST_RETIRING)]
 
@@ -90,6 +95,8 @@ class Request(Pdu, frozen=True, gc=False):
     number: Number
     group: GroupName
     bodies: Packed
+    moves: MoveCount = 0
+    """The moves that its sender knew when it admitted the batch: they tell its destinations."""
 
 
 class TokenRequest(Pdu, frozen=True, gc=False):
@@ -128,7 +135,8 @@ class Query(Pdu, frozen=True, gc=False):
 class Entry(Pdu, frozen=True, gc=False):
     """The batch at a place of a channel: messages number, number+1, … of a sender to a group.
 
-    Entries up to `ready` may be delivered, and those up to `settled` were, by every destination.
+    Entries up to `ready` may be delivered, and those up to `settled` were, by every destination. An entry
+    without a group ends the stream if its number is 0; otherwise it is the place of a move in the order.
     """
 
     code: ClassVar[int] = 122
@@ -142,6 +150,7 @@ class Entry(Pdu, frozen=True, gc=False):
     number: Number
     group: GroupOrNone
     bodies: Packed
+    moves: MoveCount = 0
 
 
 class Token(Pdu, frozen=True, gc=False):
@@ -209,6 +218,8 @@ class Heartbeat(Pdu, frozen=True, gc=False):
     """The sender's shared options."""
     stages: Stages = ()
     """The sender's stages on retiring trees; trees that it has finished are left out."""
+    moves: MoveCount = 0
+    """From the first site of the view: the moves that every sender should know."""
 
 
 class Progress(Pdu, frozen=True, gc=False):
@@ -241,6 +252,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
     number: Number
     count: FromOne
     group: GroupName
+    moves: MoveCount = 0
 
 
 Items: TypeAlias = Annotated[tuple[Item, ...], Meta(max_length=MOST_ITEMS)]
@@ -281,6 +293,21 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     endings: Annotated[tuple[Ending, ...], Meta(max_length=MOST_TREES)]
 
 
+class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A view by what makes it differ from the one before: all sites that have that make the same of it."""
+
+    ballot: Ballot
+    records: Annotated[tuple[SiteRecord, ...], Meta(max_length=MOST_SITES)]
+    """Sites that are new, or whose records are."""
+    gone: Sites
+    stopped: TreeIds
+    finished: TreeIds
+    """Retiring trees that are over."""
+    endings: Annotated[tuple[Ending, ...], Meta(max_length=MOST_TREES)]
+    moved: TreeIds = ()
+    """Trees with moves: they are planted anew with the sites at their places."""
+
+
 class Vote(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A decision that a site has accepted in an attempt.
 
@@ -302,6 +329,8 @@ class Holding(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stream: Items
     delivered: Number
     waiting: Items
+    joined: Annotated[tuple[tuple[GroupName, MoveNumber], ...], Meta(max_length=MOST_MOVES)] = ()
+    """The groups that the site has joined on this tree, by which moves."""
 
 
 class Prepare(Pdu, frozen=True, gc=False):
@@ -324,6 +353,10 @@ class Report(Pdu, frozen=True, gc=False):
     session: Session
     vote: Vote | None
     holdings: Annotated[tuple[Holding, ...], Meta(max_length=MOST_TREES)]
+    moved: TreeIds = ()
+    """Trees on which the sender has given a move its place, or has granted one, or has moved itself."""
+    record: SiteRecord | None = None
+    """The sender's record with the groups that it has joined by moves."""
 
 
 class Accept(Pdu, frozen=True, gc=False):
@@ -334,6 +367,19 @@ class Accept(Pdu, frozen=True, gc=False):
     round: Number
     adopted: bool
     decision: Decision
+
+
+class AcceptChange(Pdu, frozen=True, gc=False):
+    """A proposer asks sites of the current view to accept the decision that this change makes of it.
+
+    `name` is a hash of the decision.
+    """
+
+    code: ClassVar[int] = 144
+    version: Number
+    round: Number
+    name: Hash
+    change: Change
 
 
 class Accepted(Pdu, frozen=True, gc=False):
@@ -361,6 +407,15 @@ class Install(Pdu, frozen=True, gc=False):
     decision: Decision
 
 
+class Decided(Pdu, frozen=True, gc=False):
+    """A view was decided that its receivers have accepted; `name` is a hash of the decision."""
+
+    code: ClassVar[int] = 149
+    origin: Origin
+    version: Number
+    name: Hash
+
+
 class Want(Pdu, frozen=True, gc=False):
     """The sender lacks these batches of a tree: a sender and a number each."""
 
@@ -379,6 +434,68 @@ class Copy(Pdu, frozen=True, gc=False):
     number: Number
     group: GroupName
     bodies: Packed
+    moves: MoveCount = 0
+
+
+class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A join that alters no tree: a site passes from one node of a tree to another, and so joins a group."""
+
+    version: Number
+    number: MoveNumber
+    """Among the moves of the view."""
+    site: Name
+    group: GroupName
+    tree: TreeId
+    source: Number
+    target: Number
+
+
+class PlaceMove(Pdu, frozen=True, gc=False):
+    """The first site of a view grants a move: the site where the ways to both nodes part gives it its place
+    in the order."""
+
+    code: ClassVar[int] = 180
+    move: Move
+
+
+class Turn(Pdu, frozen=True, gc=False):
+    """A primary site tells the site that moves after which entry its stream ends here, or begins here."""
+
+    code: ClassVar[int] = 181
+    move: Move
+    node: Number
+    place: Number
+
+
+class Turned(Pdu, frozen=True, gc=False):
+    """The site that moves has noted its turn at a node; until then the primary site repeats it."""
+
+    code: ClassVar[int] = 182
+    move: Move
+    node: Number
+
+
+class Moved(Pdu, frozen=True, gc=False):
+    """The sender receives on its new node: from now on its group's messages may be addressed to it."""
+
+    code: ClassVar[int] = 183
+    move: Move
+
+
+class Moves(Pdu, frozen=True, gc=False):
+    """Moves that are done, in the order of their numbers, without a gap."""
+
+    code: ClassVar[int] = 184
+    moves: Annotated[tuple[Move, ...], Meta(min_length=1, max_length=MOST_MOVES)]
+
+
+class AskMoves(Pdu, frozen=True, gc=False):
+    """The sender wants to multicast, and knows the moves of this view up to `known`."""
+
+    code: ClassVar[int] = 185
+    origin: Origin
+    version: Number
+    known: MoveCount
 
 
 class Part(Pdu, frozen=True, gc=False):
@@ -408,11 +525,19 @@ PDUS: Final[tuple[type[Pdu], ...]] = (
     Prepare,
     Report,
     Accept,
+    AcceptChange,
     Accepted,
     Refuse,
     Install,
+    Decided,
     Want,
     Copy,
+    PlaceMove,
+    Turn,
+    Turned,
+    Moved,
+    Moves,
+    AskMoves,
     Part,
 )
 DATA_PDUS: Final[tuple[type[Pdu], ...]] = (Request, TokenRequest, Entry, Token, Body)

@@ -39,6 +39,8 @@ class PeerTable:
         self._coordinator: Site = site
         self._suspected: set[Site] = set()
         self._requests: dict[Site, SiteRecord] = {}
+        self.granted: dict[Site, SiteRecord] = {}
+        """Records of sites that were granted a move by this site since the current view was installed."""
         self._restarted: set[Site] = set()
         """Sites of the current view that have lost their memory since it was installed."""
 
@@ -46,6 +48,7 @@ class PeerTable:
         """A view was installed: drop the requests that it fulfils, and what concerns sites outside."""
         self._suspected &= view.sessions.keys()
         self._restarted.clear()
+        self.granted.clear()
         self._requests = {
             site: record
             for site, record in self._requests.items()
@@ -71,6 +74,7 @@ class PeerTable:
         self._suspected.clear()
         self._restarted.clear()
         self._requests.clear()
+        self.granted.clear()
         self.restart_listening(now)
 
     # What peers send
@@ -133,6 +137,10 @@ class PeerTable:
         """The records that sites ask for and the view does not have."""
         return self._requests
 
+    def wanted(self) -> dict[Site, SiteRecord]:
+        """The records that the next view should have: those that sites ask for, or were granted."""
+        return self.granted | self._requests
+
     def newcomers(self, view: View) -> Iterable[Site]:
         """Sites that ask to be let in, for the first time or in a new session."""
         return (site for site, record in self._requests.items() if view.sessions.get(site) != record.session)
@@ -170,6 +178,12 @@ class PeerTable:
     def is_silent(self, now: Nanoseconds, site: Site, since_ns: Nanoseconds) -> bool:
         """Whether a site has sent nothing for longer than `suspect_ns`, counted from `since_ns` at most."""
         return now - max(since_ns, self._last_heard_ns.get(site, since_ns)) > self._suspect_ns
+
+    def heard_all(self, view: View, since_ns: Nanoseconds) -> bool:
+        """Whether every other site of the view has sent something since then."""
+        return all(
+            site == self._site or self._last_heard_ns.get(site, since_ns) > since_ns for site in view.sessions
+        )
 
     def suspected(self, now: Nanoseconds, sites: Iterable[Site]) -> frozenset[Site]:
         """Those of these sites that the coordinator suspects; it monitors all sites."""

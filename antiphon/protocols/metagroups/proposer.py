@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from antiphon.core.effects import Effect, Multicast, SetTimer
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.metagroups.acceptor import LONGEST_LEAP
+from antiphon.protocols.metagroups.acceptor import FIRST_ROUND, LONGEST_LEAP
 from antiphon.protocols.metagroups.attempt import Attempt, Outcome
 from antiphon.protocols.metagroups.context import Context
 from antiphon.protocols.metagroups.credible import can_follow
@@ -31,6 +31,9 @@ from antiphon.protocols.metagroups.peers import PeerTable
 from antiphon.protocols.metagroups.site_trees import SiteTrees
 from antiphon.protocols.metagroups.view import View, plan_trees
 
+HEARTBEATS_AWAITED: Final = 2
+"""Heartbeats that a site may lack before joins and leaves are agreed on by way of reports. Raising it saves
+PDUs on lossy networks and makes a crash during a change last longer."""
 STUCK_AFTER: Final = 2
 """A site starts a new session if nothing that it lacks for a decision comes for this multiple of
 `suspect_ns`; a proposer tries again if a decision is not accepted for as long. Raising it makes a group wait
@@ -94,6 +97,7 @@ class Proposer:
         self._attempt: Attempt | None = None
         self._rounds = 0
         """The highest round known."""
+        self._has_used_first_round = False
 
     @property
     def is_busy(self) -> bool:
@@ -104,6 +108,7 @@ class Proposer:
         """The view has changed, or this site starts a new session."""
         self._attempt = None
         self._rounds = 0
+        self._has_used_first_round = False
 
     def give_way(self, ballot: Ballot) -> None:
         """This site has promised a ballot: an earlier attempt of its own is over."""
@@ -137,16 +142,39 @@ class Proposer:
         elif view is not None and self._peers.coordinator(now, view) == self._site:
             suspected = self._peers.suspected(now, view.sessions)
             if self._trees.stopped or suspected or self._peers.requests:
-                self._begin(now, view, self._concerned(view, suspected))
+                stop = self._concerned(view, suspected)
+                if stop or suspected or not self._begin_at_once(now, view):
+                    self._begin(now, view, stop)
+
+    def _begin_at_once(self, now: Nanoseconds, view: View) -> bool:
+        """Joins and leaves of sites of the view, which stop no tree, need no reports: ask at once to accept.
+
+        Only the first site of a view may, and only once: no other attempt can be earlier. If a site has
+        crashed, the attempt would wait for it in vain; so all must have been heard recently.
+        """
+        is_first = self._site == min(view.sessions) and not self._rounds and not self._has_used_first_round
+        lately_ns = now - HEARTBEATS_AWAITED * self._configuration.heartbeat_ns
+        if not is_first or any(self._peers.newcomers(view)) or not self._peers.heard_all(view, lately_ns):
+            return False
+        self._has_used_first_round = True
+        self.attempts += 1
+        attempt = self._attempt = Attempt(view, (FIRST_ROUND, self._site), view.sessions, frozenset(), now)
+        for site, session in view.sessions.items():
+            moved = self._trees.moved() if site == self._site else ()
+            attempt.reports[site] = Report(attempt.version, FIRST_ROUND, session, None, (), moved)
+        self._timer.set(self._configuration.repair_ns)
+        self._conclude(now, attempt)
+        return True
 
     def _concerned(self, view: View, suspected: frozenset[Site]) -> frozenset[TreeId]:
         """The trees that have to be stopped, as far as is known now."""
-        requests = self._peers.requests
+        requests = self._peers.wanted()
         records = [
             requests.get(site, record) for site, record in view.records.items() if site not in suspected
         ]
         records += [record for site, record in requests.items() if site not in view.records]
-        plan = plan_trees(view, records, self._trees.stopped, self._configuration.shape)
+        trees = self._trees
+        plan = plan_trees(view, records, trees.stopped, self._configuration.shape, trees.moved())
         return plan.ended
 
     # Attempts
@@ -207,7 +235,7 @@ class Proposer:
     def _conclude(self, now: Nanoseconds, attempt: Attempt) -> None:
         silent = self._silent(now, attempt)
         outcome = attempt.conclude(
-            self._peers.requests, silent, self._handover.finished(), self._configuration.shape
+            self._peers.wanted(), silent, self._handover.finished(), self._configuration.shape
         )
         if outcome is Outcome.STOP_MORE:
             self._again(now, attempt)
@@ -229,8 +257,8 @@ class Proposer:
 
     def _propose(self, attempt: Attempt, sites: Iterable[Site]) -> None:
         others = self._others(sites)
-        if others:
-            self._effects.extend(in_parts(attempt.accept_pdu(), others))
+        for pdu, to in attempt.proposals(others) if others else ():
+            self._effects.extend(in_parts(pdu, to))
 
     def _others(self, sites: Iterable[Site]) -> tuple[Site, ...]:
         return tuple(sorted(site for site in sites if site != self._site))
@@ -240,7 +268,11 @@ class Proposer:
     def on_report(self, now: Nanoseconds, sender: Site, pdu: Report) -> None:
         attempt = self._attempt_meant(pdu.version, pdu.round)
         if attempt is not None and attempt.decision is None and sender in attempt.invited:
-            attempt.reports[sender] = pdu if self._is_credible(pdu.vote) else replace(pdu, vote=None)
+            record = pdu.record
+            if record is not None and (record.site, record.session) != (sender, pdu.session):
+                record = None
+            vote = pdu.vote if self._is_credible(pdu.vote) else None
+            attempt.reports[sender] = replace(pdu, vote=vote, record=record)
             self._conclude(now, attempt)
 
     def _is_credible(self, vote: Vote | None) -> bool:

@@ -25,17 +25,20 @@ from antiphon.core.time import Nanoseconds
 from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch, Inlet, Outlet, to_members, to_primary
 from antiphon.protocols.metagroups.context import Context
+from antiphon.protocols.metagroups.moving import as_batch, move_in
 from antiphon.protocols.metagroups.pdus import (
     NO_GROUP,
     Entry,
     Held,
     Mark,
+    Move,
     Query,
     Request,
     Session,
     Taken,
     Token,
     TokenRequest,
+    Turn,
 )
 from antiphon.protocols.metagroups.stream import Stream
 from antiphon.protocols.metagroups.view import Tree
@@ -135,6 +138,10 @@ class Server:
         self.copies = 0
         self._is_closed = False
         """Whether no more requests are taken."""
+        self.moves: set[int] = set()
+        """The numbers of the moves that have a place here."""
+        self._turns: dict[int, Turn] = {}
+        """Turns that the sites that move have not noted."""
         self._feeding = set(sources)
         """Sources above that have not ended."""
         self._has_ended = False
@@ -150,10 +157,14 @@ class Server:
             client = self._clients[sender] = Client(pdu.session)
         if client.session != pdu.session:
             return
-        bodies = pdu.bodies if isinstance(pdu, Request) else None
-        count = pdu.count if isinstance(pdu, TokenRequest) else len(pdu.bodies)
+        name = (sender, pdu.session[0], pdu.number)
+        batch = (
+            Batch(*name, len(pdu.bodies), pdu.group, pdu.bodies, pdu.moves)
+            if isinstance(pdu, Request)
+            else Batch(*name, pdu.count, pdu.group, None)
+        )
         if client.accepted < pdu.seq <= client.accepted + self._configuration.admission:
-            client.early[pdu.seq] = Batch(sender, pdu.session[0], pdu.number, count, pdu.group, bodies)
+            client.early[pdu.seq] = batch
             self.take_requests(now, sender)
         else:
             client.told = (-1, -1)
@@ -183,6 +194,50 @@ class Server:
         """A request in the order that a site may lack."""
         return self._requested.get((sender, number))
 
+    # Moves
+
+    def is_meeting(self, move: Move) -> bool:
+        """Whether the ways to both nodes of a move part here."""
+        return self._is_move(move) and self._tree.meeting(move.source, move.target) == self.node
+
+    def place_move(self, now: Nanoseconds, move: Move) -> None:
+        """Give a move its place: the ways to both of its nodes part here."""
+        if self._is_closed or move.number in self.moves:
+            return
+        self._own += 1
+        self._append_move(now, Placed(as_batch(move), (self._site, NO_SESSION, 0), self._site), move)
+        self.advance(now)
+
+    def _append_move(self, now: Nanoseconds, placed: Placed, move: Move) -> None:
+        """Pass a move down to its nodes. On these a site leaves the members, or enters them."""
+        self._end += 1
+        self._log[self._end] = placed
+        self.moves.add(move.number)
+        steps = {self._tree.step_down(self.node, end) for end in (move.source, move.target)}
+        for child in sorted(step for step in steps if step is not None):
+            outlet = self._children[child]
+            seq = outlet.add(now, self._end)
+            self._effects.append(Send(outlet.receivers[0], self._entry(outlet, seq, placed.batch)))
+        is_member = move.site in self.members.receivers
+        if self.node == move.source and is_member:
+            self._tell_turn(Turn(move, self.node, self.members.leave(now, move.site)))
+        elif self.node == move.target and not is_member and self._can_enter(move.site):
+            self._tell_turn(Turn(move, self.node, self.members.enter(now, move.site)))
+
+    def _can_enter(self, site: Site) -> bool:
+        return site != self._site and site not in self.members.leaving
+
+    def _tell_turn(self, turn: Turn) -> None:
+        """Tell the site that moves its turn, and again until it has noted it."""
+        self._turns[turn.move.number] = turn
+        self._effects.append(Send(turn.move.site, turn))
+
+    def on_turned(self, move: Move) -> None:
+        """The site that moves has noted its turn here."""
+        turn = self._turns.get(move.number)
+        if turn is not None and turn.move == move:
+            del self._turns[move.number]
+
     def on_query(self, sender: Site, pdu: Query) -> None:
         """A sender asks for the state of its requests."""
         client = self._clients.get(sender)
@@ -198,24 +253,40 @@ class Server:
     def feed(self, now: Nanoseconds, source: Site, batches: list[Batch]) -> None:
         """Entries or marks have come from above."""
         for batch in batches:
+            move = move_in(batch)
+            if move is not None and self._is_move(move):
+                self._append_move(now, Placed(batch, None, source), move)
+                continue
             self._append(now, Placed(batch, None, source))
-            if batch.group == NO_GROUP:
+            if batch.group == NO_GROUP and not batch.number:
                 self._feeding.discard(source)
         self.advance(now)
         self._end_streams(now)
 
+    def _is_move(self, move: Move) -> bool:
+        """Whether a move can stand in this order."""
+        nodes = len(self._tree.nodes)
+        fits = move.tree == self._tree.id and move.number not in self.moves
+        return fits and move.source < nodes and move.target < nodes and move.source != move.target
+
     def on_held(self, now: Nanoseconds, sender: Site, pdu: Held) -> None:
         outlet = self.outlets.get(pdu.channel)
-        if outlet is None or sender not in outlet.receivers:
+        if outlet is None:
+            return
+        if sender in outlet.left:
+            self._send_bounds(outlet, sender)
+            return
+        if sender not in outlet.receivers and sender not in outlet.leaving:
             return
         if outlet.on_held(now, sender, pdu.held, pdu.done):
             self.advance(now)
         elif not pdu.missing:
             # A receiver that repeats itself waits for a mark that was lost.
-            self._send_mark(outlet, (sender,))
+            self._send_bounds(outlet, sender)
+        last = outlet.bounds(sender)[0]
         for seq in pdu.missing:
             place = outlet.place_of(seq)
-            if place is not None:
+            if place is not None and seq <= last:
                 self.copies += 1
                 self._effects.append(Send(sender, self._entry(outlet, seq, self._log[place].batch)))
 
@@ -272,7 +343,7 @@ class Server:
         if self._is_direct and batch.group != NO_GROUP:
             return Token(*where, *what, batch.length, batch.group)
         assert batch.bodies is not None, "there are no tokens where bodies go down the tree"
-        return Entry(*where, *what, batch.group, batch.bodies)
+        return Entry(*where, *what, batch.group, batch.bodies, batch.moves)
 
     def advance(self, now: Nanoseconds) -> None:
         """Advance all frontiers, pass them to this site's own stream, and make room for requests."""
@@ -289,7 +360,8 @@ class Server:
             done = min(done, outlet.place_before(outlet.done, self._end))
         self._move(self._finishing, done, lambda inlet: inlet.settled, self._note_settled)
         for outlet in outlets:
-            outlet.advance_settled(self._finishing.whole)
+            for site in outlet.advance_settled(self._finishing.whole):
+                self._send_bounds(outlet, site)
         self._stream.on_mark(self.members.ready, self.members.settled)
         while self._released < self._finishing.whole:
             self._released += 1
@@ -376,6 +448,14 @@ class Server:
         if receivers:
             mark = Mark(self._tree.id, outlet.channel, outlet.last, outlet.ready, outlet.settled)
             self._effects.append(Multicast(mark, receivers))
+        for site in outlet.leaving:
+            self._send_bounds(outlet, site)
+
+    def _send_bounds(self, outlet: Outlet, site: Site) -> None:
+        """Send a receiver both marks, as far as they concern it."""
+        if outlet.receivers == (site,):
+            outlet.note_told()
+        self._effects.append(Send(site, Mark(self._tree.id, outlet.channel, *outlet.bounds(site))))
 
     def repair(self, now: Nanoseconds) -> bool:
         """Send marks to receivers that have been silent for long; whether anything is unsettled."""
@@ -387,7 +467,9 @@ class Server:
         for source, inlet in self.inlets.items():
             if inlet.known > inlet.settled or self._finishing.from_above[source] > inlet.told_done:
                 self.report(inlet, inlet.missing())
-        return self._released < self._end or bool(self._queue)
+        for turn in self._turns.values():
+            self._effects.append(Send(turn.move.site, turn))
+        return self._released < self._end or bool(self._queue or self._turns)
 
     def kept(self) -> int:
         """Batches in memory."""

@@ -17,6 +17,7 @@ from antiphon.protocols.metagroups.channels import Batch
 from antiphon.protocols.metagroups.context import Context
 from antiphon.protocols.metagroups.endpoint import Endpoint
 from antiphon.protocols.metagroups.ledger import Ledger
+from antiphon.protocols.metagroups.moving import KnownMoves
 from antiphon.protocols.metagroups.outbox import Outbox
 from antiphon.protocols.metagroups.pdus import (
     BUSY,
@@ -31,6 +32,7 @@ from antiphon.protocols.metagroups.pdus import (
     Held,
     Holding,
     Mark,
+    Move,
     Query,
     Request,
     Session,
@@ -38,9 +40,11 @@ from antiphon.protocols.metagroups.pdus import (
     Token,
     TokenRequest,
     TreeId,
+    Turn,
+    Turned,
     Want,
 )
-from antiphon.protocols.metagroups.view import View
+from antiphon.protocols.metagroups.view import Tree, View
 
 
 class SiteTrees:
@@ -52,6 +56,11 @@ class SiteTrees:
         """The current view; None while this site is in no cluster."""
         self.groups: frozenset[Group] = frozenset()
         """The groups that this site is in, as reported to the application."""
+        self.moves: Final = KnownMoves()
+        self._begun: frozenset[Group] = frozenset()
+        """Groups joined by moves in the current view whose deliveries have begun."""
+        self.granted: set[TreeId] = set()
+        """Trees on which this site has granted a move in the current view."""
         self.stopped: set[TreeId] = set()
         self.over: set[TreeId] = set()
         """Retiring trees that all sites have finished."""
@@ -76,6 +85,9 @@ class SiteTrees:
         """A session begins: this site is in no cluster."""
         self.session = session
         self.view = None
+        self.moves.reset()
+        self.granted.clear()
+        self._begun = frozenset()
         self._endpoints.clear()
         self._outboxes.clear()
         self.stopped.clear()
@@ -84,6 +96,9 @@ class SiteTrees:
     def adopt(self, view: View) -> None:
         """Go over to a view: trees that it does not have are over, and new ones begin."""
         self.view = view
+        self.moves.reset()
+        self.granted.clear()
+        self._begun = frozenset()
         self._ledger.on_view(view.sessions)
         self.stopped.clear()
         going_on = view.all_trees()
@@ -93,7 +108,9 @@ class SiteTrees:
         self._sent_stages = None
         for tree in view.trees.values():
             if self._site in tree.node_of and tree.id not in self._endpoints:
-                self._endpoints[tree.id] = Endpoint(self._context, tree, self._outbox(tree.id), self._ledger)
+                self._endpoints[tree.id] = Endpoint(
+                    self._context, tree, self._outbox(tree.id), self._ledger, self._on_joined
+                )
 
     def _outbox(self, tree: TreeId) -> Outbox:
         found = self._outboxes.get(tree)
@@ -126,7 +143,7 @@ class SiteTrees:
     # What comes in
 
     def admit(self, tree: TreeId, number: int, group: Group, bodies: Packed) -> None:
-        self._outbox(tree).admit(number, group, bodies)
+        self._outbox(tree).admit(number, group, bodies, len(self.moves))
 
     def receive(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> bool:
         """A PDU on a tree; False if it makes no sense there."""
@@ -168,6 +185,68 @@ class SiteTrees:
     def _on_held(self, now: Nanoseconds, sender: Site, pdu: Held) -> bool:
         endpoint = self._running(pdu.tree)
         return endpoint is None or endpoint.on_held(now, sender, pdu)
+
+    # Moves
+
+    def members(self, tree: Tree, group: Group) -> frozenset[Site]:
+        """The members of a group on its current tree, as far as this site knows."""
+        return self.moves.members(group, tree.members[group])
+
+    def is_sending(self) -> bool:
+        """Whether this site has multicast on any tree that it still knows."""
+        return any(outbox.is_used for outbox in self._outboxes.values())
+
+    def moved(self) -> tuple[TreeId, ...]:
+        """Trees on which this site has granted or placed a move, or has moved itself."""
+        endpoints = self._endpoints.items()
+        return tuple(sorted(self.granted | {tree for tree, endpoint in endpoints if endpoint.has_moved}))
+
+    def joined(self) -> frozenset[Group]:
+        """Groups that this site has joined by moves in the current view."""
+        view = self.view
+        trees = () if view is None else view.trees
+        return frozenset(
+            group for tree, endpoint in self._endpoints.items() if tree in trees for group in endpoint.joined
+        )
+
+    def place_move(self, now: Nanoseconds, move: Move) -> None:
+        """Give a move its place, if the ways to its nodes part at a node whose primary site this is."""
+        endpoint = self._running(move.tree)
+        server = None if endpoint is None else endpoint.server
+        if endpoint is None or server is None or self.view is None or move.tree not in self.view.trees:
+            return
+        if server.is_meeting(move):
+            server.place_move(now, move)
+            self._set_repair_timer()
+
+    def has_moved(self, move: Move) -> bool:
+        """Whether this site receives on the node to which it was to move."""
+        endpoint = self._running(move.tree)
+        return endpoint is not None and endpoint.is_done(move)
+
+    def on_turn(self, sender: Site, pdu: Turn) -> bool | None:
+        """A primary site tells this site its turn; whether the move is done, None if that makes no sense."""
+        endpoint = self._running(pdu.move.tree)
+        if endpoint is None:
+            return False
+        if not endpoint.on_turn(sender, pdu):
+            return None
+        self._effects.append(Send(sender, Turned(pdu.move, pdu.node)))
+        return endpoint.is_done(pdu.move)
+
+    def on_turned(self, sender: Site, pdu: Turned) -> None:
+        """The site that moves knows its turn at a node."""
+        endpoint = self._running(pdu.move.tree)
+        server = None if endpoint is None else endpoint.server
+        if server is not None and server.node == pdu.node and sender == pdu.move.site:
+            server.on_turned(pdu.move)
+
+    def _on_joined(self, group: Group) -> None:
+        """The deliveries of a group that this site has joined by a move begin."""
+        self._begun |= {group}
+        if group not in self.groups:
+            self.groups |= {group}
+            self._effects.append(Joined(group))
 
     def _running(self, tree: TreeId) -> Endpoint | None:
         """The endpoint on a tree that is not stopped; None also for trees that are over or to come."""
@@ -264,12 +343,17 @@ class SiteTrees:
         """Deliver on one tree after another: on the next one only when the one before is finished."""
         waiting = [endpoint for endpoint in self._endpoints.values() if not endpoint.finished]
         while waiting and not waiting[0].is_open:
+            self._report_current(waiting)
             waiting[0].open(now)
             if waiting[0].finished:
                 del waiting[0]
+        self._report_current(waiting)
+
+    def _report_current(self, waiting: Iterable[Endpoint]) -> None:
+        """Report this site's groups if it has finished all retiring trees."""
         view = self.view
         if view is not None and all(endpoint.tree.id in view.trees for endpoint in waiting):
-            self._report_groups(frozenset(view.records[self._site].groups))
+            self._report_groups(frozenset(view.records[self._site].groups) | self._begun)
 
     def _report_groups(self, groups: frozenset[Group]) -> None:
         self._effects.extend(Left(group) for group in sorted(self.groups - groups))
@@ -383,7 +467,7 @@ class SiteTrees:
             batch = self._find(pdu.tree, wanted, number)
             if batch is not None and batch.bodies is not None:
                 name = (batch.sender, batch.incarnation, batch.number, batch.group)
-                self._effects.append(Send(sender, Copy(pdu.tree, *name, batch.bodies)))
+                self._effects.append(Send(sender, Copy(pdu.tree, *name, batch.bodies, batch.moves)))
         return True
 
     def on_copy(self, now: Nanoseconds, sender: Site, pdu: Copy, decision: Decision | None) -> bool:
@@ -391,7 +475,8 @@ class SiteTrees:
         endpoint = self._endpoints.get(pdu.tree)
         if endpoint is None:
             return False
-        batch = Batch(pdu.sender, pdu.incarnation, pdu.number, len(pdu.bodies), pdu.group, pdu.bodies)
+        name = (pdu.sender, pdu.incarnation, pdu.number)
+        batch = Batch(*name, len(pdu.bodies), pdu.group, pdu.bodies, pdu.moves)
         if pdu.tree not in self.stopped:
             endpoint.on_copy(now, sender, batch)
         endings = () if decision is None else decision.endings

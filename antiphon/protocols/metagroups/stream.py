@@ -1,7 +1,7 @@
 """A site's own stream in one tree: what comes to its meta-group, delivered in that order."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
@@ -10,7 +10,15 @@ from antiphon.core.ids import Site
 from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch
 from antiphon.protocols.metagroups.ledger import Ledger
-from antiphon.protocols.metagroups.pdus import NO_GROUP, Holding, Item, TreeId
+from antiphon.protocols.metagroups.pdus import NO_GROUP, Item
+
+PASSED: Final = Item("", 0, 1, NO_GROUP)
+"""Stands for a batch that is not for this site."""
+
+
+def is_message(batch: Batch) -> bool:
+    """Whether this is a batch of messages, and not the end of the stream."""
+    return batch.group != NO_GROUP
 
 
 class Stream:
@@ -25,6 +33,7 @@ class Stream:
         "_delivered",
         "_effects",
         "_first",
+        "_is_due",
         "_last",
         "_ledger",
         "_names",
@@ -37,7 +46,17 @@ class Stream:
         "ready",
     )
 
-    def __init__(self, ledger: Ledger, bodies: Bodies, effects: list[Effect], *, safe: bool) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        bodies: Bodies,
+        effects: list[Effect],
+        *,
+        safe: bool,
+        is_due: Callable[[Batch], bool] = is_message,
+    ) -> None:
+        """`is_due` says which batches are for this site; others only have their place."""
+        self._is_due: Final = is_due
         self._ledger: Final = ledger
         self._bodies: Final = bodies
         self._effects: Final = effects
@@ -72,7 +91,7 @@ class Stream:
         if batch.bodies is None:
             batch = self._bodies.take(batch) or batch
         self._last += 1
-        self._names.append(batch.item)
+        self._names.append(batch.item if self._is_due(batch) else PASSED)
         self._waiting.append(batch)
         self._hold()
 
@@ -101,7 +120,7 @@ class Stream:
             self.held += 1
             if batch.group == NO_GROUP:
                 self.ended = True
-            else:
+            elif self._is_due(batch):
                 self._effects.append(Arrived(batch.sender, batch.number, batch.length, batch.group))
         self._deliver()
 
@@ -119,17 +138,19 @@ class Stream:
         while self.is_open and self.delivered < limit:
             self.delivered += 1
             batch = self._waiting.popleft()
-            if batch.group != NO_GROUP:
+            if self._is_due(batch):
                 self._ledger.deliver(batch)
                 if not self._safe:
                     self._delivered[batch.sender, batch.number] = batch
 
     # When the tree ends
 
-    def holding(self, tree: TreeId, waiting: tuple[Item, ...]) -> Holding:
-        held = islice(self._names, self.held + 1 - self._first)
-        names = tuple(item for item in held if item.group != NO_GROUP)
-        return Holding(tree, names, min(len(names), self.delivered + 1 - self._first), waiting)
+    def holding(self) -> tuple[list[Item], int]:
+        """The end of the stream as far as it is held, and how much of that is delivered."""
+        delivered = self.delivered + 1 - self._first
+        held = list(islice(self._names, self.held + 1 - self._first))
+        names = [item for item in held if item.group != NO_GROUP]
+        return names, sum(item.group != NO_GROUP for item in held[:delivered])
 
     def names(self) -> Iterable[Item]:
         """The stream as far as it is known and not settled."""
@@ -139,5 +160,5 @@ class Stream:
         """What is held and others may lack, by sender and number."""
         held = islice(self._waiting, self.held - self.delivered)
         return self._delivered | {
-            (batch.sender, batch.number): batch for batch in held if batch.group != NO_GROUP
+            (batch.sender, batch.number): batch for batch in held if self._is_due(batch)
         }

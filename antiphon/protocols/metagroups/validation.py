@@ -11,9 +11,12 @@ from antiphon.protocols.metagroups.pdus import (
     MOST_GROUPS,
     MOST_LETTERS,
     Accept,
+    AcceptChange,
     Body,
+    Change,
     Copy,
     Decision,
+    Ending,
     Entry,
     Heartbeat,
     Held,
@@ -24,6 +27,7 @@ from antiphon.protocols.metagroups.pdus import (
     Part,
     Report,
     Request,
+    SiteRecord,
     Taken,
     Token,
     TokenRequest,
@@ -62,9 +66,12 @@ def _is_membership_pdu(pdu: Pdu) -> bool:
             return is_part(pdu)
         case Report():
             votes = pdu.vote is None or _is_decision(pdu.vote.decision)
-            return votes and all(map(_is_holding, pdu.holdings))
+            records = () if pdu.record is None else (pdu.record,)
+            return votes and all(map(_is_holding, pdu.holdings)) and _are_records(records)
         case Accept():
             return pdu.decision.version == pdu.version and _is_decision(pdu.decision)
+        case AcceptChange():
+            return _is_change(pdu.change)
         case Install():
             return _is_decision(pdu.decision)
         case _:
@@ -95,14 +102,21 @@ def _is_holding(holding: Holding) -> bool:
 
 def _is_decision(decision: Decision) -> bool:
     """Records in order, groups that a site can be in, and endings with lists of equal length."""
-    names = [record.site for record in decision.records]
-    records = names == sorted(set(names))
-    groups = all(
+    return _are_records(decision.records) and all(map(_is_ending, decision.endings))
+
+
+def _is_change(change: Change) -> bool:
+    return _are_records(change.records) and all(map(_is_ending, change.endings))
+
+
+def _are_records(records: Collection[SiteRecord]) -> bool:
+    names = [record.site for record in records]
+    return names == sorted(set(names)) and all(
         list(record.groups) == sorted(set(record.groups)) and are_few_enough(record.groups)
-        for record in decision.records
+        for record in records
     )
-    endings = all(
-        ending.sure <= len(ending.items) == len(ending.sources) and all(map(_can_be_counted, ending.items))
-        for ending in decision.endings
-    )
-    return records and groups and endings
+
+
+def _is_ending(ending: Ending) -> bool:
+    fits = ending.sure <= len(ending.items) == len(ending.sources)
+    return fits and all(map(_can_be_counted, ending.items))

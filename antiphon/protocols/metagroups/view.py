@@ -4,7 +4,7 @@ Everything here is a pure function of a decision, so all sites that have a view 
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
@@ -18,8 +18,10 @@ from antiphon.protocols.metagroups.pdus import (
     MOST_LETTERS,
     MOST_RETIRING,
     MOST_SITES,
+    Change,
     Decision,
     Ending,
+    MetaGroupsConfiguration,
     Origin,
     Retiring,
     Session,
@@ -76,6 +78,23 @@ class Tree:
         self.above: Final = tuple(map(tuple, above))
         """The nodes that pass anything to each node: only its parent, unless there are shortcuts."""
 
+    def meeting(self, one: int, other: int) -> int:
+        """The lowest node from which there is a way down to both."""
+        above = set(self._upwards(one))
+        return next(node for node in self._upwards(other) if node in above)
+
+    def step_down(self, node: int, to: int) -> int | None:
+        """The child on the way from a node down to another; None if there is no such way."""
+        way = list(self._upwards(to))
+        return way[way.index(node) - 1] if node in way[1:] else None
+
+    def _upwards(self, node: int) -> Iterator[int]:
+        """A node, its parent, and so on."""
+        at: int | None = node
+        while at is not None:
+            yield at
+            at = self.nodes[at].parent
+
     def overlap(self, one: Group, other: Group) -> bool:
         """Whether two groups have a common member."""
         return one == other or not self.members[one].isdisjoint(self.members[other])
@@ -110,6 +129,11 @@ class View:
         """Whether every tree has a name of its own."""
         self.tree_of: Final = {group: tree for tree, found in self.trees.items() for group in found.entry}
 
+    @property
+    def first(self) -> Site:
+        """The first site by name."""
+        return self.decision.records[0].site
+
     def tree_to(self, group: Group) -> Tree | None:
         """The tree on which a group's messages travel; None if it has no members."""
         tree = self.tree_of.get(group)
@@ -123,6 +147,10 @@ class View:
         """The members of each group on a tree."""
         found = self.trees.get(tree)
         return self.retiring[tree] if found is None else found.members
+
+    def sites_on(self, tree: TreeId) -> frozenset[Site]:
+        """The sites on a tree."""
+        return self._sites[tree]
 
     def with_relatives(self, trees: Iterable[TreeId]) -> frozenset[TreeId]:
         """These trees, and those that must end together with them.
@@ -237,13 +265,19 @@ class Plan(NamedTuple):
     """Old trees that end."""
 
 
-def plan_trees(view: View, records: Iterable[SiteRecord], stopped: Collection[TreeId], shape: Shape) -> Plan:
+def plan_trees(
+    view: View,
+    records: Iterable[SiteRecord],
+    stopped: Collection[TreeId],
+    shape: Shape,
+    moved: Collection[TreeId] = (),
+) -> Plan:
     """What new records do to the trees.
 
-    A tree stays if it has the same nodes, with the same sites. It ends if one of its sites is missing or has
-    lost its memory, or if it was stopped. Otherwise it retires, unless too many do so already. Its sites
-    finish a retiring tree before they deliver anything on trees planted later. So at all sites the trees
-    follow one another by their versions, and no two sites can disagree.
+    A tree stays if it has the same nodes, with the same sites, and no moves. It ends if one of its sites is
+    missing or has lost its memory, or if it was stopped. Otherwise it retires, unless too many do so already.
+    Its sites finish a retiring tree before they deliver anything on trees planted later. So at all sites the
+    trees follow one another by their versions, and no two sites can disagree.
     """
     records = list(records)
     same = {record.site for record in records if view.sessions.get(record.site) == record.session}
@@ -252,7 +286,11 @@ def plan_trees(view: View, records: Iterable[SiteRecord], stopped: Collection[Tr
     old = {tree.nodes[0].label: tree for tree in view.trees.values()}
     lost = [tree for tree in view.all_trees() if not _sites(view.members_on(tree)) <= same]
     found = _trees(forest)
-    standing = {root for root, nodes in found.items() if root in old and old[root].nodes == nodes}
+    standing = {
+        root
+        for root, nodes in found.items()
+        if root in old and old[root].nodes == nodes and old[root].id not in moved
+    }
     altered = view.trees.keys() - {old[root].id for root in standing}
     if len(view.retiring) + len(altered) > MOST_RETIRING:
         lost += altered
@@ -288,6 +326,23 @@ def decide(
         tuple(retiring),
         tuple(endings),
     )
+
+
+def apply_change(view: View, change: Change, shape: Shape) -> Decision:
+    """The decision that a change makes of a view."""
+    records = {site: record for site, record in view.records.items() if site not in change.gone}
+    records |= {record.site: record for record in change.records}
+    plan = plan_trees(view, records.values(), change.stopped, shape, change.moved)
+    retiring = retire(view, plan, change.finished)
+    origin, version = view.decision.origin, view.version + 1
+    return decide(origin, version, change.ballot, records.values(), plan, retiring, change.endings)
+
+
+@lru_cache(maxsize=16)
+def decision_after(decision: Decision, change: Change, configuration: MetaGroupsConfiguration) -> Decision:
+    """The decision that a change makes of an earlier one; sites in one process share it."""
+    view = view_of(decision, configuration.shape, bypass=configuration.bypass)
+    return apply_change(view, change, configuration.shape)
 
 
 def planted_trees(origin: Origin, version: int, plan: Plan) -> dict[Label, TreeId]:

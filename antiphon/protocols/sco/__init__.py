@@ -20,7 +20,7 @@ A *life* is one stay of a member in the group: its incarnation, and how often th
 places and vectors belong to lives.
 
 Guarantees with full delivery, each proved by the checker of that name: *integrity*, *duplicate*, *fifo*,
-*causal*, *atomicity* and *stability*.
+*causal*, *causal-receipt*, *atomicity* and *stability*.
 - Atomicity is uniform: what any member delivered, even if it crashed right after, every destination that
   stays delivers. A message is lost with its sender's life only if no member that stays holds it; then no
   member has delivered it.
@@ -85,6 +85,7 @@ PROMISES: Final[tuple[Property, ...]] = (
     "fifo",
     "causal",
     "stability",
+    "causal-receipt",
 )
 CAUSAL_PROMISES: Final[tuple[Property, ...]] = ("integrity", "duplicate", "fifo", "stability")
 """The promises that causal delivery keeps when members depart; as long as none does, all hold."""

@@ -7,15 +7,16 @@ and atomic imply simple. What precedes a message means what precedes it among th
 
 from collections import OrderedDict
 from enum import Flag, auto
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
+from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 
 if TYPE_CHECKING:
     from antiphon.protocols.sco.peer import Batch
 
 MOST_REMEMBERED: Final = 4096
-"""Delivered batches whose levels are remembered if `observe` is on. Raising it costs memory."""
+"""Fully accepted batches that are remembered if `observe` is on. Raising it costs memory."""
 
 
 class Level(Flag):
@@ -36,6 +37,26 @@ class Level(Flag):
     FULL = auto()
     """It can be delivered to the application in causal order."""
 
+    @property
+    def label(self) -> str:
+        """Its name in words, such as causally-atomic; of several levels, their names."""
+        return ", ".join((level.name or "").lower().replace("_", "-") for level in self)
+
+    @classmethod
+    def of(cls, label: str) -> Self:
+        """The level of that name.
+
+        >>> Level.of("causally-atomic").label
+        'causally-atomic'
+        """
+        for level in cls:
+            if level.label == label:
+                return level
+        raise UsageError(
+            f"There is no level of acceptance '{label}'.",
+            hint=f"There are: {', '.join(level.label for level in cls)}.",
+        )
+
 
 LEVELS: Final = tuple(Level)
 ALL_LEVELS: Final = Level(sum(level.value for level in LEVELS))
@@ -51,14 +72,21 @@ IMPLIED: Final[dict[Level, Level]] = {
 
 
 class Remembered:
-    """The latest delivered batches if `observe` is on; nothing otherwise."""
+    """The latest fully accepted batches if `observe` is on; nothing otherwise."""
 
     def __init__(self, observes: bool) -> None:
         self._observes = observes
         self._batches: OrderedDict[tuple[Site, int], Batch] = OrderedDict()
+        self._news: list[Batch] = []
+
+    def news(self) -> list["Batch"]:
+        """Those added since this was last asked."""
+        found, self._news = self._news, []
+        return found
 
     def add(self, batch: "Batch") -> None:
         if self._observes:
+            self._news.append(batch)
             self._batches[batch.sender.site, batch.number] = batch
             if len(self._batches) > MOST_REMEMBERED:
                 self._batches.popitem(last=False)

@@ -15,7 +15,7 @@ from antiphon.core.wire import Pdu
 from antiphon.protocols.admission import check_admission, pack_within
 from antiphon.protocols.sco.levels import Level
 from antiphon.protocols.sco.membership import Membership
-from antiphon.protocols.sco.observing import level_of
+from antiphon.protocols.sco.observing import Observer, level_of
 from antiphon.protocols.sco.ordering import Ordering
 from antiphon.protocols.sco.pdus import (
     LARGEST_BATCH_BYTES,
@@ -54,6 +54,7 @@ class Sco:
         self._membership = Membership(
             state, roster, self._ordering, self._sending, self._reception, self._recovery, random
         )
+        self._observer = Observer(state, self._ordering) if configuration.observe else None
         self._started = False
         self._away = False
 
@@ -108,6 +109,8 @@ class Sco:
             self._recovery.start(now)
         if state.presence.cut_off:
             self._membership.rejoin(now)
+        if self._observer is not None:
+            self._observer.look()
         effects = list(state.effects)
         state.effects.clear()
         return effects

@@ -14,7 +14,7 @@ from antiphon.core.ids import Site
 from antiphon.core.inputs import Start
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sco.ordering import Ordering
-from antiphon.protocols.sco.pdus import MOST_NAMES, SPELL_BITS, Control, Leave, Name
+from antiphon.protocols.sco.pdus import LEAPT, MOST_NAMES, SPELL_BITS, Control, Leave, Name
 from antiphon.protocols.sco.peer import FOREVER, Peer
 from antiphon.protocols.sco.reception import Reception
 from antiphon.protocols.sco.recovery import Recovery
@@ -109,7 +109,9 @@ class Membership:
     def _next_life(self) -> int:
         """Above those that are said to be over, unless that is too far."""
         life = self._peers.me.life
-        return self._refuted + 1 if life < self._refuted <= life + LONGEST_LEAP else life + 1
+        if life < self._refuted <= life + LONGEST_LEAP:
+            return self._refuted + 1 | LEAPT
+        return life + 1 | life & LEAPT
 
     def _settle(self, now: Nanoseconds) -> None:
         """Announce this life, and listen for a while."""

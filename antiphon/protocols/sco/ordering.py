@@ -19,11 +19,14 @@ from collections import deque
 from itertools import islice
 
 from antiphon.core.effects import Arrived, Deliver, Stable
+from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sco.levels import Remembered
-from antiphon.protocols.sco.pdus import SPELL_BITS
+from antiphon.protocols.sco.lives import MOST_SEEN
+from antiphon.protocols.sco.pdus import LEAPT, SPELL_BITS
 from antiphon.protocols.sco.peer import FOREVER, Batch, Peer
 from antiphon.protocols.sco.state import State
+from antiphon.protocols.taken import Taken
 
 
 class Ordering:
@@ -37,6 +40,8 @@ class Ordering:
         self._is_full_delivery = state.configuration.delivery == "full"
         self._acknowledges_at_once = state.configuration.acknowledge == "continuous"
         self.remembered = Remembered(state.configuration.observe)
+        self._delivered: dict[Site, Taken] = {}
+        """The numbers of each site that were delivered, in this life of ours or an earlier one."""
         self.begin()
 
     def begin(self) -> None:
@@ -230,6 +235,7 @@ class Ordering:
             self._ready.append(batch)
         else:
             self._effects.append(Stable(batch.sender.site, batch.number, len(batch.bodies)))
+            self.remembered.add(batch)
             self.held -= 1
 
     def _hand_over(self) -> None:
@@ -239,14 +245,47 @@ class Ordering:
             sender = batch.sender
             if not sender.linked:
                 self._link(sender)
+            if is_full:
+                self.held -= 1
+            if not self._may_deliver(batch):
+                self._state.ignore()
+                continue
             effects.append(
                 Deliver(sender.site, batch.number, batch.bodies, None, sender.life >> SPELL_BITS, batch.sites)
             )
             if is_full:
                 effects.append(Stable(sender.site, batch.number, len(batch.bodies)))
-                self.held -= 1
-            self.remembered.add(batch)
+                self.remembered.add(batch)
         self._ready.clear()
+
+    def _may_deliver(self, batch: Batch) -> bool:
+        """Whether its sender can have sent it, and none of its numbers was delivered; they are from now on.
+
+        Lives of one incarnation continue each other's numbers; one that leapt continues all. A batch of a
+        departed life that reaches beyond the first number of a later one was forged by the member that
+        repeated it. A life that never spoke here may have been invented by that member: if others deliver
+        something of it, that is a hole here.
+        """
+        sender = batch.sender
+        incarnation = sender.life >> SPELL_BITS
+        if sender.gone and batch.end > self._peers.next_first(sender):
+            return False
+        if not self._is_real(sender):
+            self._state.presence.note_hole()
+            return False
+        taken = self._delivered.pop(sender.site, None) or Taken()
+        among = None if sender.life & LEAPT else incarnation
+        if is_new := not taken.has(among, batch.number, batch.end):
+            taken.note(incarnation, batch.number, batch.end)
+        self._delivered[sender.site] = taken
+        if len(self._delivered) > MOST_SEEN:
+            del self._delivered[next(iter(self._delivered))]
+        return is_new
+
+    def _is_real(self, sender: Peer) -> bool:
+        """Whether a life is known by its own voice, in this life of ours or an earlier one."""
+        is_ours = sender is self._peers.me
+        return is_ours or sender.vouched or self._state.lives.heard.get(sender.site) == sender.life
 
     def _settle_own(self) -> None:
         """Forget own batches that all have; those to ourselves are stable when they are delivered."""

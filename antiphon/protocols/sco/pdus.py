@@ -21,6 +21,9 @@ from antiphon.core.wire import MAXIMUM_BODY_BYTES, Pdu
 SPELL_BITS: Final = 16
 """Low bits of a life that count how often the incarnation has rejoined; the others are the incarnation.
 Raising it costs incarnations."""
+LEAPT: Final = 1 << SPELL_BITS - 1
+"""Set in lives of a member that went on under a later incarnation than it had begun with, since others said
+that lives up to there are over. It continues the numbers of its earlier incarnations."""
 LARGEST_LIFE: Final = INCARNATION_LIMIT << SPELL_BITS
 MOST_NAMES: Final = fields.MOST_NAMES
 """Members that are known at a time, and lives that are remembered to be over. Raising it costs memory and
@@ -211,7 +214,8 @@ class ScoConfiguration:
     """Whether the network may split. Then members that have lost half of the group or more take themselves to
     be cut off, and rejoin. False lets any survivor go on."""
     observe: bool = False
-    """Whether the levels of delivered messages are remembered too. True costs memory."""
+    """Whether each level of acceptance that a message reaches is reported (`Reached`), and remembered after
+    its delivery. True costs memory, and time for each PDU in proportion to the messages held."""
 
     def __post_init__(self) -> None:
         choices = {

@@ -372,6 +372,7 @@ class Peer:
         "site",
         "stream",
         "view",
+        "vouched",
         "wire_bytes",
     )
 
@@ -406,6 +407,8 @@ class Peer:
         self.heard_ns = now
         self.heard = False
         """Whether it has sent something itself; otherwise it is known by other members' tables."""
+        self.vouched = False
+        """Whether it is known not only by the word of others: it was heard, or all began together."""
         self.gone = False
         """Whether the life is over."""
         self.left = False

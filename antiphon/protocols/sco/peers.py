@@ -1,16 +1,49 @@
 """The peer table: our own life, the lives that are present, and those that have departed."""
 
-from collections.abc import Iterable, Iterator
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
 
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.sco.peer import Entry, Peer
+from antiphon.protocols.sco.pdus import SPELL_BITS, Name
+from antiphon.protocols.sco.peer import FOREVER, Entry, Peer
+
+
+class Room:
+    """How many lives are known, and the bytes that their names take in a PDU."""
+
+    __slots__ = ("bytes", "lives")
+
+    def __init__(self) -> None:
+        self.lives = 0
+        self.bytes = 0
+
+    def add(self, peer: Peer) -> None:
+        self.lives += 1
+        self.bytes += peer.wire_bytes
+
+    def remove(self, peer: Peer) -> None:
+        self.lives -= 1
+        self.bytes -= peer.wire_bytes
 
 
 class PeerTable:
     """Keeps the lives that a member deals with, and the table of names by which its vectors travel."""
 
-    __slots__ = ("_buffers", "_names", "departed", "is_stale", "me", "present", "site", "version")
+    __slots__ = (
+        "_buffers",
+        "_departed_of",
+        "_names",
+        "_wire_names",
+        "departed",
+        "is_stale",
+        "me",
+        "present",
+        "room",
+        "site",
+        "unheard_room",
+        "version",
+    )
 
     def __init__(self, site: Site, buffers: int) -> None:
         self.site = site
@@ -26,7 +59,15 @@ class PeerTable:
         """The others that are present: one life of each site."""
         self.departed: list[Peer] = []
         """Lives that are over and not forgotten, by site and life."""
+        self._departed_of: dict[Site, list[Peer]] = {}
+        """The same for each site."""
+        self.room = Room()
+        """The room that the lives present and departed take."""
+        self.unheard_room = Room()
+        """The same for those that have never spoken themselves."""
         self._names: tuple[Peer, ...] = (self.me,)
+        self._wire_names: tuple[Name, ...] | None = None
+        """The same as they travel, once they are asked for."""
         self.version = 1
         """Of our table of names."""
         self.is_stale = False
@@ -38,8 +79,11 @@ class PeerTable:
         for site in names:
             if site != self.site:
                 peer = self.present[site] = Peer(site, 0, now, self._buffers)
+                self._take_room(peer)
+                peer.vouched = True
                 peer.view.knows_table = self.version
         self._names = tuple(self.me if site == self.site else self.present[site] for site in names)
+        self._wire_names = None
         table = tuple(Entry(peer.site, peer) for peer in self._names)
         for peer in self.present.values():
             peer.view.add_table(self.version, table, dict.fromkeys(names, 0), self.me)
@@ -62,32 +106,78 @@ class PeerTable:
         known = self.present.get(site)
         if known is not None and known.life == life:
             return known
-        return next((peer for peer in self.departed if peer.site == site and peer.life == life), None)
+        return next((peer for peer in self.departed_of(site) if peer.life == life), None)
+
+    def departed_of(self, site: Site) -> Sequence[Peer]:
+        """The departed lives of a site, the earliest first."""
+        return self._departed_of.get(site, ())
+
+    def note_heard(self, peer: Peer) -> None:
+        """A life that is present has sent something itself."""
+        if not peer.heard:
+            self.unheard_room.remove(peer)
+            peer.heard = peer.vouched = True
+
+    def next_first(self, former: Peer) -> int:
+        """The first number of later lives of its incarnation, by their own word; `FOREVER` if none spoke."""
+        known = self.present.get(former.site)
+        lives = [*self.departed_of(former.site), *(() if known is None else (known,))]
+        return min(
+            (
+                one.stream.first
+                for one in lives
+                if one.life > former.life
+                and one.life >> SPELL_BITS == former.life >> SPELL_BITS
+                and one.heard
+                and one.stream.first >= 0
+            ),
+            default=FOREVER,
+        )
 
     def add(self, site: Site, life: int, now: Nanoseconds) -> Peer:
         """A life is present from now on; what it holds to be over is not known yet."""
         peer = self.present[site] = Peer(site, life, now, self._buffers, digest=-1, final=False)
-        peer.predecessor = next((one for one in reversed(self.departed) if one.site == site), None)
+        peer.predecessor = next(reversed(self.departed_of(site)), None)
+        self._take_room(peer)
         self.is_stale = True
         return peer
 
     def remove(self, site: Site) -> Peer:
         """A life is present no more."""
         self.is_stale = True
-        return self.present.pop(site)
+        peer = self.present.pop(site)
+        self._free_room(peer)
+        return peer
 
     def add_departed(self, peer: Peer) -> None:
-        self.departed.append(peer)
-        self.departed.sort(key=lambda one: (one.site, one.life))
+        insort(self.departed, peer, key=_by_name)
+        insort(self._departed_of.setdefault(peer.site, []), peer, key=_by_name)
+        self._take_room(peer)
         self.is_stale = True
 
     def drop_departed(self, former: Peer) -> None:
         """A departed life is named no more."""
         self.departed.remove(former)
-        for peer in (*self.present.values(), *self.departed):
+        others = self._departed_of[former.site]
+        others.remove(former)
+        if not others:
+            del self._departed_of[former.site]
+        self._free_room(former)
+        present = self.present.get(former.site)
+        for peer in (*others, *(() if present is None else (present,))):
             if peer.predecessor is former:
                 peer.predecessor = former.predecessor
         self.is_stale = True
+
+    def _take_room(self, peer: Peer) -> None:
+        self.room.add(peer)
+        if not peer.heard:
+            self.unheard_room.add(peer)
+
+    def _free_room(self, peer: Peer) -> None:
+        self.room.remove(peer)
+        if not peer.heard:
+            self.unheard_room.remove(peer)
 
     def renew(self) -> None:
         """Have the table of names written anew."""
@@ -98,5 +188,17 @@ class PeerTable:
         if self.is_stale:
             self.is_stale = False
             self._names = tuple(self.all())
+            self._wire_names = None
             self.version += 1
         return self._names
+
+    def wire_names(self) -> tuple[Name, ...]:
+        """Our table of names as it travels."""
+        names = self.names()
+        if self._wire_names is None:
+            self._wire_names = tuple(peer.name for peer in names)
+        return self._wire_names
+
+
+def _by_name(peer: Peer) -> tuple[Site, int]:
+    return peer.site, peer.life

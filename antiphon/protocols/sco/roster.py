@@ -22,6 +22,10 @@ from antiphon.protocols.sco.vectors import MalformedError
 MOST_LIVES: Final = 8
 """Departed lives of one site of which batches are held, and as many others. Raising it costs memory."""
 
+GIVEN_UP: Final = 64
+"""Departed lives that are given up at once where a present one finds no room. Raising it costs messages of
+departed members that others still hold."""
+
 
 class Roster:
     """Decides which lives are present and which are over."""
@@ -51,12 +55,11 @@ class Roster:
     def is_full(self, name: Name, *, heard: bool) -> bool:
         """Whether there is no room for another life in a PDU; half of the room is for lives that speak."""
         peers = self._peers
-        if sum(one.site == name.site and any(one.stream.holds()) for one in peers.departed) >= MOST_LIVES:
+        if sum(any(one.stream.holds()) for one in peers.departed_of(name.site)) >= MOST_LIVES:
             return True
-        known = [peer for peer in (*peers.present.values(), *peers.departed) if heard or not peer.heard]
-        share = 1 if heard else 2
-        taken = peers.me.wire_bytes + sum([peer.wire_bytes for peer in known])
-        return len(known) >= MOST_NAMES // share or taken + name.wire_bytes() > TABLE_BYTES // share
+        room, share = (peers.room, 1) if heard else (peers.unheard_room, 2)
+        taken = peers.me.wire_bytes + room.bytes + name.wire_bytes()
+        return room.lives >= MOST_NAMES // share or taken > TABLE_BYTES // share
 
     def meet(self, now: Nanoseconds, site: Site, life: int, *, heard: bool = False) -> Peer | None:
         """The peer of that life, present from now on; None if the life is over or there is no room for it."""
@@ -98,6 +101,7 @@ class Roster:
         """The peer that speaks with that life, if it is present; what others said of later ones was wrong."""
         lives = self._lives
         lives.note_heard(site, life)
+        self._make_room(Name(site, life))
         if life > lives.ended.get(site, -1) and not self.is_full(Name(site, life), heard=True):
             known, over = self._peers.present.get(site), lives.over.get(site)
             if known is not None and known.life > life and not known.heard:
@@ -108,13 +112,25 @@ class Roster:
                 self._withdraw(now, over)
         peer = self.meet(now, site, life, heard=True)
         if peer is not None:
-            peer.heard = True
+            self._peers.note_heard(peer)
         return peer
+
+    def _make_room(self, name: Name) -> None:
+        """Give up departed lives of which nothing is held, if a life that speaks finds no room for them.
+
+        Members that were invented and fell silent would keep it out until all agree that they are gone.
+        """
+        if not self.is_full(name, heard=True):
+            return
+        empty = [one for one in self._peers.departed if not any(one.stream.holds())]
+        for former in sorted(empty, key=lambda one: one.stream.received > 0)[:GIVEN_UP]:
+            self._give_up(former)
+            self._peers.drop_departed(former)
 
     def _withdraw(self, now: Nanoseconds, name: Name) -> None:
         """A life that never was cannot be over."""
         ended = self._lives.withdraw(name)
-        for former in [one for one in self._peers.departed if one.site == name.site and one.life > ended]:
+        for former in [one for one in self._peers.departed_of(name.site) if one.life > ended]:
             self._give_up(former)
             self._peers.drop_departed(former)
         self._lives.note_disproved(name.site, name.life)
@@ -134,16 +150,19 @@ class Roster:
         Our own life is not judged here.
         """
         lives, peers = self._lives, self._peers
-        before = dict(lives.over)
-        grown = lost = False
+        before: dict[Site, Name] | None = None
+        lost = False
         for claim in names:
-            name = self._as_heard(claim)
-            known, peer = lives.over.get(name.site), peers.present.get(name.site)
+            known = lives.over.get(claim.site)
+            if known is not None and claim.life <= known.life:
+                continue
+            name, peer = self._as_heard(claim), peers.present.get(claim.site)
             if (known is not None and name.life <= known.life) or self.is_disproved(claim):
                 continue
             if name.site == peers.site and name.life >= peers.me.life:
                 continue
-            grown = True
+            if before is None:
+                before = dict(lives.over)
             lives.mark_over(name)
             if lives.was_heard(name):
                 lives.note_ended(name.site, name.life)
@@ -154,7 +173,7 @@ class Roster:
                 self._on_departure(peers.remove(name.site), left=name.left)
                 why = reason if name.left else "It is held to be gone."
                 self._state.effects.append(Vanished(name.site, why))
-        if grown:
+        if before is not None:
             lives.trim()
             if lost or lives.over != before:
                 self._on_change(now)
@@ -171,7 +190,7 @@ class Roster:
             self._lives.note_reached(peer.site, max(peer.stream.frontier, peer.stream.end))
         peer.depart(left=left)
         self._peers.add_departed(peer)
-        empty = [one for one in self._peers.departed if one.site == peer.site and not any(one.stream.holds())]
+        empty = [one for one in self._peers.departed_of(peer.site) if not any(one.stream.holds())]
         if len(empty) > MOST_LIVES:
             self._give_up(empty[0])
             self._peers.drop_departed(empty[0])

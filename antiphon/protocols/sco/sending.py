@@ -209,7 +209,7 @@ class Sending:
             gone=digest,
             final=state.is_final(),
             members=1 + len(peers.present),
-            names=tuple(peer.name for peer in table) if is_new else None,
+            names=peers.wire_names() if is_new else None,
             over=over,
         )
         acks = state.stamps.acks_now()

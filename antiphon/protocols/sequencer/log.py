@@ -2,16 +2,13 @@
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from antiphon.core.effects import Deliver, Discard, Effect, Stable
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sequencer.pdus import MOST_STREAM_BYTES, name_bytes
-
-MOST_RANGES: Final = 8
-"""Separate ranges of numbers that are remembered of a member. Raising it costs memory."""
 
 
 class Entry(NamedTuple):
@@ -21,6 +18,10 @@ class Entry(NamedTuple):
     number: int
     bodies: Packed
     incarnation: int
+
+    @property
+    def end(self) -> int:
+        return self.number + len(self.bodies)
 
 
 class Streams(dict[Site, int]):
@@ -47,36 +48,6 @@ class Streams(dict[Site, int]):
         self._bytes = 0
         for sender, number in others.items():
             self.note(sender, number)
-
-
-class Placed:
-    """The numbers of one member's incarnation that have a place, so that none gets a second one.
-
-    The latest `MOST_RANGES` ranges are remembered. Only a member that contradicts itself has more than one.
-    """
-
-    __slots__ = ("_incarnation", "_ranges")
-
-    def __init__(self) -> None:
-        self._incarnation = 0
-        self._ranges: list[tuple[int, int]] = []
-
-    def note(self, entry: Entry) -> None:
-        """A batch has got a place."""
-        if entry.incarnation != self._incarnation:
-            self._incarnation, self._ranges = entry.incarnation, []
-        first, end = entry.number, entry.number + len(entry.bodies)
-        if self._ranges and self._ranges[-1][1] == first:
-            first = self._ranges.pop()[0]
-        self._ranges.append((first, end))
-        del self._ranges[:-MOST_RANGES]
-
-    def has(self, entry: Entry) -> bool:
-        """Whether any message of a batch has a place."""
-        end = entry.number + len(entry.bodies)
-        return entry.incarnation == self._incarnation and any(
-            first < end and entry.number < last for first, last in self._ranges
-        )
 
 
 class Log:

@@ -8,7 +8,7 @@ from antiphon.core.fields import LONGEST_NAME
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import Nanoseconds
-from antiphon.protocols.sequencer.log import Log, Placed
+from antiphon.protocols.sequencer.log import Log
 from antiphon.protocols.sequencer.pdus import (
     LATEST_HEARSAY,
     MOST_MEMBERS,
@@ -19,6 +19,7 @@ from antiphon.protocols.sequencer.pdus import (
     SequencerConfiguration,
     name_bytes,
 )
+from antiphon.protocols.taken import Taken
 
 FORGET_AFTER = 50
 """Multiple of `suspect_after_ns` after which a silent member is forgotten. Raising it costs memory."""
@@ -82,7 +83,7 @@ class Member:
         self.grant: Grant | None = None
         self.pending: dict[int, Packed] = {}
         """Its requests, by number, that have no place yet."""
-        self.placed = Placed()
+        self.placed = Taken()
         self.in_line = False
         """Whether it is queued for its turn."""
 

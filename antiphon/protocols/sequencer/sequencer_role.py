@@ -335,11 +335,11 @@ class SequencerRole:
 
     def _assign(self, now: Nanoseconds, member: Member, entry: Entry) -> None:
         log = self._log
-        if member.placed.has(entry):
+        if member.placed.has(entry.incarnation, entry.number, entry.end):
             self.ignored += 1
-            log.streams.note(entry.sender, entry.number + len(entry.bodies))
+            log.streams.note(entry.sender, entry.end)
             return
-        member.placed.note(entry)
+        member.placed.note(entry.incarnation, entry.number, entry.end)
         place = log.position
         log.append(entry)
         sender, number, bodies, _ = entry

@@ -32,6 +32,7 @@ from antiphon.protocols.stability import (
 )
 from antiphon.protocols.stability.base import Configuration, Objective, Repetition
 from antiphon.protocols.stability.structured import StructuredConfiguration
+from antiphon.protocols.stability.tuning import UNTUNED, Tuning
 
 LONGEST_REPEAT: Final = 8
 """Pauses between repetitions grow up to this multiple of the first. Raising it costs time after losses."""
@@ -97,6 +98,8 @@ class Setting:
     random: Random
     steady: bool = False
     """Whether no member of the view is ever suspected: the owner makes a new view instead."""
+    tuning: Tuning = UNTUNED
+    """The knobs that the group has turned."""
 
     @property
     def group(self) -> tuple[Site, tuple[Site, ...], tuple[Site, ...]]:
@@ -122,7 +125,16 @@ class Setting:
         So a gossip round lasts some steps more than the pause between rounds, ten with a few members and
         twenty with fifty, and costs each member no more than rounds without a pause would.
         """
-        return self.round_ns
+        return self.tuning.step_ns or self.round_ns
+
+    @property
+    def gossip(self) -> dict[str, Any]:
+        """The arguments that all protocols take that gossip to addresses."""
+        return {"step_ns": self.step_ns, "subset": self.tuning.subset, **self.common}
+
+    @property
+    def structured(self) -> StructuredConfiguration:
+        return StructuredConfiguration(subgroup=self.tuning.subgroup or SUBGROUP, **self.common)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +145,8 @@ class StabilityProtocol:
     summary: str
     pdus: tuple[type[Pdu], ...]
     make: Callable[[Setting], Layer]
+    takes: tuple[str, ...] = ()
+    """The knobs of `Tuning` that it has."""
 
 
 def _coordp(setting: Setting) -> Layer:
@@ -140,7 +154,7 @@ def _coordp(setting: Setting) -> Layer:
 
 
 def _fulldist(setting: Setting) -> Layer:
-    knobs = fulldist.FullDistConfiguration(**setting.common)
+    knobs = fulldist.FullDistConfiguration(scatter_ns=setting.tuning.scatter_ns, **setting.common)
     return fulldist.FullDist(*setting.group, knobs, setting.random)
 
 
@@ -154,13 +168,13 @@ def _train(setting: Setting) -> Layer:
 
 
 def _gossip(setting: Setting) -> Layer:
-    knobs = gossip.GossipConfiguration(step_ns=setting.step_ns, **setting.common)
+    knobs = gossip.GossipConfiguration(**setting.gossip)
     return gossip.Gossip(*setting.group, knobs, setting.random)
 
 
 def _gossip_adaptive(setting: Setting) -> Layer:
     search = (max(1, setting.step_ns // SEARCH_FACTOR), SEARCH_FACTOR * setting.step_ns)
-    knobs = gossip.GossipConfiguration(step_ns=setting.step_ns, search=search, **setting.common)
+    knobs = gossip.GossipConfiguration(search=search, **setting.gossip)
     return gossip.Gossip(*setting.group, knobs, setting.random)
 
 
@@ -170,39 +184,69 @@ def _gossip_hops(setting: Setting) -> Layer:
 
 
 def _s_coordp(setting: Setting) -> Layer:
-    knobs = StructuredConfiguration(subgroup=SUBGROUP, **setting.common)
-    return s_coordp.SCoordP(*setting.group, knobs, setting.random)
+    return s_coordp.SCoordP(*setting.group, setting.structured, setting.random)
 
 
 def _s_train(setting: Setting) -> Layer:
-    knobs = StructuredConfiguration(subgroup=SUBGROUP, **setting.common)
-    return s_train.STrain(*setting.group, knobs, setting.random)
+    return s_train.STrain(*setting.group, setting.structured, setting.random)
 
 
 def _s_gossip(setting: Setting) -> Layer:
     # About as many groups as each has members, so that neither phase is the longer one.
-    subgroup = isqrt(len(setting.members) - 1) + 1
-    knobs = s_gossip.SGossipConfiguration(step_ns=setting.step_ns, subgroup=subgroup, **setting.common)
+    subgroup = setting.tuning.subgroup or isqrt(len(setting.members) - 1) + 1
+    controllers = setting.tuning.controllers
+    knobs = s_gossip.SGossipConfiguration(subgroup=subgroup, controllers=controllers, **setting.gossip)
     return s_gossip.SGossip(*setting.group, knobs, setting.random)
 
 
 PROTOCOLS: Final = {
-    name: StabilityProtocol(name=name, summary=summary, pdus=pdus, make=make)
-    for name, summary, pdus, make in (
-        ("coordp", "one member asks all members and multicasts the result", coordp.PDUS, _coordp),
-        ("fulldist", "all multicast what they hold, and each finds the least", fulldist.PDUS, _fulldist),
-        ("train", "one list goes from member to member, twice round", train.PDUS, _train),
-        ("gossip", "members send others at random what they know", gossip.PDUS, _gossip),
-        ("gossip-adaptive", "the same, its step found by search", gossip.PDUS, _gossip_adaptive),
+    name: StabilityProtocol(name=name, summary=summary, pdus=pdus, make=make, takes=takes)
+    for name, summary, pdus, make, takes in (
+        ("coordp", "one member asks all members and multicasts the result", coordp.PDUS, _coordp, ()),
+        (
+            "fulldist",
+            "all multicast what they hold, and each finds the least",
+            fulldist.PDUS,
+            _fulldist,
+            ("scatter_ns",),
+        ),
+        ("train", "one list goes from member to member, twice round", train.PDUS, _train, ()),
+        (
+            "gossip",
+            "members send others at random what they know",
+            gossip.PDUS,
+            _gossip,
+            ("step_ns", "subset"),
+        ),
+        (
+            "gossip-adaptive",
+            "the same, its step found by search",
+            gossip.PDUS,
+            _gossip_adaptive,
+            ("step_ns", "subset"),
+        ),
         (
             "gossip-hops",
             "the same by multicasts some links far, without addresses",
             gossip.PDUS,
             _gossip_hops,
+            ("step_ns",),
         ),
-        ("s-coordp", "answers are gathered up a tree of members", s_coordp.PDUS, _s_coordp),
-        ("s-train", "trains go through the children of each member of a tree", s_train.PDUS, _s_train),
-        ("s-gossip", "gossip in small groups, then among their controllers", s_gossip.PDUS, _s_gossip),
+        ("s-coordp", "answers are gathered up a tree of members", s_coordp.PDUS, _s_coordp, ("subgroup",)),
+        (
+            "s-train",
+            "trains go through the children of each member of a tree",
+            s_train.PDUS,
+            _s_train,
+            ("subgroup",),
+        ),
+        (
+            "s-gossip",
+            "gossip in small groups, then among their controllers",
+            s_gossip.PDUS,
+            _s_gossip,
+            ("step_ns", "subset", "subgroup", "controllers"),
+        ),
     )
 }
 

@@ -85,7 +85,7 @@ class FullDistConfiguration(Configuration):
     """The knobs of FullDist."""
 
     scatter_ns: Nanoseconds = 0
-    """Each member multicasts at a random moment of so long a time. Longer ones make rounds longer and
+    """Each member multicasts at a random moment of this time. Longer ones make rounds longer and
     queues shorter. Scattered members may each be triggered by a clock of its own."""
 
     def __post_init__(self) -> None:

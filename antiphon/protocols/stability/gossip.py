@@ -125,7 +125,7 @@ def step_timer(step_ns: Nanoseconds) -> SetTimer:
 def draw(
     uniform: Callable[[], float], wanted: int, order: Sequence[Site], own: int, others: Sequence[int] | None
 ) -> list[Site]:
-    """So many different members, or all if there are not as many, each as likely as any other.
+    """This many different members, or all if there are fewer, each with the same probability.
 
     They are drawn from the places given or, if none are given, from all but our own.
     """

@@ -191,7 +191,7 @@ class Train(Numbered):
         if not self._is_sound_result(pdu.round, pdu.counts):
             return self._ignore()
         if self._collecting and pdu.round == self._round:
-            return self._ignore()  # nobody but us can know
+            return self._ignore()  # only this member can know
         receipt = self._receipt(sender, pdu)
         if self._finished is not None and pdu.round <= self._finished.round:
             return receipt
@@ -354,7 +354,7 @@ class Train(Numbered):
     def _on_restored(self, site: Site) -> list[Effect]:  # noqa: ARG002
         """Who was passed by wrongly, or has begun the round and is there after all, gets the train."""
         if not self._awaiting or self._next_stop() == self._to:
-            return []  # whoever has been left out by ourselves is visited by our next lap
+            return []  # a member that we left out is visited by our next lap
         return self._route()
 
     def _reroute(self) -> list[Effect]:

@@ -1,6 +1,6 @@
 """One run: members that want units all the time, the group below them, and the results."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,7 @@ from antiphon.applications.resource_sharing import (
 )
 from antiphon.applications.resource_sharing.sharer import Event
 from antiphon.core import effects as fx
-from antiphon.core.ids import Group, MessageId, Site
+from antiphon.core.ids import MessageId, Site
 from antiphon.core.inputs import Admit, Departed, Returned, TimerFired
 from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Kind, Recorder
@@ -26,6 +26,7 @@ from antiphon.sim.network import Network
 from antiphon.sim.ordering import RETRY_NS, wire_size
 from antiphon.sim.resource_sharing.disorder import Disorder, Disordered, out_of_order
 from antiphon.sim.scenario import Metrics
+from antiphon.sim.tap import Tap
 from antiphon.sim.world import Host, World
 
 PACE: Final = churn.Pace(calm_ns=3000 * MILLISECOND_NS, trouble_ns=1500 * MILLISECOND_NS)
@@ -93,7 +94,7 @@ class Seat:
         self.delivered: list[MessageId] = []
 
 
-class Run:
+class Run(Tap):
     """The applications of all members, on a world."""
 
     def __init__(
@@ -108,9 +109,9 @@ class Run:
         seeds: Seeds,
         recorder: Recorder | None,
     ) -> None:
+        super().__init__(recorder)
         self._demand = demand
         self._random = seeds.stream("demand")
-        self._recorder = recorder
         self._ledger = Ledger(demand.units)
         self._operations = 0
         self._timeouts = 0
@@ -189,22 +190,8 @@ class Run:
             seat.is_sending = True
             self._world.at(time_ns, lambda: self._send(seat))
 
-    def record(
-        self,
-        site: Site,
-        kind: Kind,
-        time_ns: Nanoseconds,
-        sender: Site | None = None,
-        number: int | None = None,
-        count: int = 1,
-        group: Group | None = None,
-        destinations: Iterable[Site] | None = None,
-        size: int | None = None,
-    ) -> None:
-        """Implements `Recorder`: a member that missed something while it thought it was present must learn
-        it."""
-        if self._recorder is not None:
-            self._recorder.record(site, kind, time_ns, sender, number, count, group, destinations, size)
+    def on_row(self, site: Site, kind: Kind, time_ns: Nanoseconds, *_row: object) -> None:
+        """A member that missed something while it thought it was present must learn it."""
         if kind == "present" and not self._seats[site].is_away:
             self._world.at(time_ns, lambda: self._begin_anew(self._seats[site]))
 

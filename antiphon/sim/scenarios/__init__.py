@@ -20,6 +20,7 @@ MODULES: Final = {
     "metagroups": "antiphon.sim.scenarios.metagroups",
     "piggyback": "antiphon.sim.scenarios.piggyback",
     "propagation-tree": "antiphon.sim.scenarios.propagation_tree",
+    "quorum": "antiphon.sim.scenarios.quorum",
     "resource-sharing": "antiphon.sim.scenarios.resource_sharing",
     "s-coordp": "antiphon.sim.scenarios.s_coordp",
     "s-gossip": "antiphon.sim.scenarios.s_gossip",

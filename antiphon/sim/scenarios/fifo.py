@@ -15,9 +15,11 @@ from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds, from_seconds
-from antiphon.protocols.fifo import PROMISES, Fifo, FifoConfiguration
+from antiphon.protocols.fifo import PDUS, PROMISES, Fifo, FifoConfiguration
+from antiphon.protocols.stability.tuning import Tuning
+from antiphon.sim.delivery import DeliveryConfiguration, promised
 from antiphon.sim.history import Archive
-from antiphon.sim.ordering import OrderingConfiguration, Subject, simulate
+from antiphon.sim.ordering import Subject, simulate
 from antiphon.sim.sabotage import NONE
 from antiphon.sim.scenario import Metrics, Scenario
 
@@ -25,7 +27,7 @@ SECONDS_PER_DELIVERY: Final = 4e-5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Configuration(OrderingConfiguration):
+class Configuration(DeliveryConfiguration, Tuning):
     """The shared knobs and those of reliable FIFO multicast."""
 
     repair: Annotated[str, "acknowledge, request, request-all, any or hybrid"] = "hybrid"
@@ -36,6 +38,7 @@ class Configuration(OrderingConfiguration):
     errors: Annotated[str, "a stability protocol by which members find what they have missed, or none"] = NONE
     trigger: Annotated[str, "when a round begins: timer, or adaptive by how full the buffers are"] = "timer"
     detector: Annotated[str, "how failures are detected: heartbeat, polling or gossip"] = "heartbeat"
+    neighbours: Annotated[int, "members that watch each other directly; larger groups speak less often"] = 6
     window: Annotated[int, "messages that a sender may be ahead of the slowest member"] = 64
     retain: Annotated[int, "messages of its own that a sender may have admitted and not stable"] = 256
     apart_ms: Annotated[float, "if positive, members begin apart within this time, without known peers"] = 0.0
@@ -50,6 +53,11 @@ class Configuration(OrderingConfiguration):
             raise UsageError("A delay cannot be negative.")
         if not 0 <= self.handlers <= self.members or self.log < 1:
             raise UsageError("Members of the group keep the logs, and a log holds something.")
+        if self.handlers and self.deliver == "stable":
+            raise UsageError(
+                "Messages that are delivered when they are stable cannot be logged for late joiners.",
+                hint="Leave out --handlers, or --deliver stable.",
+            )
         self.protocol_configuration()
 
     def protocol_configuration(self) -> FifoConfiguration:
@@ -59,10 +67,12 @@ class Configuration(OrderingConfiguration):
         return FifoConfiguration(
             repair=self.repair,
             stability=self.stability,
+            tuning=self.tuning,
             rows=self.rows,
             errors=None if self.errors == NONE else self.errors,
             trigger=self.trigger,
             detector=self.detector,
+            neighbours=self.neighbours,
             window_bytes=max(1, self.window * self.size),
             retain_bytes=max(1, self.retain * self.size),
             round_bytes=max(1, self.retain * self.size // 2),
@@ -117,7 +127,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
         known = (site,) if apart_ns else members
         role = archive.role(site, members)
         built.append(Fifo(site, known, knobs, random, history=role))
-        protocol = archive.keep(site, role, built[-1])
+        protocol = archive.keep(site, role, configuration.delivering(built[-1], one_order=False))
         if not apart_ns:
             return protocol
         return Latecomer(protocol, seeds.stream(f"fifo/begin/{site}").randrange(apart_ns))
@@ -127,6 +137,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
         repairs=True,
         settle_ns=2 * knobs.suspect_after_ns + 4 * knobs.settle_ns,
         leader_crashes_alone=False,
+        pdus=PDUS,
     )
     metrics = simulate(configuration, subject, seed, recorder)
     figures = [member.figures() for member in built]
@@ -141,6 +152,7 @@ SCENARIO: Final = Scenario(
     configuration=Configuration,
     run=run,
     promises=PROMISES,
+    promised=promised(PROMISES),
     audited=True,
     cost_s=lambda knobs: 0.02 + SECONDS_PER_DELIVERY * knobs.members * knobs.messages / knobs.batch,
 )

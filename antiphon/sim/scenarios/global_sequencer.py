@@ -6,11 +6,10 @@ from antiphon.core.ids import Site
 from antiphon.core.recording import Recorder
 from antiphon.protocols.overlapping import Membership, all_sites
 from antiphon.protocols.rivals.group_sequencers import (
+    PDUS,
     PROMISES,
     GroupSequencers,
     GroupSequencersConfiguration,
-    Order,
-    Request,
 )
 from antiphon.sim.group_rivals import RivalConfiguration, cost_s, mean_outsiders, simulate_rival
 from antiphon.sim.scenario import Metrics, Scenario
@@ -26,7 +25,7 @@ def run(configuration: RivalConfiguration, seed: int, recorder: Recorder | None)
         central = all_sites(membership)[:1]
         return {"depth": 1, "extra_nodes": mean_outsiders(membership, lambda _: central)}
 
-    return simulate_rival(configuration, build, (Request, Order), seed, recorder, shape)
+    return simulate_rival(configuration, build, PDUS, seed, recorder, shape)
 
 
 SCENARIO: Final = Scenario(

@@ -7,10 +7,9 @@ from antiphon.core.recording import Recorder
 from antiphon.protocols.overlapping import Membership
 from antiphon.protocols.rivals.group_sequencers import (
     EACH_PROMISES,
+    PDUS,
     GroupSequencers,
     GroupSequencersConfiguration,
-    Order,
-    Request,
 )
 from antiphon.sim.group_rivals import RivalConfiguration, cost_s, simulate_rival
 from antiphon.sim.scenario import Metrics, Scenario
@@ -27,7 +26,7 @@ def run(configuration: RivalConfiguration, seed: int, recorder: Recorder | None)
     return simulate_rival(
         configuration,
         build,
-        (Request, Order),
+        PDUS,
         seed,
         recorder,
         lambda _: {"depth": 1, "extra_nodes": 0.0},

@@ -12,7 +12,14 @@ from antiphon.core.inputs import JoinGroup, LeaveGroup
 from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import Nanoseconds, from_seconds
-from antiphon.protocols.metagroups import DATA_PDUS, PROMISES, MetaGroups, MetaGroupsConfiguration, promises
+from antiphon.protocols.metagroups import (
+    DATA_PDUS,
+    PDUS,
+    PROMISES,
+    MetaGroups,
+    MetaGroupsConfiguration,
+    promises,
+)
 from antiphon.protocols.metagroups.bypass import Shortcuts, bypassed
 from antiphon.protocols.metagroups.shapes import Shape
 from antiphon.protocols.metagroups.tree import build_forest
@@ -159,7 +166,9 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
         built.append(MetaGroups(site, membership, knobs, random, others=sites))
         return built[-1]
 
-    subject = GroupsSubject(build=build, data_kinds=DATA_PDUS, settle_ns=4 * knobs.suspect_ns, forgets=True)
+    subject = GroupsSubject(
+        build=build, pdus=PDUS, data_kinds=DATA_PDUS, settle_ns=4 * knobs.suspect_ns, forgets=True
+    )
     metrics = simulate_groups(configuration, subject, seed, recorder, ChangingWorkload)
     return metrics | _figures(built) | _shape(configuration.membership(seed), knobs)
 
@@ -169,6 +178,7 @@ def _figures(built: list[MetaGroups]) -> Metrics:
     figures = [site.figures() for site in built]
     return {
         "changes": max(found["version"] for found in figures) - 1,
+        "moves": sum(found["moves"] for found in figures),
         "stops": sum(found["stops"] for found in figures),
         "repeated": sum(found["repeated"] for found in figures),
         "begun_anew": sum(found["begun_anew"] for found in figures),

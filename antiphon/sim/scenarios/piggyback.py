@@ -29,7 +29,7 @@ from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds, from_seco
 from antiphon.core.wire import Codec, Pdu
 from antiphon.protocols import fifo
 from antiphon.protocols import sequencer as order
-from antiphon.protocols.fifo.pdus import Data, RidingData
+from antiphon.protocols.fifo.pdus import MOST_NEIGHBOURS, Data, RidingData
 from antiphon.protocols.sequencer.pdus import Acknowledge, Ordered, Request
 from antiphon.protocols.stability import PDUS as STABILITY_PDUS
 from antiphon.sim.layers import Loss
@@ -94,6 +94,7 @@ class Configuration:
             retain=self.messages,
             stability="fulldist",
             rows=ROWS[self.form],
+            neighbours=MOST_NEIGHBOURS,  # messages carry their rows in groups of every size
         )
         return fifo.Fifo(site, members, fitting.protocol_configuration(), seeds.stream(f"fifo/{site}"))
 

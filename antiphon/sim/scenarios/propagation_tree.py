@@ -6,10 +6,9 @@ from antiphon.core.ids import Site
 from antiphon.core.recording import Recorder
 from antiphon.protocols.overlapping import GroupsConfiguration, Membership
 from antiphon.protocols.rivals.propagation_tree import (
+    PDUS,
     PROMISES,
-    Propagation,
     PropagationTree,
-    Request,
     Tree,
     build_tree,
 )
@@ -32,7 +31,7 @@ def run(configuration: RivalConfiguration, seed: int, recorder: Recorder | None)
             "extra_nodes": sum(len(route.extra) for route in routes) / len(routes),
         }
 
-    return simulate_rival(configuration, build, (Request, Propagation), seed, recorder, shape)
+    return simulate_rival(configuration, build, PDUS, seed, recorder, shape)
 
 
 SCENARIO: Final = Scenario(

@@ -167,17 +167,17 @@ def _dpg(service: str, configuration: Configuration, sites: tuple[Site, ...], se
     """
     usual = dpg_scenario.Configuration()
     stretch = max(1.0, 2 * (configuration.delay_ms + configuration.jitter_ms) / usual.report_ms)
+    on_channel = service == "lan"
     fitting = dpg_scenario.Configuration(
         members=configuration.members,
         service=service,
-        network="medium" if service == "lan" else "mesh",
+        network="medium" if on_channel else "mesh",
         delay_ms=configuration.delay_ms,
-        jitter_ms=configuration.jitter_ms,
+        jitter_ms=0.0 if on_channel else configuration.jitter_ms,
         report_ms=stretch * usual.report_ms,
         deliv_ms=stretch * usual.deliv_ms,
     )
     knobs = fitting.protocol_configuration()
-    on_channel = service == "lan"
     return Stack(
         build=lambda site: Dpg(site, knobs, dpg_scenario.build_service(fitting), seeds.stream(f"dpg/{site}")),
         network=dpg_scenario.build_network(fitting, seeds) if on_channel else _mesh(configuration, seeds),

@@ -7,12 +7,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, cast
 
+from antiphon.core import effects as fx
 from antiphon.core.ids import Site
+from antiphon.core.inputs import Input
 from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
-from antiphon.core.time import MILLISECOND_NS, from_seconds
-from antiphon.protocols.sco import PDUS, PROMISES, Sco, ScoConfiguration
+from antiphon.core.time import MILLISECOND_NS, Nanoseconds, from_seconds, to_seconds
+from antiphon.protocols.sco import LEVELS, PDUS, PROMISES, Sco, ScoConfiguration
 from antiphon.protocols.sco.pdus import Copy, Data
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.selective import SelectiveConfiguration, SelectiveSubject, simulate_selective
@@ -35,6 +37,7 @@ class Configuration(SelectiveConfiguration):
     acknowledge: Annotated[str, "what is confirmed: continuous or causal acceptance"] = "continuous"
     vectors: Annotated[str, "plain (eight bytes a member) or compressed"] = "compressed"
     splits: Annotated[bool, "a minority that is cut off takes itself to be gone"] = True
+    levels: Annotated[bool, "measure the time until messages reach each level of acceptance"] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,18 +60,61 @@ class Configuration(SelectiveConfiguration):
             acknowledge=cast(Literal["continuous", "causal"], self.acknowledge),
             vectors=cast(Literal["plain", "compressed"], self.vectors),
             splits=self.splits,
+            observe=self.levels,
         )
+
+
+class LevelMeter:
+    """Times from the admission of messages until they reach each level, over all members."""
+
+    def __init__(self) -> None:
+        self._admitted_ns: dict[tuple[Site, int], Nanoseconds] = {}
+        self._sums: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+
+    def note(self, now: Nanoseconds, site: Site, effect: fx.Effect) -> None:
+        if isinstance(effect, fx.Admitted):
+            self._admitted_ns[site, effect.number] = now
+        elif isinstance(effect, fx.Reached):
+            since_ns = self._admitted_ns.get((effect.sender, effect.number))
+            if since_ns is not None:
+                self._sums[effect.level] += now - since_ns
+                self._counts[effect.level] += 1
+
+    def metrics(self) -> Metrics:
+        """The mean time until each level, in seconds."""
+        return {
+            f"level_{level.label}_s": to_seconds(self._sums[level.label] // self._counts[level.label])
+            for level in LEVELS
+            if self._counts[level.label]
+        }
+
+
+class Watched:
+    """A member whose levels are measured; implements `antiphon.core.protocol.Protocol`."""
+
+    def __init__(self, protocol: Sco, site: Site, meter: LevelMeter) -> None:
+        self._handle = protocol.handle
+        self._site = site
+        self._meter = meter
+
+    def handle(self, now: Nanoseconds, event: Input) -> list[fx.Effect]:
+        effects = self._handle(now, event)
+        for effect in effects:
+            self._meter.note(now, self._site, effect)
+        return effects
 
 
 def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> Metrics:
     knobs = configuration.protocol_configuration()
     seeds = Seeds(seed)
     built: list[Sco] = []
+    meter = LevelMeter()
 
     def build(site: Site, members: tuple[Site, ...]) -> Protocol:
         # A restarted member is another object, and draws from another stream.
         built.append(Sco(site, members, knobs, seeds.stream(f"sco/{site}/{len(built)}")))
-        return built[-1]
+        return Watched(built[-1], site, meter) if configuration.levels else built[-1]
 
     subject = SelectiveSubject(
         build=build,
@@ -81,7 +127,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
     figures: Counter[str] = Counter()
     for member in built:
         figures.update(member.figures())
-    return metrics | {name: figures[name] for name in REPORTED}
+    return metrics | {name: figures[name] for name in REPORTED} | meter.metrics()
 
 
 SCENARIO: Final = Scenario(

@@ -5,15 +5,16 @@ from typing import Annotated, Final
 
 from antiphon.core.recording import Recorder
 from antiphon.core.time import MILLISECOND_NS
-from antiphon.protocols.sequencer import PROMISES, Sequencer, SequencerConfiguration
-from antiphon.sim.ordering import OrderingConfiguration, Subject, simulate
+from antiphon.protocols.sequencer import PDUS, PROMISES, Sequencer, SequencerConfiguration
+from antiphon.sim.delivery import DeliveryConfiguration, promised
+from antiphon.sim.ordering import Subject, simulate
 from antiphon.sim.scenario import Metrics, Scenario
 
 SECONDS_PER_DELIVERY: Final = 4e-5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Configuration(OrderingConfiguration):
+class Configuration(DeliveryConfiguration):
     """The shared knobs and the sequencer's own."""
 
     window: Annotated[int, "requests that a member may have under way"] = 64
@@ -37,10 +38,11 @@ class Configuration(OrderingConfiguration):
 def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> Metrics:
     knobs = configuration.protocol_configuration()
     subject = Subject(
-        build=lambda site, members: Sequencer(site, members, knobs),
+        build=lambda site, members: configuration.delivering(Sequencer(site, members, knobs), one_order=True),
         repairs=True,
         settle_ns=2 * knobs.suspect_after_ns + knobs.recovery_ns,
         leader_crashes_alone=True,
+        pdus=PDUS,
     )
     return simulate(configuration, subject, seed, recorder)
 
@@ -52,6 +54,7 @@ SCENARIO: Final = Scenario(
     configuration=Configuration,
     run=run,
     promises=PROMISES,
+    promised=promised(PROMISES),
     audited=True,
     cost_s=lambda knobs: 0.02 + SECONDS_PER_DELIVERY * knobs.members * knobs.messages / knobs.batch,
 )

@@ -7,8 +7,9 @@ from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.recording import Recorder
 from antiphon.core.time import MILLISECOND_NS
+from antiphon.protocols.links import Held
 from antiphon.protocols.overlapping import Membership
-from antiphon.protocols.rivals.token import PROMISES, Entry, Order, Request, TokenConfiguration, TokenPassing
+from antiphon.protocols.rivals.token import PDUS, PROMISES, Moved, TokenConfiguration, TokenPassing
 from antiphon.sim.group_rivals import RivalConfiguration, cost_s, simulate_rival, total
 from antiphon.sim.scenario import Metrics, Scenario
 
@@ -45,10 +46,11 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
     metrics = simulate_rival(
         configuration,
         build,
-        (Request, Entry, Order),
+        PDUS,
         seed,
         recorder,
         lambda _: {"depth": knobs.resilience, "extra_nodes": None},
+        controls=(Held, Moved),
     )
     return metrics | {"forwarded": total(built, "forwarded")}
 

@@ -5,7 +5,7 @@ from typing import Final
 from antiphon.core.ids import Site
 from antiphon.core.recording import Recorder
 from antiphon.protocols.overlapping import GroupsConfiguration, Membership
-from antiphon.protocols.rivals.two_phase import PROMISES, Fixed, Message, Proposal, TwoPhase
+from antiphon.protocols.rivals.two_phase import PDUS, PROMISES, TwoPhase
 from antiphon.sim.group_rivals import RivalConfiguration, cost_s, simulate_rival
 from antiphon.sim.scenario import Metrics, Scenario
 
@@ -19,7 +19,7 @@ def run(configuration: RivalConfiguration, seed: int, recorder: Recorder | None)
     return simulate_rival(
         configuration,
         build,
-        (Message, Proposal, Fixed),
+        PDUS,
         seed,
         recorder,
         lambda _: {"depth": 2, "extra_nodes": 0.0},

@@ -272,6 +272,8 @@ def test_a_farewell_is_later_than_other_pdus_with_its_counter() -> None:
     tell(detector, "b", 5)
     assert presence(detector.handle(0, Received("b", Farewell(0, 4)))) == []
     assert presence(detector.handle(0, Received("b", Farewell(0, 5)))) == [Vanished("b", "It has left.")]
+    assert presence(tell(detector, "b", 5)) == []
+    assert presence(tell(detector, "b", 6)) == [Appeared("b")]
 
 
 def test_as_many_are_gossiped_of_as_are_watched_and_its_sender() -> None:
@@ -524,9 +526,10 @@ def test_lies_about_our_own_counter_do_not_use_it_up() -> None:
     gossip(detector, "b", 2, Life("a", 0, detector._counter + MOST_AHEAD))
     assert detector._counter == MOST_AHEAD + 2
     gossip(detector, "b", 3, Life("a", 0, 7))
+    gossip(detector, "b", 4, Life("a", 0, detector._counter))
     assert detector._counter == MOST_AHEAD + 2
     detector._counter = NUMBER_LIMIT // 2 - 1
-    gossip(detector, "b", 4, Life("a", 0, NUMBER_LIMIT // 2 + 5))
+    gossip(detector, "b", 5, Life("a", 0, NUMBER_LIMIT // 2 + 5))
     assert detector._counter == NUMBER_LIMIT // 2 - 1
     gossip(detector, "b", 5, Life("a", 0, NUMBER_LIMIT // 2))
     assert detector._counter == NUMBER_LIMIT // 2 + 1

@@ -74,7 +74,7 @@ def test_a_joiner_with_a_literal_array_brings_the_dead_back_for_everyone() -> No
             known.append(sum(0 in member.failed() for member in members))
 
     literal_group(Random(1), 8, 10 + 3 * K_FAIL, each)
-    assert min(known) == 0, "for a while everybody took the dead member for a live one"
+    assert min(known) == 0, "for a while every member took the dead one for alive"
 
 
 def test_a_joiner_revives_no_dead_member_with_counters() -> None:

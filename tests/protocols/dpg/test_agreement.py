@@ -1,6 +1,5 @@
 """Digests of the agreed order: every difference is told at the next comparison that can see it, and once."""
 
-import struct
 from collections.abc import Sequence
 from itertools import chain
 from random import Random
@@ -18,6 +17,7 @@ from antiphon.protocols.dpg.agreement import (
     Disagreement,
     mix,
 )
+from antiphon.protocols.dpg.checkpoints import FROM_LISTENER, RECENT, SPARSE, DigestLog
 from antiphon.protocols.dpg.pdus import DIGEST_LIMIT, ORIGIN, TAG_LIMIT, Tag
 
 Block = tuple[list[Tag], list[Tag]]
@@ -33,9 +33,9 @@ def agreement(tags: Sequence[Tag], limit: int = 1000) -> Agreement:
 
 
 def window(of: Agreement, most: int = 1000) -> tuple[Tag, ...]:
-    packed, links = of.recent(most)
-    assert len(packed) == 8 * len(links)
-    return struct.unpack(f">{len(links)}Q", packed)
+    tags, links = of.recent(most)
+    assert len(tags) == len(links)
+    return tuple(tags)
 
 
 def compare(mine: Agreement, theirs: Agreement, most: int = 1000, name: str = "b") -> Disagreement | None:
@@ -79,7 +79,7 @@ def test_the_hash_spreads_and_tells_neighbours_apart() -> None:
 
 def test_reports_tell_the_latest_tags_with_their_links() -> None:
     made = Agreement(4)
-    assert made.recent(10) == (b"", b"")
+    assert made.recent(10) == ([], b"")
     for tag in range(1, 100):
         made.append(tag, tag % 4)
     assert window(made, 3) == (97, 98, 99)
@@ -416,3 +416,62 @@ def test_garbage_raises_nothing_and_grows_nothing() -> None:
         mine.compare(str(name % (2 * MOST_SITES)), index, random.randint(-(1 << 70), 1 << 70), agreed)
     assert len(mine._standings) <= MOST_SITES
     assert compare(mine, agreement(list(range(1, 40))), name="honest") is None
+
+
+def test_checkpoints_show_a_fork_that_both_windows_have_left() -> None:
+    shared = list(range(1, 201))
+    mine = agreement([*shared, *range(1000, 1400)], limit=8)
+    theirs = agreement([*shared, *range(2000, 2900)], limit=8)
+    assert compare(mine, theirs, 8) is None, "the windows have nothing in common"
+    assert mine.contradicts("b", theirs.digests.told(theirs.index))
+    assert not mine.contradicts("b", theirs.digests.told(theirs.index)), "it is told once"
+
+
+def told(tags: list[Tag]) -> list[int]:
+    return agreement(tags, limit=8).digests.told(len(tags))
+
+
+def test_checkpoints_of_one_order_never_contradict_each_other() -> None:
+    tags = list(range(1, 900))
+    mine = agreement(tags[:500], limit=8)
+    for length in (0, 15, 16, 100, 499, 899):
+        assert not mine.contradicts("b", told(tags[:length]))
+    assert not mine.contradicts("b", [])
+    assert not mine.contradicts("b", [16])
+
+
+@pytest.mark.parametrize("alone", [1, 3, 40, 700])
+def test_checkpoints_from_a_members_own_index_tell_what_it_delivered_alone(alone: int) -> None:
+    shared = list(range(1, 1001))
+    mine = agreement([*shared, *range(5000, 5000 + alone)], limit=8)
+    theirs = agreement([*shared, *range(9000, 9900)], limit=8)
+    checkpoints = theirs.digests.told(min(mine.index, theirs.index), FROM_LISTENER)
+    common = mine.common(theirs.index, theirs.digest, window(theirs, 8), checkpoints)
+    assert len(shared) - 4 * alone <= common <= len(shared), "at most four times as much as there is"
+
+
+def test_an_order_that_goes_on_from_ours_has_all_of_ours() -> None:
+    mine, theirs = agreement(list(range(1, 801)), limit=8), agreement(list(range(1, 9000)), limit=8)
+    checkpoints = theirs.digests.told(mine.index, FROM_LISTENER)
+    assert mine.common(theirs.index, theirs.digest, window(theirs, 8), checkpoints) == mine.index
+    assert not mine.is_fork(theirs.index, theirs.digest, window(theirs, 8), checkpoints)
+
+
+def test_digests_far_back_are_sparse_and_bounded() -> None:
+    log = DigestLog()
+    for index in range(1, 3 * RECENT):
+        log.append(index)
+    assert log.at(3 * RECENT - 1) == 3 * RECENT - 1
+    assert log.at(RECENT - 1) is None
+    assert log.at(RECENT - SPARSE) == RECENT - SPARSE
+    assert log.told(RECENT - 1, FROM_LISTENER)[:2] == [RECENT - SPARSE, RECENT - SPARSE]
+
+
+def test_an_order_goes_back_to_what_was_delivered() -> None:
+    mine, twin = agreement(list(range(1, 21)), limit=8), agreement(list(range(1, 16)), limit=8)
+    assert mine.rewind(15)
+    assert (mine.index, mine.root, mine.digest) == (twin.index, twin.root, twin.digest)
+    mine.append(99, 1)
+    twin.append(99, 1)
+    assert mine.digests.told(16, FROM_LISTENER) == twin.digests.told(16, FROM_LISTENER)
+    assert not mine.rewind(2), "its tag is forgotten"

@@ -42,7 +42,7 @@ def started(detector: str = "delays", queue_limit: int = 4096) -> tuple[BoundedD
 
 
 def at(sent_ns: Nanoseconds) -> int:
-    """The stamp of a message that is sent so long after the start."""
+    """The stamp of a message that is sent this long after the start."""
     return stamp_at(START + sent_ns, BOUND)
 
 
@@ -492,7 +492,7 @@ def test_by_evidence_who_vanishes_holds_the_marks_up_once_and_who_says_so_not_at
 
 @pytest.mark.parametrize("sent", [1, 2], ids=["all came", "one is missing"])
 def test_by_evidence_a_farewell_tells_whether_something_is_missing(sent: int) -> None:
-    """Whoever is gone is not waited for, but what it sent before lies between what the others sent."""
+    """A departed member is not waited for, but its earlier messages lie between those of the others."""
     service, channel = started("evidence")
     hear(service, 5, 0, 0, sender="c")
     hear(service, 10, 0, MS)
@@ -977,11 +977,11 @@ def test_the_gap_of_one_that_has_vanished_ends_where_time_stands() -> None:
     streams.close("nobody", 2_000)
     assert not streams.is_whole(1_000, 1_500)
     assert streams.is_whole(2_000, 2_500)
-    assert streams.reached() > 10_000, "and nobody waits for them"
+    assert streams.reached() > 10_000, "and no member waits for them"
 
 
 def test_the_gap_of_one_that_has_only_vouched_ends_when_it_has_been_silent_for_long() -> None:
-    """Nobody is told that it vanishes, as it never was in anybody's peers."""
+    """No member reports that it vanishes: it never was a peer."""
     service, _ = started("evidence")
     streams, heard_ns = service._streams, START + 10 * MS
     service.on_other_pdu(heard_ns, "x", Vouch(1, 5, at(ALONE_NS + 500 * MS)), after_loss=False)
@@ -1123,3 +1123,37 @@ def test_a_listener_follows_two_honest_clocks_of_three() -> None:
     for site, lead_ns in (("b", 0), ("c", 0), ("x", 300 * MS), ("b", 0)):
         clock.hear(START, site, 1, Note(START, lead_ns, MS, -1, START, True, b""))
     assert clock.adjustment_ns == 0
+
+
+def hear_for_long(clock: clocks.GroupClock, since_ns: int, ahead_ns: int) -> int:
+    """Member 'b', whose clock is ahead, is heard until it is usual. Returns when."""
+    for turn in range(clocks.FEWEST_OF_ONE):
+        now = since_ns + turn * clocks.LONG_NS // 2
+        table = clocks.DIFFERENCE.pack(clocks.identity_of("a", 1), ahead_ns)
+        clock.hear(now, "b", 1, Note(now + ahead_ns, 0, MS, -1, START, True, table))
+    return now
+
+
+def test_a_member_that_took_part_by_a_wrong_clock_steps_as_soon_as_others_are_usual() -> None:
+    """A crowd had told it the clock; it has fallen silent, and members report only now and then."""
+    clock = clocks.GroupClock(SECOND_NS, 50 * MS)
+    clock.begin(START, "a", 1)
+    clock.hear(START, "liar", 1, Note(START - 300 * MS, 0, MS, -1, START, True, b""))
+    assert clock.adjustment_ns == -300 * MS
+    clock.settle()
+    clock.forget("liar")
+    hear_for_long(clock, START + 3 * clocks.PATIENCE_NS, 0)
+    assert clock.steps == 2
+    assert clock.adjustment_ns == 0
+
+
+def test_a_member_whose_clock_was_near_the_others_steps_only_after_a_while() -> None:
+    clock = clocks.GroupClock(SECOND_NS, 50 * MS)
+    clock.begin(START, "a", 1)
+    clock.settle()
+    now = hear_for_long(clock, START, 0)
+    clock.forget("b")
+    hear_for_long(clock, now + MS, 300 * MS)
+    assert clock.steps == 0
+    hear_for_long(clock, now + clocks.PATIENCE_NS, 300 * MS)
+    assert clock.steps == 1

@@ -10,6 +10,7 @@ from antiphon.core.errors import UsageError
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS, NEVER_NS, SECOND_NS
 from antiphon.protocols.dpg.buffers import Held, KeptBodies, OrderingBuffers, Tombstones
+from antiphon.protocols.dpg.channel_queue import MOST_SITES, PERIOD_NS, ChannelQueue
 from antiphon.protocols.dpg.cycles import MOST_OFF, Clock, CountClock, RateClock
 from antiphon.protocols.dpg.cycles import MOST_SITES as MOST_CLOCKS
 from antiphon.protocols.dpg.flow import MOST_SITES as MOST_DEMANDS
@@ -404,7 +405,7 @@ def test_own_demands_come_down_where_the_literal_rule_never_does() -> None:
 
 
 def beat(seed: int = 1) -> ReportHeartbeat:
-    return ReportHeartbeat(CYCLE_NS, IDLE_NS, Random(seed))
+    return ReportHeartbeat(CYCLE_NS, IDLE_NS, Random(seed), ChannelQueue())
 
 
 def test_the_next_report_is_due_within_bounds_that_depend_on_what_happened() -> None:
@@ -428,14 +429,14 @@ def test_the_next_report_is_due_within_bounds_that_depend_on_what_happened() -> 
         assert not made.due(made.next_ns - 1)
 
 
-def test_waiving_and_urging_never_put_a_report_off() -> None:
+def test_urging_never_puts_a_report_off() -> None:
     for seed in range(300):
         made = beat(seed)
         made.begin(0)
         for now in range(0, CYCLE_NS, 100):
             before = made.next_ns
             made.urge(now)
-            made.on_report(now, waive=True, busy=True)
+            made.stir(now)
             assert made.next_ns <= before
 
 
@@ -451,7 +452,8 @@ def test_a_group_of_any_size_reports_about_once_a_cycle(members: int) -> None:
         now = speaker.next_ns
         spoken.append(now)
         speakers.add(hearts.index(speaker))
-        for heart in hearts:
+        for place, heart in enumerate(hearts):
+            heart.rank = (place - hearts.index(speaker) - 1) % members
             if heart is speaker:
                 heart.reported(now, busy=True)
             else:
@@ -460,6 +462,92 @@ def test_a_group_of_any_size_reports_about_once_a_cycle(members: int) -> None:
     assert min(pauses) >= CYCLE_NS
     assert sum(pauses) / len(pauses) < CYCLE_NS * (1 + 2 / members)
     assert len(speakers) == members
+
+
+def reports_before_they_are_heard(members: int, cycles: int, delay_ns: int) -> float:
+    """How many of a group report in a cycle if a report takes that long to be heard, and none has a turn."""
+    hearts = [beat(seed) for seed in range(members)]
+    reports = 0
+    for cycle in range(cycles):
+        for heart in hearts:
+            heart.members = members
+            heart.on_report(cycle, waive=False, busy=True)
+        dues = sorted(heart.next_ns for heart in hearts)
+        reports += sum(due <= dues[0] + delay_ns for due in dues)
+    return reports / cycles
+
+
+def test_few_report_before_they_hear_each_other_however_large_the_group_is() -> None:
+    assert reports_before_they_are_heard(10, 200, CYCLE_NS // 20) < 3
+    assert reports_before_they_are_heard(1000, 50, CYCLE_NS // 20) < 5
+
+
+def test_a_pause_is_stretched_while_pdus_wait_for_the_channel() -> None:
+    queue = ChannelQueue()
+    made = ReportHeartbeat(CYCLE_NS, IDLE_NS, Random(1), queue)
+    made.reported(0, busy=True)
+    before = made.next_ns
+    queue.wait_ns = CYCLE_NS
+    assert made.next_ns > 2 * before
+    made.on_report(10, waive=True, busy=True)
+    assert made.next_ns > 10 + 2 * CYCLE_NS, "nothing is waived on a full channel"
+    queue.wait_ns = 0
+    assert made.next_ns <= 10 + 2 * CYCLE_NS
+
+
+def test_to_be_urged_again_and_again_shortens_a_pause_once() -> None:
+    made = beat()
+    made.reported(0, busy=True)
+    made.urge(0)
+    due = made.next_ns
+    for _ in range(50):
+        made.urge(0)
+    assert made.next_ns == due
+
+
+def test_the_wait_for_a_channel_is_what_clocks_differ_by_more_than_usual() -> None:
+    queue, off = ChannelQueue(), {"b": 10**12, "c": -5000}
+    for now, site in ((6000, "b"), (7000, "c"), (8000, "b")):
+        queue.on_clock(now, site, now - 100 + off[site])
+    assert queue.wait_ns == 0
+    queue.on_clock(9000, "b", 9000 - 700 + off["b"])
+    assert queue.wait_ns == 0, "a single peer may lie"
+    queue.on_clock(9100, "b", 9100 - 900 + off["b"])
+    assert queue.wait_ns == 0
+    queue.on_clock(9200, "c", 9200 - 500 + off["c"])
+    assert queue.wait_ns == 400
+    for now in range(10_000, 20_000, 10):
+        queue.on_clock(now, "bc"[now // 10 % 2], now - 100 + off["bc"[now // 10 % 2]])
+    assert queue.wait_ns < 40
+
+
+def test_what_clocks_usually_differ_by_is_learnt_anew_after_two_periods() -> None:
+    """A peer's clock was set back: its PDUs seem to wait, until the differences of before are forgotten."""
+    queue = ChannelQueue()
+    for site in "bc":
+        queue.on_clock(0, site, 0)
+    waits = []
+    for now in (1, PERIOD_NS, PERIOD_NS + 1, 2 * PERIOD_NS + 1, 2 * PERIOD_NS + 2):
+        for site in "bcbc":
+            queue.on_clock(now, site, now - 1000)
+        waits.append(queue.wait_ns)
+        queue.wait_ns = 0
+    assert waits == [1000, 1000, 1000, 1000, 0]
+    queue.on_clock(4 * PERIOD_NS, "b", 0)
+    queue.on_clock(6 * PERIOD_NS, "b", 0)
+    assert list(queue._least) == ["b"], "c was not heard for a period"
+
+
+def test_so_many_peers_clocks_are_compared_and_a_known_one_displaces_none() -> None:
+    queue = ChannelQueue()
+    for place in range(MOST_SITES):
+        queue.on_clock(0, f"m{place}", 0)
+    queue.on_clock(0, "m7", 0)
+    assert len(queue._least) == MOST_SITES
+    queue.on_clock(0, "newcomer", 0)
+    assert len(queue._least) == MOST_SITES
+    assert "m0" not in queue._least
+    assert {"m1", "m7", "newcomer"} <= queue._least.keys()
 
 
 # Peers
@@ -478,7 +566,7 @@ def test_who_is_there_holds_the_others_and_who_is_silent_is_left_behind_step_by_
     steps = [furthest(silence * MILLISECOND_NS) for silence in range(0, 200, 10)]
     assert steps == sorted(steps)
     assert steps[1] > 100 + lag
-    assert max(later - before for before, later in pairwise(steps)) <= 3  # nobody runs away all at once
+    assert max(later - before for before, later in pairwise(steps)) <= 3  # no member runs away at once
     assert 100 + 3 * lag < steps[-1] <= 100 + 4 * lag
     assert furthest(4 * lately_ns) == 1000
     peers.on_progress(2 * lately_ns, "b", 101, 100)

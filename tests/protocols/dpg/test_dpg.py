@@ -140,7 +140,7 @@ def test_what_nobody_can_order_is_ordered_by_decreasing_tags_after_deliv_cycle(
     monkeypatch.setattr(member_module, "Tags", ChosenTags(5, 7, 6))
     lan = Lan("ab")
     lan.admit("a")  # 5
-    lan.admit("b")  # 7: neither hears its own, and nobody else is there
+    lan.admit("b")  # 7: neither hears its own, and no other member is there
     lan.pass_time(150)
     assert lan.delivered("a") == lan.delivered("b") == [], "it may still become known"
     lan.wait_for(lambda: lan.all_delivered(2))
@@ -406,7 +406,7 @@ def test_no_report_tells_a_mark_that_is_not_true() -> None:
 
 
 def test_marks_are_found_across_own_messages_only_with_suspended_delivery() -> None:
-    """Two members that take turns: whoever hears the other again has sent in between."""
+    """Two members that take turns: a member that hears the other again has sent in between."""
 
     def marks(**knobs: Any) -> int:
         lan = Lan("abc", **knobs)
@@ -483,7 +483,7 @@ def test_who_returns_gets_in_although_nobody_reports_what_it_hears() -> None:
 
 
 def gone_with_a_gap(lan: Lan) -> None:
-    """Of a's messages nobody hears the first, and everyone the second; then it is away."""
+    """No member hears the first of a's messages, and all hear the second; then a is away."""
     lan.misses = lambda source, _target, pdu: (
         source == "a" and (is_about(pdu, Report) or (isinstance(pdu, Message) and pdu.number == 0))
     )
@@ -495,7 +495,7 @@ def gone_with_a_gap(lan: Lan) -> None:
 
 
 def test_who_returns_puts_what_nobody_heard_before_what_the_others_have() -> None:
-    """Handed over anew it would come behind its successor, and nobody could deliver it any more."""
+    """Handed over again it would come behind its successor, and no member could deliver it any more."""
     lan = Lan("abc", service=Unordered, deliv_cycle_ns=2_000 * MILLISECOND_NS)
     gone_with_a_gap(lan)
     lan.come_back("a")
@@ -516,7 +516,7 @@ def test_who_returns_is_told_what_the_others_passed_over() -> None:
 
 
 def test_who_returns_is_asked_at_once_for_what_was_asked_for_in_vain() -> None:
-    """And still has it: while it was away nobody could speak of it."""
+    """And still has it: no member could report it while it was away."""
     lan = Lan("ab", dummy_cycle_ns=9_000 * MILLISECOND_NS, remove_cycle_ns=500 * MILLISECOND_NS)
     lan.misses = lambda _source, to, pdu: (
         to == "b" and (is_about(pdu, Remulticast) or (isinstance(pdu, Message) and pdu.number == 0))
@@ -554,7 +554,7 @@ def test_what_a_returning_member_knows_from_reports_precedes_what_it_sends() -> 
 
 
 def test_nobody_tells_how_far_it_has_come_with_each_sender_while_a_body_is_lacking() -> None:
-    """Whoever listens would take up a root beyond what these numbers say, and deliver something again."""
+    """A listener would take up a root beyond what these numbers say, and deliver something again."""
     lan = Lan("abc", dummy_cycle_ns=9_000 * MILLISECOND_NS)
     lan.admit("a")
     lan.wait_for(lambda: lan.all_delivered(1))

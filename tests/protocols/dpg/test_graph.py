@@ -414,9 +414,9 @@ def test_an_arc_beyond_the_bound_is_in_force() -> None:
 
 
 def flow(messages: int, *, standing: int, marks_after: int | None) -> PrecedenceGraph:
-    """Two strands of messages that meet at every tenth, with so many in the graph at any time.
+    """Two strands of messages that meet at every tenth, with a fixed number in the graph at any time.
 
-    Each arc comes again with three reports; marks, if any, come in reports so many messages later.
+    Each arc comes again with three reports; marks, if any, come in reports a number of messages later.
     """
     graph = PrecedenceGraph()
     for tag in range(1, messages + 1):

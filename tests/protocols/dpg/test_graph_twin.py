@@ -70,7 +70,7 @@ class Pair:
 def drive(rng: Random, most: int) -> bool:
     """Reports of several sites in any interleaving, with incorporation between; False if order was lost.
 
-    That can happen only after vertices whose order nobody knew were ordered by tag.
+    That can happen only after vertices whose order was unknown were ordered by tag.
     """
     truth, pair = Truth.draw(rng, most), Pair()
     reports = [list(arcs) for arcs in truth.heard]

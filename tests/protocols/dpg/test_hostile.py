@@ -204,7 +204,7 @@ def test_an_endless_order_without_bodies_is_not_believed_without_end() -> None:
 
 
 def test_a_group_goes_on_after_a_liar_has_been_there() -> None:
-    """False marks between messages that nobody knows cost a wait, not the order."""
+    """False marks between unknown messages cost a wait, not the order."""
     lan = Lan("abc")
     forged = {name: getattr(lan_report(), name) for name in Report.__struct_fields__}
     vertices = [lan.members["b"]._tags.choose(lambda _tag: False) for _ in range(6)]

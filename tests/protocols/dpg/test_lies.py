@@ -14,6 +14,8 @@ from antiphon.core.time import MILLISECOND_NS, SECOND_NS
 from antiphon.core.wire import MAXIMUM_BODY_BYTES, Codec, Garbage, Packet, Pdu
 from antiphon.protocols.dpg import Dpg, DpgConfiguration
 from antiphon.protocols.dpg.buffers import Held
+from antiphon.protocols.dpg.continuity import MEMORY_NS, PATIENCE_NS, Continuity, Relation
+from antiphon.protocols.dpg.continuity import MOST_SITES as MOST_REPORTERS
 from antiphon.protocols.dpg.member import BEGINS_AGAIN, SUPERSEDED
 from antiphon.protocols.dpg.order import MARKED_LINK, MOST_FORMER, TRUE_LINK
 from antiphon.protocols.dpg.pdus import (
@@ -35,8 +37,6 @@ from antiphon.protocols.dpg.pdus import (
     Request,
 )
 from antiphon.protocols.dpg.peers import LONGEST_LEAP, MOST_SITES, Incarnations, Peers
-from antiphon.protocols.dpg.report_merge import MEMORY_NS, PATIENCE_NS, Continuity
-from antiphon.protocols.dpg.report_merge import MOST_SITES as MOST_REPORTERS
 from antiphon.protocols.dpg.reports import read
 from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES
 from antiphon.protocols.dpg.services.bounded_delay import Vouch
@@ -81,9 +81,8 @@ RANGES: list[tuple[type[Pdu], str, tuple[int, int]]] = [
     ),
     *((kind, "index", NUMBERS) for kind in (Message, Report, Progress)),
     *((Report, field, TIMES) for field in ("clock_ns", "demand_ns")),
-    *((Report, field, NUMBERS) for field in ("serial", "lead")),
-    (Report, "digest", HASHES),
-    *((kind, field, HASHES) for kind in (Report, Progress) for field in ("held", "held_digest")),
+    *((Report, field, NUMBERS) for field in ("serial", "lead", "oldest")),
+    *((kind, field, HASHES) for kind in (Report, Progress) for field in ("held", "held_digest", "digest")),
     (Vouch, "number", (-1, NUMBER_LIMIT - 1)),
     (Vouch, "floor", TIMES),
     (TagRequest, "first", (1, NUMBER_LIMIT // 2)),
@@ -99,6 +98,8 @@ RANGES: list[tuple[type[Pdu], str, tuple[int, int]]] = [
 LENGTHS: list[tuple[type[Pdu], str, int]] = [
     (Report, "agreed", 8 * MOST_AGREED),
     (Report, "links", MOST_AGREED),
+    (Report, "steps", MOST_TAGS),
+    (Report, "checkpoints", 256),
     (Report, "vertices", 8 * MOST_TAGS),
     (Report, "arcs", 16 * MOST_ARCS),
     (Report, "lost", 8 * MOST_ASKED),
@@ -253,7 +254,7 @@ def test_who_restarts_under_an_earlier_incarnation_is_not_counted_and_learns_it(
     lan.incarnations["c"] = 49
     lan.restart("c")
     lan.pass_time(2_000)
-    assert [len(lan.of(name, Appeared)) for name in "ab"] == before, "nobody counts it"
+    assert [len(lan.of(name, Appeared)) for name in "ab"] == before, "no member counts it"
     assert [(effect.other in "ab", effect.reason) for effect in lan.of("c", Disagreed)] == [
         (True, SUPERSEDED)
     ]
@@ -624,55 +625,75 @@ def test_two_reports_of_a_liar_end_no_spell_where_others_follow() -> None:
     assert not lan.of("a", Absent)
 
 
+SETTLING_NS = 200 * MS
+
+
 def touched(*words: tuple[int, str, bool]) -> Continuity:
-    touch = Continuity()
+    touch = Continuity("a", SETTLING_NS)
     for time_ms, sender, behind in words:
-        touch.on_report(time_ms * MS, sender, behind=behind)
+        touch.on_report(time_ms * MS, sender, Relation.BEYOND if behind else Relation.FOLLOWS)
     return touch
 
 
 def test_touch_is_lost_when_most_say_so_or_a_few_for_long() -> None:
     alone = touched((0, "b", True))
     assert not alone.is_lost(0), "one report says little"
-    alone.on_report(MS, "b", behind=True)
+    alone.on_report(MS, "b", Relation.BEYOND)
     assert alone.is_lost(MS)
     half = touched((0, "c", False), (1, "b", True), (2, "b", True))
     assert not half.is_lost(2 * MS)
-    half.on_report(3 * MS, "d", behind=True)
+    half.on_report(3 * MS, "d", Relation.BEYOND)
     assert half.is_lost(3 * MS)
-    half.on_report(4 * MS, "d", behind=False)
+    half.on_report(4 * MS, "d", Relation.FOLLOWS)
     assert not half.is_lost(4 * MS)
-    half.on_report(PATIENCE_NS, "c", behind=False)
-    half.on_report(PATIENCE_NS, "b", behind=True)
+    half.on_report(PATIENCE_NS, "c", Relation.FOLLOWS)
+    half.on_report(PATIENCE_NS, "b", Relation.BEYOND)
     assert not half.is_lost(PATIENCE_NS + MS)
     assert half.is_lost(PATIENCE_NS + MS + 1)
-    half.on_report(PATIENCE_NS + 2 * MS, "b", behind=False)
+    half.on_report(PATIENCE_NS + 2 * MS, "b", Relation.FOLLOWS)
     assert not half.is_lost(PATIENCE_NS + 2 * MS), "it has taken that back"
-    half.on_report(PATIENCE_NS + 3 * MS, "b", behind=True)
+    half.on_report(PATIENCE_NS + 3 * MS, "b", Relation.BEYOND)
     assert not half.is_lost(PATIENCE_NS + 3 * MS), "and begins anew"
 
 
 def test_who_has_fallen_silent_is_no_witness() -> None:
     touch = touched((0, "c", False), (0, "d", False))
     for _ in range(2):
-        touch.on_report(MEMORY_NS + 1, "b", behind=True)
+        touch.on_report(MEMORY_NS + 1, "b", Relation.BEYOND)
     assert touch.is_lost(MEMORY_NS + 1)
     late = touched((0, "c", False), (0, "d", False))
     for _ in range(2):
-        late.on_report(MEMORY_NS, "b", behind=True)
+        late.on_report(MEMORY_NS, "b", Relation.BEYOND)
     assert not late.is_lost(MEMORY_NS)
     gone = touched((0, "b", True), (0, "b", True))
     assert gone.is_lost(MEMORY_NS)
     assert not gone.is_lost(3 * MEMORY_NS)
-    gone.on_report(MEMORY_NS + 1, "c", behind=False)
+    gone.on_report(MEMORY_NS + 1, "c", Relation.FOLLOWS)
     assert not gone.is_lost(3 * MEMORY_NS)
 
 
+@pytest.mark.parametrize(
+    ("ours", "forked", "yields"),
+    [("ab", "c", False), ("a", "bc", True), ("ab", "cd", False), ("ad", "bc", False), ("bd", "ac", True)],
+)
+def test_the_smaller_side_of_a_fork_yields_and_of_equal_sides_the_later_by_name(
+    ours: str, forked: str, yields: bool
+) -> None:
+    side = Continuity(ours[0], SETTLING_NS)
+    for now in (0, SETTLING_NS // 2, SETTLING_NS):
+        for name in forked:
+            side.on_report(now, name, Relation.FORKED)
+        for name in ours[1:]:
+            side.on_report(now, name, Relation.FOLLOWS)
+        assert side.is_lost(now) is (yields and now == SETTLING_NS), "all are counted first"
+    assert side.is_lost(PATIENCE_NS + 1) is yields, "a minority's order is not taken up after a while"
+
+
 def test_witnesses_are_bounded() -> None:
-    touch = Continuity()
+    touch = Continuity("a", SETTLING_NS)
     for index in range(MOST_REPORTERS + 5):
-        touch.on_report(0, f"x{index}", behind=False)
-    assert len(touch._followed) == MOST_REPORTERS
+        touch.on_report(0, f"x{index}", Relation.FOLLOWS)
+    assert len(touch._relations) == MOST_REPORTERS
 
 
 # Listening
@@ -698,11 +719,15 @@ def test_an_order_that_nobody_else_bears_out_is_taken_up_only_after_a_while() ->
     assert not hear("x", [7, 8, 9])
     assert hear("b", [3, 4], index=4) is False, "nor is the other one's, now"
     _, hear = listened(Lan("ab"))
-    hear("c", [1, 2, 3])
-    assert hear("b", [3, 4], index=4), "both tell of 3"
+    hear("b", [1, 2, 3])
     waited = [hear("x", [7, 8, 9]) for _ in range(PATIENCE)]
     assert waited[0] is False
     assert waited[-1] is True
+    listening, hear = listened(Lan("ab"))
+    hear("c", [1, 2, 3])
+    assert hear("b", [3, 4], index=4), "both tell of 3"
+    assert not any(hear("x", [7, 8, 9]) for _ in range(3 * PATIENCE)), "more members have the other order"
+    assert hear("x", [7, 8, 9], now=listening._configuration.listen_ns), "until they are silent"
 
 
 def test_one_that_reports_faster_than_a_group_does_is_not_taken_for_the_group() -> None:
@@ -840,7 +865,7 @@ def test_a_body_is_waited_for_since_it_was_first_lacking() -> None:
 
 
 def asking_for(lan: Lan, name: str, tag: int) -> Dpg:
-    """A member whose order has come to a message that nobody has."""
+    """A member whose order has come to a message that no member has."""
     member = lan.members[name]
     order = member._order
     order.add(lan.now, tag)
@@ -855,7 +880,7 @@ def test_what_another_has_passed_over_is_not_waited_for_longer_than_what_it_lack
     lan.members["b"]._order.exclude(7, 0)
     assert not recovery.may_pass(lan.now, 7)
     lan.pass_time(100)
-    assert b"".join(report.passed for report in lan.sent(Report)) == pack_tags([7])
+    assert {report.passed for report in lan.sent(Report)} == {b"", pack_tags([7])}
     assert recovery.lacking(lan.now, 7) == {"b"}
     assert recovery.may_pass(lan.now, 7)
     recovery.on_passed(lan.now, "b", (9,))

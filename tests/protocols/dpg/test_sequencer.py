@@ -330,7 +330,7 @@ class TestNumbering:
         tag = group.send(sender)
         group.run(30)
         assert all(member.order()[-1] == tag for member in group.members.values())
-        assert Counter(map(type, group.said(Claim)))[Claim] == 1, "nobody was replaced"
+        assert Counter(map(type, group.said(Claim)))[Claim] == 1, "no member was replaced"
 
     def test_numbers_missed_beyond_the_repeated_ones_are_asked_for(self) -> None:
         group = begun()
@@ -457,7 +457,7 @@ class Returning:
             "index": 100, "agreed": pack_tags(range(81, 101)), "links": bytes([MARKED_LINK] * 20),
             "streams": {"b": (0, 101)}, "service": pack_note(Epoch(1, "s"), 100),
         }  # fmt: skip
-        for _ in range(10):  # some more than usual, as nobody tells of 5
+        for _ in range(10):  # some more than usual, as no report has 5
             self.now += 20 * MILLISECOND_NS
             self.receive("b", msgspec.structs.replace(report(), **fields))
 
@@ -546,7 +546,7 @@ class TestTakeover:
         assert group.arcs() == [(16, 64, True), (64, 80, True)]
         assert member.service.figures()["conflicts"] == 2
         group.hand_in(member, "y", Numbered(1, 1, 0, 4, pack_tags([96])))
-        assert 96 not in member.known, "nobody follows a past epoch"
+        assert 96 not in member.known, "no member follows a past epoch"
 
     def test_a_number_given_anew_to_the_same_tag_is_no_conflict(self) -> None:
         group = Group(["a"])
@@ -592,6 +592,42 @@ class TestTakeover:
         orders = {tuple(member.order()) for member in group.members.values()}
         assert len(orders) == 1
         assert tag in orders.pop()
+
+    def test_a_sequencer_whose_announcement_waits_on_its_host_has_ordered_nothing(self) -> None:
+        group = begun()
+        old, another = group.sequencer(), others(group)[0]
+        group.hold_back(old)
+        tag = group.send(old)
+        group.send(another)
+        group.run(20)
+        assert tag not in group.members[old].tags()
+        group.run(300)
+        assert another in group.sequencers(), "to the others it was silent"
+        group.let_go(old)
+        group.run(400)
+        judge(group)
+        orders = {tuple(member.order()) for member in group.members.values()}
+        assert len(orders) == 1
+        assert tag in orders.pop()
+
+    @pytest.mark.parametrize("waits_ms", [60, 5000])
+    def test_a_sequencer_asks_whether_it_still_is_after_an_announcement_that_left_late(
+        self, waits_ms: int
+    ) -> None:
+        group = begun()
+        old = group.sequencer()
+        lease_ns = group.members[old].service.figures()["lease_ns"]
+        del group.carried[:]
+        group.hold_back(old)
+        tag = group.send(old)
+        group.run(waits_ms)
+        group.let_go(old)
+        group.run(50)
+        assert group.said(Claim), "another may have numbered the same meanwhile"
+        assert group.sequencer() == old
+        assert group.members[old].order()[-1] == tag
+        assert group.members[old].service.figures()["lease_ns"] > lease_ns, "the others must wait longer"
+        judge(group)
 
     def test_a_sequencer_that_stood_still_unnoticed_goes_on(self) -> None:
         group = begun()
@@ -758,7 +794,7 @@ class TestTakeover:
         assert group.members[new].service.figures()["stale"] == 0, "they still count"
         group.send(new)
         group.run(60)
-        assert group.sequencers() == [new], "and whoever is gone is still gone"
+        assert group.sequencers() == [new], "and the departed member is still gone"
         judge(group)
 
     def test_claims_of_all_at_the_beginning_make_one_order(self) -> None:
@@ -1145,7 +1181,7 @@ def test_a_swarm_seed_gives_the_same_run_twice() -> None:
 
 
 class TestUsurpers:
-    """Whoever has sent no message has no say while a sequencer does its work."""
+    """A member that has sent no message has no say while a sequencer works."""
 
     @staticmethod
     def working() -> tuple[Group, Member, int]:

@@ -131,7 +131,7 @@ def test_nothing_is_stable_while_a_member_listens() -> None:
     lan = met(tell_ns=MILLISECOND_NS)
     lan.depart("c")
     lan.come_back("c")
-    lan.pass_time(20)
+    lan.pass_time(5)
     lan.misses = lambda _source, target, pdu: target == "c" and isinstance(pdu, Report)
     lan.admit("a")
     lan.wait_for(lambda: lan.delivered("a") == lan.delivered("b") == ["a0"], 0.1)

@@ -13,7 +13,8 @@ from antiphon.core.time import MILLISECOND_NS
 from antiphon.protocols.dpg import Dpg, DpgConfiguration
 from antiphon.protocols.dpg.agreement import Agreement
 from antiphon.protocols.dpg.channel import Channel
-from antiphon.protocols.dpg.order import MEMORY, Order
+from antiphon.protocols.dpg.continuity import BEHIND
+from antiphon.protocols.dpg.order import MEMORY, TRUE_LINK, Order
 from antiphon.protocols.dpg.pdus import (
     IDLE_CYCLES,
     MOST_ASKED,
@@ -28,14 +29,17 @@ from antiphon.protocols.dpg.pdus import (
     Tag,
 )
 from antiphon.protocols.dpg.peers import MOST_SITES, Peers
-from antiphon.protocols.dpg.report_merge import BEHIND
 from antiphon.protocols.dpg.reports import (
+    Merged,
     ReportLists,
     _follow,
-    _is_lacking,
     _is_untold,
+    _lacking,
+    graph_lists,
+    merge,
     pack_arcs,
     read,
+    tells_place,
 )
 from antiphon.protocols.dpg.services.lan import LanService
 from antiphon.protocols.dpg.services.tag_sequencer import SequencerOptions, SequencerService
@@ -74,6 +78,20 @@ def lists_of(told: Report) -> ReportLists:
 
 
 # Messages
+
+
+def test_a_listening_member_does_not_slow_the_group_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of what it holds lies before its spell; a present one has an overflow to report."""
+    ignore_tags(monkeypatch)
+    for listens in (False, True):
+        lan = Lan("ab", ordering_buffers=1)
+        member = lan.members["a"]
+        if listens:
+            member._listen(lan.now)
+        for number, tag in enumerate((5, 6, 7)):
+            behind_a_gap = message(tag, number=10 + number, previous=99)
+            lan.give("a", Received("b", behind_a_gap, after_loss=True))
+        assert (member._flow.own_ns > member._flow._floor_ns) == (not listens)
 
 
 def test_the_latest_tags_are_known_to_have_come_and_no_more() -> None:
@@ -276,7 +294,8 @@ def test_a_reporter_lacks_the_marks_that_it_does_not_tell(
         order.add(0, tag)
     order.graph.connect(5, 6, marked=is_marked_here)
     arcs = pack_arcs([(5, 6, is_marked_there)])
-    assert _is_lacking(order, lists_of(report([], vertices=pack_tags([6]), arcs=arcs))) == is_lacking
+    lacking = _lacking(order, lists_of(report([], vertices=pack_tags([6]), arcs=arcs)))
+    assert lacking == (6 if is_lacking else None)
 
 
 def agreed_order(*tags: Tag) -> Order:
@@ -335,7 +354,7 @@ def test_a_spell_ends_when_either_a_body_or_the_order_is_out_of_reach(
     else:
         for _ in range(BEHIND):
             assert not lan.of("a", Absent)
-            lan.give("a", Received("b", report([8, 9], index=9)))
+            lan.give("a", Received("b", report([8, 9], index=9, oldest=8)))
     assert lan.of("a", Absent)
 
 
@@ -364,7 +383,8 @@ def test_a_member_with_something_to_report_reports_soon_after_another(vertices: 
     for tag in range(1, vertices + 1):
         member._order.add(0, tag)
     member._report_sender.changed = False
-    member._report_sender.on_report(0, 0, lacking=False)
+    told = Merged(news=False, lacking=None, behind=False, apart=False)
+    member._report_sender.on_report(0, 0, "b", told, 0, ReportLists((), b"", (), (), (), (), ()))
     cycle_ns = cycles * member._configuration.report_cycle_ns
     assert cycle_ns <= member._report_sender._heartbeat.next_ns <= 2 * cycle_ns
 
@@ -550,6 +570,20 @@ def test_later_about_one_of_those_that_may_have_it_answers(drawn: float, is_due:
     assert (recovery._answers[7].due_ns is not None) == is_due
 
 
+@pytest.mark.parametrize(("cycles", "is_due"), [(16, True), (32, True), (33, False)])
+def test_the_next_request_after_the_longest_pause_is_still_a_later_one(cycles: int, is_due: bool) -> None:
+    """Else only the member that the tag chooses would answer all requests in vain, and it may lack it."""
+    member, recovery = answering()
+    recovery._random = Fixed()
+    recovery.on_request(0, 0, "b", (7,))
+    later_ns = cycles * 20 * MS
+    for name in "bcd":
+        member._peers.on_progress(later_ns, name, 0, 0)
+    recovery.on_request(later_ns, later_ns, "b", (7,))
+    answered = recovery._answers[7].told_ns is not None or recovery._answers[7].due_ns is not None
+    assert answered == is_due
+
+
 @pytest.mark.parametrize(("sender", "share"), [("a", 0.0), ("x", 0.1)])
 def test_the_sender_answers_sooner_than_others(sender: str, share: float) -> None:
     member, recovery = answering()
@@ -559,6 +593,121 @@ def test_the_sender_answers_sooner_than_others(sender: str, share: float) -> Non
     due_ns = recovery._answers[9].due_ns
     assert (0 if due_ns is None else due_ns) == share * member._configuration.retr_cycle_ns
     assert (due_ns is None) == (sender == "a"), "it was answered at once"
+
+
+# Reports
+
+
+def test_the_latest_reports_are_remembered_from_the_first_of_a_spell_on() -> None:
+    delivery = Lan("ab").members["a"]._delivery
+    for time_ns in (5, 6):
+        delivery.on_report(time_ns)
+    assert list(delivery._reports) == [5, 6]
+
+
+def test_checkpoints_that_contradict_are_told_once_and_odd_ones_say_nothing() -> None:
+    lan = Lan("ab")
+    member = lan.members["a"]
+    member._order.agreement.digests._sparse[64] = 7
+
+    def disagreements(checkpoints: bytes) -> int:
+        told = report([], checkpoints=checkpoints)
+        member._report_merge.compare("b", told, lists_of(told))
+        return member._report_merge.disagreements
+
+    assert disagreements(b"odd") == 0
+    assert disagreements(pack_tags([64, 7])) == 0
+    assert disagreements(pack_tags([64, 8])) == 1
+    assert disagreements(pack_tags([64, 8])) == 1
+
+
+def test_arcs_that_follow_from_steps_and_links_are_left_out_and_no_others() -> None:
+    order = Lan("ab").members["a"]._order
+    for tag in (1, 2, 3):
+        order.follow(0, tag)
+    arcs = [(3, 4), (4, 5), (3, 5), (4, 6), (6, 7), (4, 7), (7, 8), (6, 8), (8, 9), (3, 9)]
+    for tail, head in arcs:
+        if head not in order.graph:
+            order.add(0, head)
+        order.graph.connect(tail, head)
+    told = graph_lists(order, [], *order.agreement.recent(8), 100)
+    assert told.vertices == [4, 5, 6, 7, 8, 9]
+    assert list(told.steps) == [TRUE_LINK, TRUE_LINK, 0, TRUE_LINK, TRUE_LINK, TRUE_LINK]
+    assert told.arcs == [(4, 6, False), (4, 7, False), (3, 9, False)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_read"),
+    [
+        ({"vertices": pack_tags([5, 6]), "steps": b"\x01\x01"}, True),
+        ({"vertices": pack_tags([5, 6]), "steps": b"\x01\x01\x01"}, False),
+        ({"vertices": pack_tags([ORIGIN, 6]), "steps": b"\x01"}, False),
+    ],
+)
+def test_steps_are_between_tags_that_are_listed(fields: dict[str, Any], is_read: bool) -> None:
+    assert (read(report([], **fields)) is not None) == is_read
+
+
+@pytest.mark.parametrize(
+    ("arcs", "agreed", "is_told"),
+    [
+        ([], [9], True),
+        ([(1, 9, True)], [], True),
+        ([(1, 9, False)], [], False),
+        ([(1, 8, True)], [], False),
+        ([(9, 8, True), (1, 9, False)], [], False),
+    ],
+)
+def test_a_place_is_told_by_the_agreed_order_or_by_a_mark(
+    arcs: list[Arc], agreed: list[Tag], is_told: bool
+) -> None:
+    assert tells_place(lists_of(report(agreed, arcs=pack_arcs(arcs))), 9) == is_told
+
+
+@pytest.mark.parametrize(("oldest", "is_behind"), [(3, False), (4, False), (5, True)])
+def test_a_member_is_behind_a_report_that_cannot_tell_what_follows_its_order(
+    oldest: int, is_behind: bool
+) -> None:
+    """It has three places; the report tells from the seventh on, and its sender from `oldest` on."""
+    order = Lan("ab").members["a"]._order
+    for tag in (1, 2, 3):
+        order.follow(0, tag)
+    told = report([7, 8], index=8)
+    merged = merge(order, 0, 8, oldest, lists_of(told), shared=True)
+    assert (merged.apart, merged.behind) == (True, is_behind)
+    order.add(0, 7)
+    merged = merge(order, 0, 8, oldest, lists_of(told), shared=True)
+    assert (merged.apart, merged.behind) == (True, is_behind), "although it has heard of the seventh"
+    near = report([3, 4], index=4)
+    merged = merge(order, 0, 4, 9, lists_of(near), shared=True)
+    assert (merged.apart, merged.behind) == (False, False)
+
+
+@pytest.mark.parametrize(("lacking", "index", "needed"), [(9, 2, 2), (9, 3, None), (None, 2, None)], ids=str)
+def test_reports_reach_back_to_a_member_that_lacks_what_follows(
+    lacking: Tag | None, index: int, needed: int | None
+) -> None:
+    lan = Lan("abc")
+    member = lan.members["a"]
+    for tag in (1, 2, 3):
+        member._order.add(0, tag)
+        member._order.incorporate(0, tag)
+    told = report([], index=index)
+    merged = Merged(False, lacking, False, False)
+    member._report_sender.on_report(lan.now, lan.now, "b", merged, index, lists_of(told))
+    assert member._report_sender._needed == needed
+
+
+@pytest.mark.parametrize(("owed", "is_hurried"), [(1, False), (2, True)])
+def test_a_listener_is_owed_its_reports_without_delay(owed: int, is_hurried: bool) -> None:
+    """The report that has just come is one of them."""
+    lan = Lan("abc")
+    member = lan.members["a"]
+    member._report_sender._owed = owed
+    told = report([])
+    merged = Merged(False, None, False, False)
+    member._report_sender.on_report(lan.now, lan.now, "b", merged, 0, lists_of(told))
+    assert member._report_sender._heartbeat._is_hurried == is_hurried
 
 
 # Order

@@ -14,6 +14,7 @@ from antiphon.core.wire import Codec, Garbage, Packet, Pdu
 from antiphon.protocols.fifo import PDUS
 from antiphon.protocols.fifo.pdus import (
     BATCH_LIMIT,
+    MOST_NEIGHBOURS,
     MOST_SPANS,
     Ask,
     Chunk,
@@ -23,6 +24,7 @@ from antiphon.protocols.fifo.pdus import (
     Leaving,
     Mark,
     Position,
+    Sign,
     Status,
 )
 from antiphon.protocols.stability.coordp import StartRound
@@ -98,6 +100,12 @@ def extent(**changes: Any) -> Extent:
             Status(0, 0, 0, 0, (extent(),), (Mark("", 0, 0),)),
         ),
         (Leaving(0, 0), Leaving(-1, 0)),
+        (Sign(0, 0, 0, False, (0,)), Sign(0, 0, 0, False, (-1,))),
+        (Sign(0, 0, 0, False, (MOST_NAMES - 1,)), Sign(0, 0, 0, False, (MOST_NAMES,))),
+        (
+            Sign(0, 0, 0, False, (0,) * MOST_NEIGHBOURS),
+            Sign(0, 0, 0, False, (0,) * (MOST_NEIGHBOURS + 1)),
+        ),
         (
             Chunk(0, 0, 0, True, (), (Past("a", 0, 0, b""),)),
             Chunk(0, 0, 0, True, (), (Past("a", 0, -1, b""),)),

@@ -279,7 +279,7 @@ def test_what_a_crashed_sender_gave_to_one_reaches_all() -> None:
         members.admit("a")
         members.settle()
         members.crash("a")
-        members.pass_time(300)
+        members.pass_time(400)
         assert all(members.delivered(name) == ["a0"] for name in "bcd"), repair
         assert not any(members.of(name, Absent) for name in "bcd"), repair
 
@@ -466,7 +466,7 @@ def test_a_member_reports_an_exclusion_to_the_excluded() -> None:
     members.admit("a")
     members.pass_time(100)
     members.give("a", Received("c", status_of("c", members)))
-    members.pass_time(60)
+    members.pass_time(100)
     told = status_of("a", members)
     assert told.left_out == (Mark("c", 0, 0),)
     mark_alone = Status(0, 0, told.serial, 0, (Extent("a", 0, True, True, 0, 0, 0, 0),), told.left_out)
@@ -498,7 +498,7 @@ def test_a_member_that_lacks_what_is_stable_begins_a_new_spell() -> None:
 
 def test_a_status_that_was_overtaken_revives_no_member() -> None:
     members = Group(3)
-    members.pass_time(100)
+    members.pass_time(2_000)
     old = status_of("c", members)
     members.pass_time(100)
     members.depart("c")
@@ -727,7 +727,7 @@ def test_empty_messages_take_room_too() -> None:
     assert len(held) == 5
     own = OwnStream("a")
     own.start(0, 0)
-    own.add(many)
+    own.add(0, many)
     assert own.kept_bytes == own.bytes_beyond(0) == many.weight > 200_000
 
 
@@ -747,7 +747,7 @@ def test_what_was_sent_beyond_a_position_is_measured() -> None:
     own.start(0, 5)
     batches = [pack([bytes(size), b""]) for size in (10, 20, 30)]
     for batch in batches:
-        own.add(batch)
+        own.add(0, batch)
     first, second, third = (batch.weight for batch in batches)
     beyond = [first + second + third, second + third, third, 0]
     assert [own.bytes_beyond(position) for position in (5, 7, 9, 11)] == beyond

@@ -170,6 +170,29 @@ def test_a_member_excluded_by_a_lie_returns(repair: str) -> None:
 
 
 @repairs
+def test_an_excluded_member_rejoins_at_once_only_where_nothing_reaches_it_before(repair: str) -> None:
+    members = Group(3, FifoConfiguration(repair=repair))
+    members.pass_time(100)
+    lie(members, "c", "a", claim("b", FAR))
+    lie(members, "c", "a", claim("b", FAR), marks=(Mark("a", 0, 0),))
+    assert not members.members["a"]._presence.taking_part
+    assert members.members["a"].figures()["rejoined"] == (repair == "acknowledge")
+
+
+def test_what_is_found_to_be_stable_needs_no_acknowledgement() -> None:
+    members = Group(3)
+    members.pass_time(100)
+    members.cut |= {"b", "c"}
+    members.admit("a")
+    members.settle()
+    assert [peer(members, of, "a").acked for of in "bc"] == [0, 0]
+    members.members["a"]._stability._release_found(members.now, [Stable("b", 0, 0)])
+    assert [peer(members, of, "a").acked for of in "bc"] == [0, 0]
+    members.members["a"]._stability._release_found(members.now, [Stable("a", 0, 1)])
+    assert [peer(members, of, "a").acked for of in "bc"] == [1, 1]
+
+
+@repairs
 def test_nothing_is_stable_that_its_sender_has_not_sent(repair: str) -> None:
     members = Group(3, FifoConfiguration(repair=repair))
     members.pass_time(100)
@@ -230,8 +253,11 @@ def test_a_member_goes_on_where_it_was_although_an_old_report_of_the_sender_come
     assert known.stream.expected == 8
     assert known.stream.unconfirmed is None
     known.stream.unconfirmed = 8
+    presence = held.members["a"]._presence
+    before = presence.spell, presence.missed
     following.on_end(held.now, known, claim("b", 8))
     assert (known.stream.expected, known.stream.unconfirmed) == (8, None)
+    assert (presence.spell, presence.missed) == before, "nothing was missed"
     assert held.of("a", Absent) == []
 
 
@@ -283,7 +309,7 @@ def test_a_members_pdus_make_sense_whatever_numbers_it_received(apart: bool) -> 
 
 def test_a_serial_that_leaps_is_no_later_word() -> None:
     members = Group(3)
-    members.pass_time(100)
+    members.pass_time(2_000)
     before = peer(members, "c", "a").serial
     lie(members, "c", "a", serial=before + MOST_AHEAD + 1)
     members.give("a", Received("c", Leaving(0, before + MOST_AHEAD + 1)))
@@ -329,7 +355,7 @@ def test_of_a_sender_that_is_silent_another_may_give_what_members_say_they_hold(
     members = Group(3, FifoConfiguration(repair=repair))
     members.pass_time(100)
     members.cut.add("b")
-    members.pass_time(2 * members.knobs.heartbeat_ns / MILLISECOND_NS)
+    members.pass_time(200)
     lie(members, "c", "a", claim("b", 1))
     members.give("a", Received("c", Copy("b", 0, 0, pack([b"x", b"y"]))))
     assert members.delivered("a", "b") == []

@@ -16,7 +16,7 @@ from antiphon.core.packing import pack
 from antiphon.core.time import SECOND_NS
 from antiphon.core.wire import Pdu
 from antiphon.protocols.fifo import FifoConfiguration
-from antiphon.protocols.fifo.pdus import Ask, Copy, Data, RidingData, Status
+from antiphon.protocols.fifo.pdus import Ask, Copy, Data, RidingData, Sign, Status
 from antiphon.protocols.stability import PDUS, PROTOCOLS, ROWS
 from antiphon.protocols.stability.base import Configuration
 from antiphon.protocols.stability.coordp import Information
@@ -174,10 +174,12 @@ PATIENT: dict[str, Any] = {"suspect_after_ns": 60 * SECOND_NS, "lag_ns": 60 * SE
 
 
 def lose_the_tail(members: Group, victim: str) -> None:
-    """The last message of a burst is lost to one member, and so is every status that would announce it."""
+    """The last message of a burst is lost to one member, and so is every PDU that would announce it."""
 
     def drop(_source: str, target: str, pdu: Pdu) -> bool:
-        return isinstance(pdu, Status) or (target == victim and isinstance(pdu, Data) and pdu.number == 3)
+        return isinstance(pdu, Status | Sign) or (
+            target == victim and isinstance(pdu, Data) and pdu.number == 3
+        )
 
     members.drop = drop
     for _ in range(4):
@@ -209,10 +211,10 @@ def test_with_error_detection_senders_announce_nothing() -> None:
         members = Group(3, FifoConfiguration(errors=errors))
         members.pass_time(210)  # the next heartbeat is far
         members.drop = lambda _source, target, pdu: target == "c" and isinstance(pdu, Data)
-        begin = len(members.said(Status))
+        begin = len(members.said(Sign))
         members.admit("a")
         members.pass_time(30)
-        assert any(source == "a" for source, _, _ in members.said(Status)[begin:]) is announced
+        assert any(source == "a" for source, _, _ in members.said(Sign)[begin:]) is announced
 
 
 def test_errors_and_stability_of_one_view_are_not_mistaken_for_each_other() -> None:
@@ -411,7 +413,7 @@ def test_words_of_another_protocol_are_counted_and_dropped(stability: str) -> No
     ("knobs", "words"),
     [
         ({"stability": "coordq"}, "no stability protocol 'coordq'"),
-        ({"errors": "nobody"}, "no stability protocol 'nobody'"),
+        ({"errors": "nothing"}, "no stability protocol 'nothing'"),
         ({"trigger": "hope"}, "no trigger 'hope'"),
         ({"trigger": "adaptive", "repair": "request"}, "no member knows how full"),
         ({"rows": "flying", "stability": "fulldist"}, "do not travel 'flying'"),

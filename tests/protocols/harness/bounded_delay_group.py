@@ -91,7 +91,7 @@ class Group:
         self.later(cycle_ns // 2 + self.random.randrange(cycle_ns), partial(self._report, index, cycle_ns))
 
     def send_every(self, pause_ns: Nanoseconds, count: int, *indices: int) -> None:
-        """So many messages altogether, at random moments, of random members."""
+        """This many messages altogether, at random moments, of random members."""
         now = 0
         for _ in range(count):
             now += self.random.randrange(2 * pause_ns)

@@ -55,7 +55,7 @@ class ChosenTags:
 
 
 def an_order(emit: Callable[[Effect], None], **knobs: Any) -> Order:
-    """The order of a member that knows of nobody else."""
+    """The order of a member that knows no other member."""
     configuration = DpgConfiguration(**knobs)
     peers = Peers(configuration.lately_ns, SECOND_NS, 1, emit)
     return Order(configuration, Stability(peers, SECOND_NS, 0, 0, configuration.tombstones, emit), emit)
@@ -70,7 +70,7 @@ class Unordered(LanService):
 class Lan:
     """Members on one channel that carries PDUs one after another, in the order in which they are handed over.
 
-    Nobody hears itself. A member that `misses` a PDU is told so with the next that it gets. Incarnation 0
+    No member hears itself. A member that `misses` a PDU learns that with the next one. Incarnation 0
     begins with the whole group.
     """
 
@@ -109,6 +109,8 @@ class Lan:
         for effect in effects:
             if isinstance(effect, Multicast):
                 self.channel.append((name, None, effect.pdu))
+                if effect.left is not None:
+                    self.timers[name, effect.left] = self.now + 1
             elif isinstance(effect, Send):
                 self.channel.append((name, (effect.to,), effect.pdu))
             elif isinstance(effect, SetTimer):

@@ -6,14 +6,13 @@ leaves only while the others are there. Then all heals, everyone must take part,
 is judged by the checkers.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
 from antiphon.check.checkers import check_trace
 from antiphon.check.verdict import Violation
 from antiphon.core import effects as fx
-from antiphon.core.ids import Group, Site
+from antiphon.core.ids import Site
 from antiphon.core.inputs import Start
 from antiphon.core.recording import Kind
 from antiphon.core.seeds import Seeds
@@ -25,6 +24,7 @@ from antiphon.sim.mesh import Mesh
 from antiphon.sim.network import Layer
 from antiphon.sim.ordering import wire_size
 from antiphon.sim.scenarios.sequencer import Configuration
+from antiphon.sim.tap import Tap
 from antiphon.sim.world import Host, World
 from antiphon.trace.recorder import MemoryRecorder
 from antiphon.trace.schema import Run
@@ -36,30 +36,19 @@ PACE = churn.Pace(calm_ns=500 * MILLISECOND_NS, trouble_ns=300 * MILLISECOND_NS)
 ROUNDS = 20
 
 
-class Watch(MemoryRecorder):
+class Watch(Tap):
     """Keeps the rows, and who is present."""
 
     def __init__(self) -> None:
-        super().__init__("open")
+        self.memory = MemoryRecorder("open")
+        super().__init__(self.memory)
         self.present: set[Site] = set()
 
-    def record(
-        self,
-        site: Site,
-        kind: Kind,
-        time_ns: Nanoseconds,
-        sender: Site | None = None,
-        number: int | None = None,
-        count: int = 1,
-        group: Group | None = None,
-        destinations: Iterable[Site] | None = None,
-        size: int | None = None,
-    ) -> None:
+    def on_row(self, site: Site, kind: Kind, time_ns: Nanoseconds, *_row: object) -> None:
         if kind == "present":
             self.present.add(site)
         elif kind == "absent":
             self.present.discard(site)
-        super().record(site, kind, time_ns, sender, number, count, group, destinations, size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,4 +229,4 @@ class OpenGroup:
 
     def violations(self) -> list[Violation]:
         run = Run(run="open", protocol="sequencer", promises=PROMISES, seed=0)
-        return [found for found in check_trace(self.watch.events(), run) if found.property in PROMISES]
+        return [found for found in check_trace(self.watch.memory.events(), run) if found.property in PROMISES]

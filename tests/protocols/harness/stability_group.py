@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from antiphon.core.effects import Effect, Multicast, Send, Stable
-from antiphon.core.inputs import Received, RoundTriggered
+from antiphon.core.inputs import Received, RoundTriggered, Suspected
 from antiphon.core.wire import Pdu
 
 
@@ -30,6 +30,15 @@ def receive(protocol: Any, sender: str, pdu: Pdu) -> list[Effect]:
 def trigger(protocol: Any) -> list[Effect]:
     effects: list[Effect] = protocol.handle(0, RoundTriggered())
     return effects
+
+
+def suspect(everyone: Mapping[str, Any], gone: str) -> list[tuple[str, Effect]]:
+    """All learn of a crash, one after another. Returns what they then want to send."""
+    return [
+        (site, effect)
+        for site, protocol in everyone.items()
+        for effect in protocol.handle(0, Suspected(gone))
+    ]
 
 
 def of_kind(effects: list[Effect], kind: type[Any]) -> list[Any]:

@@ -65,7 +65,7 @@ class Swarm:
 
     def carry_out(self, site: str, effect: Effect) -> None:
         if isinstance(effect, Send):
-            assert effect.to != site, "nobody sends to itself"
+            assert effect.to != site, "no member sends to itself"
             self.under_way.append((site, effect.to, self.across(effect.pdu)))
         elif isinstance(effect, Multicast):
             others = self.sites if effect.to is None else effect.to

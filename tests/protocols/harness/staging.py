@@ -90,6 +90,8 @@ class StagedGroup(Generic[Member]):
         elif isinstance(effect, Multicast):
             targets = self.members if effect.to is None else effect.to
             self.travelling += [(name, target, effect.pdu) for target in targets if target != name]
+            if effect.left is not None:
+                self.timers[name, effect.left] = self.now + 1
         elif isinstance(effect, SetTimer):
             self.timers[name, effect.name] = self.now + effect.after_ns
         elif isinstance(effect, CancelTimer):

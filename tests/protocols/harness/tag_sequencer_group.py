@@ -31,7 +31,7 @@ from antiphon.protocols.dpg.services.tag_sequencer import (
 from tests.protocols.harness.dpg_channel import RETURNING, report
 
 ABSENCE_NS = 1000 * MILLISECOND_NS
-"""Whoever stood still for longer starts anew, as a member of the group does."""
+"""A member that was stopped for longer starts anew, as in a group."""
 LATELY_NS = 60 * MILLISECOND_NS
 REPORT_NS = 30 * MILLISECOND_NS
 LISTEN_NS = 100 * MILLISECOND_NS
@@ -170,6 +170,7 @@ class Group:
         self.carried: list[tuple[Nanoseconds, Site, Pdu]] = []
         self.drops: Callable[[Site, Site, Pdu], bool] = lambda *_: False
         """What a test wants lost."""
+        self.held_back: dict[Site, list[Effect]] = {}
         self._heap: list[tuple[Nanoseconds, int, Callable[[], object]]] = []
         self._count = 0
         self._timers: dict[tuple[Site, str], int] = {}
@@ -236,7 +237,7 @@ class Group:
         return tag
 
     def send_all(self, names: Sequence[Site], count: int, pause_ms: float) -> None:
-        """Each of them multicasts so many messages, at about this pace, from now on."""
+        """Each of them multicasts this many messages, at about this pace, from now on."""
         for name in names:
             time_ns = self.now
             for _ in range(count):
@@ -250,6 +251,14 @@ class Group:
         self.members[name].service.depart(self.now)
         self.carry_out(name, Multicast(Farewell(0, self.members[name].service.note(self.now))))
         self.members[name].alive = False
+
+    def hold_back(self, name: Site) -> None:
+        """What this member sends waits on its host, as pacing makes it, until `let_go`."""
+        self.held_back[name] = []
+
+    def let_go(self, name: Site) -> None:
+        for effect in self.held_back.pop(name):
+            self.carry_out(name, effect)
 
     def stop(self, name: Site) -> None:
         self.members[name].stopped_at = self.now
@@ -296,6 +305,8 @@ class Group:
 
     def carry_out(self, name: Site, effect: Effect) -> None:
         match effect:
+            case Send(pdu=pdu) | Multicast(pdu=pdu) if name in self.held_back and not pdu.urgent:
+                self.held_back[name].append(effect)
             case SetTimer(name=timer, after_ns=after_ns):
                 self._count += 1
                 self._timers[name, timer] = turn = self._count
@@ -304,11 +315,13 @@ class Group:
             case Send(to=to, pdu=pdu):
                 self.carried.append((self.now, name, pdu))
                 self._transmit(name, to, pdu)
-            case Multicast(pdu=pdu):
+            case Multicast(pdu=pdu, left=left):
                 self.carried.append((self.now, name, pdu))
                 for to in (*self.members, *self.outside):
                     if to != name:
                         self._transmit(name, to, pdu)
+                if left is not None:
+                    self.carry_out(name, SetTimer(left, 1))
             case _:
                 raise AssertionError(f"a service does not ask for {effect}")
 
@@ -448,7 +461,7 @@ def _cycles(arcs: Sequence[Arc], place: dict[Tag, tuple[Tag, int]]) -> list[str]
 
 
 def out_of_turn(group: Group) -> list[str]:
-    """Senders whose messages do not stand in the order in which they were sent, at somebody."""
+    """Senders whose messages do not stand in the order in which they were sent, at some member."""
     found = []
     for member in group.everyone():
         place = {tag: index for index, tag in enumerate(member.order())}

@@ -4,16 +4,21 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from antiphon.core.effects import Send
 from antiphon.core.inputs import Departed, Received, Suspected
 from antiphon.core.packing import pack
 from antiphon.core.wire import Pdu
 from antiphon.protocols.metagroups import MetaGroupsConfiguration
+from antiphon.protocols.metagroups.attempt import CHANGES_FIRST
 from antiphon.protocols.metagroups.pdus import (
     Accept,
+    AcceptChange,
     Accepted,
+    Change,
     Copy,
+    Decided,
     Entry,
     Heartbeat,
     Install,
@@ -21,13 +26,23 @@ from antiphon.protocols.metagroups.pdus import (
     Refuse,
     Report,
     Request,
+    SiteRecord,
     Want,
 )
+from antiphon.protocols.metagroups.view import apply_change
 from tests.protocols.harness.metagroups_group import KNOBS, Cluster
 from tests.protocols.harness.staging import pdus
 
 TWO_TREES = {"A": "abcd", "B": "cd", "X": "xyz"}
-AGREEING: tuple[type[Pdu], ...] = (Prepare, Report, Accept, Accepted, Install)
+AGREEING: tuple[type[Pdu], ...] = (
+    Prepare,
+    Report,
+    Accept,
+    AcceptChange,
+    Accepted,
+    Install,
+    Decided,
+)
 FETCHING: tuple[type[Pdu], ...] = (Want, Copy)
 
 
@@ -123,7 +138,7 @@ def test_joins_and_leaves_stop_nothing(requests: list[tuple[str, str]]) -> None:
 def test_a_crash_stops_only_the_tree_concerned() -> None:
     """While A and B are agreed on anew, X goes on; what is meant for A is refused for the time being."""
     cluster = Cluster(TWO_TREES)
-    cluster.lost = lambda _source, target, pdu: target == "b" and isinstance(pdu, Accept)
+    cluster.lost = lambda _source, target, pdu: target == "b" and isinstance(pdu, Accept | AcceptChange)
     cluster.crash("d")
     cluster.give("a", Suspected("d"))
     cluster.pass_time(100)
@@ -258,7 +273,7 @@ def test_a_view_that_one_site_has_installed_is_installed_by_all() -> None:
     """The coordinator delivers its own message by a decision, crashes, and its heartbeat of it is lost."""
     cluster = Cluster({"A": "abcd", "B": "bc"}, others="efg")
     cluster.crash("b")
-    cluster.lost = lambda _source, _target, pdu: isinstance(pdu, Install)
+    cluster.lost = lambda _source, _target, pdu: isinstance(pdu, Install | Decided)
     cluster.admit("a", "A")
     while not cluster.delivered("a"):
         cluster.pass_time(10)
@@ -535,3 +550,85 @@ def test_late_pdus_do_no_harm(change: Callable[[Cluster], object]) -> None:
     cluster.pass_time(200)
     assert cluster.figure("c", "version") == version
     assert not any(cluster.figure(name, "begun_anew") for name in cluster.names)
+
+
+# What a change costs
+
+
+def cluster_of_ten() -> Cluster:
+    """All sites have heard one another."""
+    cluster = Cluster({"A": "abcdefghij", "B": "abc"})
+    cluster.pass_time(120)
+    return cluster
+
+
+def sent_by(cluster: Cluster, kind: type[Pdu]) -> int:
+    return sum(len(pdus(cluster.effects[name], kind)) for name in cluster.names)
+
+
+def test_joins_and_leaves_are_agreed_on_by_differences_and_without_reports() -> None:
+    cluster = cluster_of_ten()
+    cluster.join("d", "B")
+    cluster.pass_time(60)
+    assert "+B" in cluster.changes("d")
+    assert not any(sent_by(cluster, kind) for kind in (Prepare, Report, Accept, Install))
+    (proposal,) = pdus(cluster.effects["a"], AcceptChange)
+    assert [record.site for record in proposal.change.records] == ["d"]
+    assert sent_by(cluster, Accepted) == 9
+    cluster.judge()
+
+
+def test_a_change_that_makes_another_decision_here_is_not_accepted() -> None:
+    """The proposer repeats it, and then tells the whole view."""
+    cluster = cluster_of_ten()
+    spoilt = 0
+
+    def spoil(_source: str, target: str, pdu: Pdu) -> bool:
+        nonlocal spoilt
+        if target == "e" and isinstance(pdu, AcceptChange):
+            spoilt += 1
+            cluster.give("e", Received("a", structs.replace(pdu, name=pdu.name ^ 1)))
+            return True
+        return False
+
+    cluster.lost = spoil
+    cluster.join("d", "B")
+    cluster.pass_time(20)
+    assert "+B" not in cluster.changes("d")
+    cluster.pass_time(100)
+    assert spoilt == CHANGES_FIRST
+    assert "+B" in cluster.changes("d")
+    cluster.judge()
+
+
+def test_only_the_first_site_of_a_view_may_do_without_promises() -> None:
+    cluster = cluster_of_ten()
+    change = Change((0, "b"), (SiteRecord("d", (0, 0), 2, ("A", "B")),), (), (), (), ())
+    view = cluster.members["c"]._member._trees.view
+    assert view is not None
+    decision = apply_change(view, change, KNOBS.shape)
+    assert pdus(cluster.give("c", Received("b", Accept(2, 0, False, decision))), Accepted) == []
+    assert len(pdus(cluster.give("c", Received("b", Accept(2, 1, False, decision))), Accepted)) == 1
+
+
+def test_the_first_site_does_without_promises_only_once() -> None:
+    """Its proposal is not accepted by all, and another one follows: that one needs promises."""
+    cluster = cluster_of_ten()
+    cluster.lost = lambda _source, _target, pdu: isinstance(pdu, Accept | AcceptChange)
+    cluster.join("d", "B")
+    cluster.pass_time(900)
+    proposed = {(pdu.version, pdu.round): pdu for pdu in pdus(cluster.effects["a"], AcceptChange)}
+    first = {pdu.change for key, pdu in proposed.items() if key == (2, 0)}
+    assert len(first) == 1
+    assert max(round_ for version, round_ in proposed if version == 2) > 0
+    cluster.lost = lambda _source, _target, _pdu: False
+    cluster.pass_time(900)
+    assert "+B" in cluster.changes("d")
+    cluster.judge()
+
+
+def test_a_site_that_accepted_something_else_asks_what_was_decided() -> None:
+    cluster = cluster_of_ten()
+    effects = cluster.give("c", Received("a", Decided((0, 0, ""), 2, 1)))
+    assert len(pdus(effects, Heartbeat)) == 1
+    assert cluster.figure("c", "version") == 1

@@ -4,7 +4,7 @@ import pytest
 
 from antiphon.core.inputs import Suspected
 from antiphon.core.wire import Pdu
-from antiphon.protocols.metagroups.pdus import Install
+from antiphon.protocols.metagroups.pdus import Decided, Install
 from antiphon.protocols.metagroups.proposer import LOST_AFTER
 from tests.protocols.harness.metagroups_group import Cluster
 from tests.protocols.metagroups.test_changes import TWO_TREES, expect_progress, send_all
@@ -128,7 +128,7 @@ def test_a_newcomer_invited_to_a_version_that_is_forgotten_takes_part_in_an_earl
     """Only the coordinator knows of a version, asks one who forgot to help make the next, and dies."""
     cluster = Cluster({"A": "abcde"})
     cluster.cut = {"e"}
-    cluster.lost = lambda _source, target, pdu: target in "bcd" and isinstance(pdu, Install)
+    cluster.lost = lambda _source, target, pdu: target in "bcd" and isinstance(pdu, Install | Decided)
     cluster.pass_time(600)
     assert [cluster.figure(name, "version") for name in "abcd"] == [2, 1, 1, 1]
     cluster.cut = set()

@@ -15,6 +15,7 @@ from antiphon.protocols.metagroups.ledger import Ledger
 from antiphon.protocols.metagroups.pdus import (
     FINISHED,
     Accept,
+    AcceptChange,
     Accepted,
     Body,
     Copy,
@@ -165,11 +166,11 @@ def test_an_acceptance_counts_only_after_a_decision_and_of_a_site_that_reported(
     cluster.crash("e")
     cluster.pass_time(SUSPECT_MS + 100)
     round_ = pdus(cluster.effects["a"], Prepare)[-1].round
-    assert not pdus(cluster.effects["a"], Accept)
+    assert not pdus(cluster.effects["a"], AcceptChange)
     cluster.give("a", Received("b", Accepted(2, round_, (0, 0))))
     cluster.lost = lambda _source, _target, pdu: isinstance(pdu, Accepted)
     cluster.pass_time(50)
-    round_ = pdus(cluster.effects["a"], Accept)[-1].round
+    round_ = pdus(cluster.effects["a"], AcceptChange)[-1].round
     cluster.give("a", Received("z", Accepted(2, round_, (0, 0))))
     assert view_at(cluster, "a").version == 1
     cluster.lost = lambda *_: False

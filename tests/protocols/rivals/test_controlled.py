@@ -305,7 +305,7 @@ def test_word_of_messages_that_never_come_is_bounded() -> None:
 
 
 def stamp(source: int, target: int, count: int) -> bytes:
-    """So many batches from one to another, of three, and nothing else."""
+    """This many batches from one member to another, of three, and nothing else."""
     counts = np.zeros((3, 3), dtype="<u4")
     counts[source, target] = count
     return counts.tobytes()

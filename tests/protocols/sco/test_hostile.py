@@ -21,6 +21,7 @@ from antiphon.protocols.sco.pdus import (
     MOST_HELD,
     MOST_NAMES,
     SPELL_BITS,
+    TABLE_BYTES,
     Ask,
     Control,
     Copy,
@@ -414,6 +415,22 @@ def test_invented_members_are_bounded_and_members_that_speak_find_room() -> None
     assert state.lives.over["y"].life == 7
 
 
+def test_a_member_that_speaks_finds_room_among_invented_ones_that_are_gone() -> None:
+    """Those of which batches are held keep theirs."""
+    group = Group(3)
+    peers = group.members["b"]._state.peers
+    group.give("b", Received("a", data(number=3)))
+    group.give("b", Received("a", Leave(0)))
+    for index in range(MOST_NAMES):
+        group.give("b", Received(f"z{index}", Leave(0)))
+        assert len(peers.departed) == peers.room.lives - len(peers.present)
+    assert peers.room.bytes <= TABLE_BYTES
+    group.give("b", Received("y", control(life=7)))
+    assert group.peer("b", "y").heard
+    assert peers.find("a", 0) is not None
+    assert peers.room.lives > MOST_NAMES // 2, "no more are given up than it takes"
+
+
 def test_the_lives_that_are_over_are_bounded_by_one_rule_for_all() -> None:
     one, other = Group(2).members["a"], Group(2).members["a"]
     lives = [Name(f"z{index}", index, gone=True) for index in range(2 * MOST_NAMES)]
@@ -662,7 +679,7 @@ def test_a_rejoining_member_sends_nothing_to_a_life_that_never_was() -> None:
 # Numbers
 
 
-def batch_of(group: Group, sender: str, to: str, csn: dict[str, int], **changes: Any) -> Data:
+def batch_of(group: Group, sender: str, to: str, follows: dict[str, int], **changes: Any) -> Data:
     """The next batch of a member, that says what it likes of what it follows."""
     state = group.members[sender]._state
     table = state.peers.names()
@@ -671,7 +688,7 @@ def batch_of(group: Group, sender: str, to: str, csn: dict[str, int], **changes:
         "life": state.peers.me.life, "table": state.peers.version, "number": state.peers.next_number,
         "destinations": pack_bitmap(chosen, len(table)),
         "places": pack_numbers(table[index].outgoing.sent for index in chosen),
-        "csn": pack_plain([csn.get(peer.site, 0) for peer in table]),
+        "csn": pack_plain([follows.get(peer.site, 0) for peer in table]),
         "ack": pack_whole([0] * len(table)), "buffers": 9, "bodies": pack([b"lie"]),
     }  # fmt: skip
     return Data(**(fields | changes))
@@ -710,6 +727,81 @@ def test_what_was_repeated_of_a_lie_is_taken_back() -> None:
     assert {peer.site: number for peer, number in latest.items() if peer.site == "a"} == {}
     lie(group, batch_of(group, "d", "b", {"a": 1 << 39}, places=pack_numbers([1]), number=1), "b")
     assert state.stamps.csn[a] == 0
+
+
+def test_a_next_life_of_a_member_does_not_have_its_numbers_again() -> None:
+    group = join(*"abcd")
+    lie(group, batch_of(group, "d", "b", {}), "b")
+    group.crash("d")
+    vector = pack_whole([0, 0])
+    told: dict[str, Any] = {"life": life_of(group, "d") + 1, "table": 1, "ack": vector}
+    names = (Name("d", told["life"]), Name("b", life_of(group, "b")))
+    targets = pack_bitmap({1}, 2) + pack_numbers([0, 0, 1])
+    lie(group, control_of(group, names=names, targets=targets, number=0, **told), "b")
+    for number in (0, 1):
+        told |= {"number": number, "places": pack_numbers([number]), "destinations": pack_bitmap({1}, 2)}
+        lie(group, batch_of(group, "d", "b", {}, csn=vector, **told), "b")
+    group.pass_time(SILENCE_MS)
+    assert group.delivered("b") == ["d0", "d1"]
+    assert group.figure("b", "ignored") == 1
+    assert_works(group, *"abc")
+
+
+@pytest.mark.parametrize(("number", "is_delivered"), [(3, False), (2, False), (1, True)])
+def test_a_copy_of_a_departed_life_cannot_lie_beyond_where_the_next_life_begins(
+    number: int, is_delivered: bool
+) -> None:
+    """c's next life began at 2: what a repeats of the earlier one ends there."""
+    group = Group(3)
+    group.crash("c")
+    group.give("b", Received("c", control(life=1, number=2, targets=for_b(0, 1), names=table_of_c(1))))
+    vector = pack_whole([0, 0])
+    names = (Name("c", 0), Name("b", 0))
+    forged = Copy(0, names, number, pack_bitmap({1}, 2), pack_numbers([0]), vector, vector, pack([b"x"]))
+    group.give("b", Received("a", forged))
+    group.pass_time(SILENCE_MS)
+    assert group.delivered("b") == ([f"c{number}"] if is_delivered else [])
+
+
+def test_a_copy_of_a_life_that_never_spoke_is_not_delivered() -> None:
+    """a invents a later life of c, and a batch of it with a number that c may still use."""
+    group = Group(3)
+    group.send("c")
+    group.pass_time(30)
+    group.crash("c")
+    invented = 7 << SPELL_BITS
+    names = (Name("c", invented, gone=True), Name("b", 0))
+    for serial in (1000, 1001):  # the first ends c's real life, the second the invented one
+        group.give("b", Received("a", control(serial=serial, over=names[:1])))
+    vector = pack_whole([0, 0])
+    forged = Copy(0, names, 1, pack_bitmap({1}, 2), pack_numbers([0]), vector, vector, pack([b"x"]))
+    group.give("b", Received("a", forged))
+    group.pass_time(SILENCE_MS)
+    assert group.delivered("b") == ["c0"]
+    assert group.figure("b", "holes") == 1
+
+
+def test_a_member_that_went_on_under_a_later_incarnation_does_not_have_its_numbers_again() -> None:
+    """a says that a later incarnation of c is over, and forges a number that c uses in the next."""
+    group = Group(3)
+    group.send("c")
+    group.pass_time(30)
+    over = (Name("c", 0, gone=True), Name("b", 0))
+    group.give("b", Received("a", control(serial=1000, over=over[:1])))
+    vector = pack_whole([0, 0])
+    forged = Copy(0, over, 1, pack_bitmap({1}, 2), pack_numbers([1]), vector, vector, pack([b"x"]))
+    group.give("b", Received("a", forged))
+    group.give("c", Received("a", control(serial=1000, over=(Name("c", 7 << SPELL_BITS, gone=True),))))
+    group.pass_time(SILENCE_MS)
+    for _ in range(2):
+        group.send("c")
+        group.pass_time(SILENCE_MS)
+    assert life_of(group, "c") >> SPELL_BITS == 7
+    assert group.delivered("b") == ["c0", "c1", "c2"]
+
+
+def table_of_c(life: int) -> tuple[Name, ...]:
+    return (Name("a", 0), Name("b", 0), Name("c", life))
 
 
 def test_a_batch_that_follows_what_we_have_not_sent_does_not_hold_us_up() -> None:

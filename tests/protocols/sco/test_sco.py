@@ -1,16 +1,16 @@
 """SCO members between fakes: sending to a choice of members, confirming, repairing, flow control."""
 
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from antiphon.core.effects import Admitted, Deliver, Multicast, Rejected, Send, SetTimer
+from antiphon.core.effects import Admitted, Deliver, Multicast, Reached, Rejected, Send, SetTimer
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Admit, Received, Start, TimerFired
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
-from antiphon.protocols.sco import PROMISES, Level, Sco, ScoConfiguration
+from antiphon.protocols.sco import LEVELS, PROMISES, Level, Sco, ScoConfiguration
 from antiphon.protocols.sco.pdus import (
     LARGE_GROUP,
     LARGEST_BATCH_BYTES,
@@ -450,19 +450,60 @@ def test_a_batch_behind_a_gap_is_atomic_once_its_other_destinations_have_it() ->
     group.send("a", "bc")
     group.send("a", "bc")
     group.settle()
-    assert group.members["b"].level("a", 1) == Level.SIMPLE
+    assert [group.members["b"].level("a", number) for number in range(3)] == [None, Level.SIMPLE, None]
     group.pass_time(4)
     assert group.members["b"].level("a", 1) == Level.SIMPLE | Level.ATOMIC
 
 
-def test_only_messages_to_this_member_have_a_level() -> None:
+@pytest.mark.parametrize("to", ["bc", "ab"])
+def test_a_sender_has_its_own_message_and_all_before_it(to: str) -> None:
     group = Group(3)
     group.lost = lambda *_: True
-    group.send("a", "bc")
-    group.send("a", "ab")
+    group.send("a", to)
     level = group.members["a"].level
-    assert level("a", 0) is None
-    assert level("a", 1) == Level.SIMPLE | Level.CONTINUOUS | Level.CAUSAL
+    assert level("a", 0) == Level.SIMPLE | Level.CONTINUOUS | Level.CAUSAL
+    assert level("b", 0) is None
+
+
+def reached(group: Group, name: str, sender: str, number: int) -> list[str]:
+    """The levels that a member reports of a message, in order."""
+    return [
+        effect.level
+        for effect in group.effects[name]
+        if isinstance(effect, Reached) and (effect.sender, effect.number) == (sender, number)
+    ]
+
+
+@pytest.mark.parametrize("delivery", ["full", "causal"])
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_each_level_is_reported_once(name: str, delivery: Literal["full", "causal"]) -> None:
+    """At a sender that the message is not for, and at its destinations, of which one gets it late."""
+    group = Group(3, ScoConfiguration(observe=True, delivery=delivery))
+    group.lost = losing(0, target="b")
+    group.send("a", "bc")
+    group.send("a", "bc")
+    group.settle()
+    if name == "b":
+        assert reached(group, "b", "a", 1) == ["simple"]
+    group.pass_time(60)
+    for number in (0, 1):
+        found = reached(group, name, "a", number)
+        assert sorted(found) == sorted(level.label for level in LEVELS)
+        assert found[-1] == "full"
+
+
+def test_levels_are_reported_only_if_they_are_watched() -> None:
+    group = Group(3)
+    group.send("a", "bc")
+    group.pass_time(30)
+    assert not any(isinstance(effect, Reached) for name in "abc" for effect in group.effects[name])
+
+
+def test_a_level_has_a_name_in_words() -> None:
+    assert [Level.of(level.label) for level in LEVELS] == list(LEVELS)
+    assert (Level.SIMPLE | Level.CAUSALLY_ATOMIC).label == "simple, causally-atomic"
+    with pytest.raises(UsageError, match="no level of acceptance 'partial'"):
+        Level.of("partial")
 
 
 @pytest.mark.parametrize(("first_to", "is_causally_atomic"), [("bcd", False), ("bc", True)])
@@ -521,4 +562,5 @@ def test_unsent_bodies_are_packed_once() -> None:
 
 
 def test_what_is_promised() -> None:
-    assert PROMISES == ("integrity", "duplicate", "atomicity", "fifo", "causal", "stability")
+    kept = ("integrity", "duplicate", "atomicity", "fifo", "causal", "stability", "causal-receipt")
+    assert kept == PROMISES

@@ -10,7 +10,7 @@ from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Codec, Garbage, Packet, Pdu
 from antiphon.protocols.sequencer import PDUS, Sequencer
-from antiphon.protocols.sequencer.log import MOST_RANGES, Entry, Log, Placed
+from antiphon.protocols.sequencer.log import Entry, Log
 from antiphon.protocols.sequencer.member_table import LONGEST_LEAP
 from antiphon.protocols.sequencer.pdus import (
     LARGEST_BATCH_BYTES,
@@ -535,22 +535,6 @@ def liar_among(group: OpenGroup, position: int) -> list[int]:
 @pytest.mark.parametrize("position", [NO_POSITION, 0])
 def test_no_number_of_an_incarnation_gets_two_places(position: int) -> None:
     assert liar_among(group_of("ab"), position) == [0, 1, 2, 3, 4]
-
-
-def test_places_are_kept_by_incarnation_and_bounded() -> None:
-    placed = Placed()
-    placed.note(Entry("b", 0, BATCH, 5))
-    placed.note(Entry("b", 1, BATCH, 5))
-    placed.note(Entry("b", 7, BATCH, 5))
-    assert placed.has(Entry("b", 6, pack([b"x", b"y"]), 5))
-    assert not placed.has(Entry("b", 6, BATCH, 5))
-    assert not placed.has(Entry("b", 8, BATCH, 5))
-    assert not placed.has(Entry("b", 7, BATCH, 6))
-    for number in range(100, 100 + 2 * MOST_RANGES, 2):
-        placed.note(Entry("b", number, BATCH, 5))
-    assert not placed.has(Entry("b", 7, BATCH, 5))
-    placed.note(Entry("b", 0, BATCH, 6))
-    assert not placed.has(Entry("b", 100, BATCH, 5))
 
 
 def test_an_answer_counts_only_from_one_that_holds_what_it_tells() -> None:

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from antiphon.core.effects import CancelTimer, Effect, Missing, Multicast, Send, SetTimer
+from antiphon.core.effects import CancelTimer, Missing, Multicast, Send, SetTimer
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Restored, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
@@ -22,6 +22,7 @@ from tests.protocols.harness.stability_group import (
     receive,
     sent,
     stable,
+    suspect,
     trigger,
 )
 from tests.protocols.harness.stability_swarm import weather
@@ -44,15 +45,6 @@ def member(site: str, configuration: StructuredConfiguration = QUIET) -> SCoordP
 
 def group(sites: str = "abcdef", configuration: StructuredConfiguration = QUIET) -> dict[str, SCoordP]:
     return {site: member(site, configuration) for site in sites}
-
-
-def suspect(everyone: dict[str, SCoordP], gone: str) -> list[tuple[str, Effect]]:
-    """All learn of a crash, one after another; what they then want to send."""
-    return [
-        (site, effect)
-        for site, protocol in everyone.items()
-        for effect in protocol.handle(0, Suspected(gone))
-    ]
 
 
 def least(sites: str) -> tuple[int, ...]:

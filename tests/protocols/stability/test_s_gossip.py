@@ -361,7 +361,7 @@ def test_a_member_asks_once_more_also_after_its_group_was_not_covered() -> None:
 NONSENSE: list[tuple[str, str, Pdu]] = [
     ("a gossip of another group", "d", Rumour(0, b"\x02", counts(1, 1))),
     ("a gossip with counts too few", "b", Rumour(0, b"\x02", counts(1))),
-    ("a gossip with a bit of nobody", "b", Rumour(0, b"\x0a", counts(1, 1))),
+    ("a gossip with a bit of no member", "b", Rumour(0, b"\x0a", counts(1, 1))),
     ("a gossip with bits too many", "b", Rumour(0, b"\x02\x00", counts(1, 1))),
     ("a gossip from a stranger", "x", Rumour(0, b"\x02", counts(1, 1))),
     ("a gossip of a round without end", "b", Rumour(FIRST_LIMIT, b"\x02", counts(1, 1))),
@@ -369,7 +369,7 @@ NONSENSE: list[tuple[str, str, Pdu]] = [
     ("a local result too short", "b", LocalOutcome(0, counts(1))),
     ("a local result with broken bits", "b", LocalOutcome(0, counts(1, 1), b"12")),
     ("a controller's gossip with counts too few", "d", GroupRumour(0, TWO, counts(1))),
-    ("a controller's gossip with a bit of nobody", "d", GroupRumour(0, b"\x06", counts(1, 1))),
+    ("a controller's gossip with a bit of no member", "d", GroupRumour(0, b"\x06", counts(1, 1))),
     ("a controller's gossip with partial nobodies", "d", GroupRumour(0, TWO, counts(1, 1), b"\x08")),
     ("a controller's gossip with broken bits", "d", GroupRumour(0, b"\x02\x00", counts(1, 1))),
     ("a controller's gossip from a stranger", "x", GroupRumour(0, TWO, counts(1, 1))),

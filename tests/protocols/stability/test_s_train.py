@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from antiphon.core.effects import Effect, Multicast, Send
+from antiphon.core.effects import Multicast, Send
 from antiphon.core.inputs import Restored, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
 from antiphon.protocols.stability.base import FIRST_LIMIT, Objective, Repetition
@@ -20,6 +20,7 @@ from tests.protocols.harness.stability_group import (
     receive,
     sent,
     stable,
+    suspect,
     trigger,
 )
 from tests.protocols.harness.stability_swarm import weather
@@ -42,15 +43,6 @@ def member(site: str, configuration: StructuredConfiguration = QUIET) -> STrain:
 
 def group(sites: str = "abcdefg", configuration: StructuredConfiguration = QUIET) -> dict[str, STrain]:
     return {site: member(site, configuration) for site in sites}
-
-
-def suspect(everyone: dict[str, STrain], gone: str) -> list[tuple[str, Effect]]:
-    """All learn of a crash, one after another; what they then want to send."""
-    return [
-        (site, effect)
-        for site, protocol in everyone.items()
-        for effect in protocol.handle(0, Suspected(gone))
-    ]
 
 
 def least(sites: str) -> tuple[int, ...]:

@@ -80,7 +80,7 @@ class MemberView(Interface):
         """Whether a message of this site is held here or was delivered."""
 
     def lately(self, now: Nanoseconds) -> frozenset[Site]:
-        """The peers heard lately."""
+        """The peers heard recently."""
 
 
 class Service(Interface):
@@ -126,7 +126,7 @@ class Service(Interface):
         """Any other PDU: of the service itself, a `Remulticast`, a `Farewell`."""
 
     def on_vanished(self, now: Nanoseconds, site: Site) -> None:
-        """A peer has been silent for so long that neither it nor its claims count any more."""
+        """A peer has been silent for too long: neither it nor its claims count any more."""
 
     def on_located(self, now: Nanoseconds, tag: Tag) -> None:
         """The member has learned the place of an own message from a report."""

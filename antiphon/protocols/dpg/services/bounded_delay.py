@@ -189,8 +189,8 @@ class BoundedDelayService:
             self._incarnation = incarnation
             self._next_number = UNNUMBERED
 
-    def take_part(self, now: Nanoseconds) -> None:
-        self._clock.settle(now)
+    def take_part(self, now: Nanoseconds) -> None:  # noqa: ARG002
+        self._clock.settle()
 
     def depart(self, now: Nanoseconds) -> Placements:
         """Place what waits by its stamp, without marks, so that the last report carries it."""

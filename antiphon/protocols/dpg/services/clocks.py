@@ -195,7 +195,8 @@ class GroupClock:
         self._far_ns: Final = most_ns if far_ns is None else far_ns
         self.adjustment_ns: Nanoseconds = 0
         self.settled = False
-        self._settled_ns: Nanoseconds = 0
+        self._is_confirmed = False
+        """Whether this clock has been near the others' since it settled."""
         self.steps = 0
         self._most_ns: Final = most_ns
         self._peers: dict[Site, PeerClock] = {}
@@ -206,16 +207,15 @@ class GroupClock:
 
     def begin(self, now: Nanoseconds, site: Site, incarnation: int) -> None:
         """Listen, with the last adjustment as a first guess."""
-        self.settled = False
+        self.settled = self._is_confirmed = False
         self._peers.clear()
         self._identity = identity_of(site, incarnation)
         self._moved_ns = now
         self._near_ns = now
 
-    def settle(self, now: Nanoseconds) -> None:
+    def settle(self) -> None:
         """This is the group's clock from here on."""
         self.settled = True
-        self._settled_ns = now
 
     def read(self, now: Nanoseconds) -> Nanoseconds:
         return now + self.adjustment_ns
@@ -265,8 +265,9 @@ class GroupClock:
         is_far = abs(move_ns) > self._far_ns
         if not is_far:
             self._near_ns = now
-        elif self.settled and now - self._near_ns < PATIENCE_NS <= now - self._settled_ns:
-            return 0  # a member that took part only now may have heard the wrong clocks, and steps at once
+            self._is_confirmed = self.settled
+        elif self._is_confirmed and now - self._near_ns < PATIENCE_NS:
+            return 0  # a member that was never near the others has heard the wrong clocks, and steps at once
         self.steps += is_far
         if self.settled and not is_far:
             limit_ns = min((now - self._moved_ns) // SLOWNESS, LONGEST_MOVE_NS)

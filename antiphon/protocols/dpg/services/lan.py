@@ -80,7 +80,8 @@ class LanService:
         return ()
 
     def stamp(self, now: Nanoseconds) -> int:
-        return 0
+        """The sender's clock: receivers see how long the message waited for the channel."""
+        return now
 
     def hand_over(self, now: Nanoseconds, message: Message) -> None:
         self._member.emit(Multicast(message))

@@ -26,11 +26,12 @@ Deviations, with reasons:
   counts. How long that silence must be the sequencer itself tells, by how late its own timers are: its lease.
   Every member that hears the claim stops following the old epoch and answers with the numbers that the
   claimant lacks. The numbering goes on behind the greatest of them, so contiguity is not broken.
-- A sequencer orders its own messages and others' by a number only in the step after the one that tells it: if
-  it is stopped before it could tell, and others give the number anew, it has delivered nothing by it.
+- A sequencer orders its own messages and others' by a number only when the PDU that tells it has left the
+  host: if it is stopped before, and others give the number anew, it has delivered nothing by it. If the PDU
+  left late, the sequencer first asks whether it was replaced meanwhile.
 - A spell begins at the number of the root that was taken up. What waits in the buffers of a member that stood
   still has lower ones, and what was numbered in between is neither asked for nor ordered.
-- A sequencer that finds that it stood still for so long that others may have replaced it asks whether it is
+- A sequencer that was stopped for long enough to be replaced asks whether it is
   still the sequencer before it numbers anything.
 
 Measured on two busy cores, the member's own work excluded: a message costs a member 7 microseconds and the

@@ -16,6 +16,8 @@ from antiphon.protocols.dpg.tag_lists import pack_tags
 
 GATHER: Final = PREFIX + "gather"
 TICK: Final = PREFIX + "tick"
+LEFT: Final = PREFIX + "left:"
+"""Begins the name of the timer that fires once an announcement has left; its last number follows."""
 IDLE_REPEATS: Final = 5
 """Repetitions of the last numbers when nothing follows, after growing pauses. Raising it costs PDUs."""
 MOST_ANSWERS: Final = 8
@@ -68,7 +70,7 @@ class Announcer:
         self._tick()
 
     def is_stalled(self, now: Nanoseconds) -> bool:
-        """Whether this process stood still for so long that another may have taken over."""
+        """Whether this process was stopped for long enough that another may have taken over."""
         self.look(now)
         return self._stalled
 
@@ -78,6 +80,11 @@ class Announcer:
         self._awake_ns = now
         self._stalled |= still_ns > self.lease.stall_ns
         self.lease.stood_still(now, max(0, still_ns))
+
+    def took(self, now: Nanoseconds, waited_ns: Nanoseconds) -> None:
+        """An announcement waited this long before it left. To the others, that was silence."""
+        self._stalled |= waited_ns > self.lease.stall_ns
+        self.lease.stood_still(now, waited_ns)
 
     def may_speak(self, now: Nanoseconds) -> bool:
         """Whether to announce what is ready now; if not, a timer is set."""
@@ -126,7 +133,9 @@ class Announcer:
     def _say(self, now: Nanoseconds, tags: list[Tag]) -> None:
         """Multicast the latest numbers and those before them; the next one goes on behind the last."""
         told = self._tail + tags
-        self._emit(Multicast(self._numbered(self._sequencer.next_number - len(told), told)))
+        following = self._sequencer.next_number
+        left = f"{LEFT}{following - 1}"
+        self._emit(Multicast(self._numbered(following - len(told), told), left=left))
         self._tail = told[len(told) - min(len(told), self._options.repeats) :]
         self._sent_ns = now
         self._repeats_left = IDLE_REPEATS

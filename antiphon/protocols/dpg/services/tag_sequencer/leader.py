@@ -1,12 +1,13 @@
 """The tasks of an epoch's sequencer: it takes tags, numbers and announces them, and places them itself."""
 
-from typing import Final
+from collections import deque
+from typing import Final, NamedTuple
 
-from antiphon.core.effects import Send, SetTimer
+from antiphon.core.effects import Send
 from antiphon.core.ids import Site
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.protocols.dpg.pdus import Tag
-from antiphon.protocols.dpg.services.base import PREFIX, MemberView
+from antiphon.protocols.dpg.services.base import MemberView
 from antiphon.protocols.dpg.services.tag_sequencer.announcer import Announcer
 from antiphon.protocols.dpg.services.tag_sequencer.follower import Follower
 from antiphon.protocols.dpg.services.tag_sequencer.number_requests import MOST_ASKED
@@ -14,13 +15,20 @@ from antiphon.protocols.dpg.services.tag_sequencer.numbering import MOST_SENDERS
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import Ask, SequencerOptions
 
-PLACE: Final = PREFIX + "place"
 LAST_WORDS: Final = 3
 """Repetitions of the last numbers by a sequencer that leaves. Raising it costs PDUs."""
 STALE_NS: Final[Nanoseconds] = 400 * MILLISECOND_NS
 """A new sequencer numbers no older message by itself. Raising it risks a second place for a message."""
 ASK_AGAIN_NS: Final[Nanoseconds] = 3 * MILLISECOND_NS
 """Pause before the sequencer asks the same sender again. Raising it costs latency after a loss."""
+
+
+class Announced(NamedTuple):
+    """Numbers that were announced and are not placed here yet."""
+
+    first: int
+    tags: list[Tag]
+    since_ns: Nanoseconds
 
 
 class Leader:
@@ -40,9 +48,7 @@ class Leader:
         self._follower = following
         self._base = 0
         self._asked: dict[Site, Nanoseconds] = {}
-        self._told: list[tuple[int, Tag]] = []
-        """Announced numbers that are not placed here yet."""
-        self._armed = False
+        self._announced: deque[Announced] = deque()
 
     def begin_epoch(self) -> None:
         """An own epoch begins, in which no number has been given yet."""
@@ -53,6 +59,8 @@ class Leader:
         """Go on from this number, and number received messages without one; `announce` follows."""
         sequencer, following = self.sequencer, self._follower
         sequencer.begin(next_number)
+        # It is certain again that no other member gives these numbers: they have left late only from now on.
+        self._announced = deque(each._replace(since_ns=now) for each in self._announced)
         self._base = self._base or next_number
         self.active = True
         self.announcer.begin(now, counter, self._base, known_by_all)
@@ -67,7 +75,8 @@ class Leader:
 
     def leave(self, now: Nanoseconds) -> None:
         """End, and tell the successor where to go on; announced numbers are placed, as no step follows."""
-        self.place(now)
+        while self._announced:
+            self._place(now, self._announced.popleft())
         for _ in range(LAST_WORDS):
             self.announcer.say_again()
         self.active = False
@@ -92,8 +101,8 @@ class Leader:
     def announce(self, now: Nanoseconds, *, at_once: bool) -> bool:
         """Announce the numbers of what is ready, unless it is too early. False if this process stood still.
 
-        The sequencer itself uses them only in the next step, when they are on their way (`place`): if it is
-        stopped before that, and others number the same anew, it has delivered nothing.
+        The sequencer itself uses them only when they have left this host (`on_left`): if it is stopped before
+        that, and others number the same anew, it has delivered nothing.
         """
         sequencer, announcer = self.sequencer, self.announcer
         if not sequencer.ready:
@@ -102,29 +111,31 @@ class Leader:
             return False
         while sequencer.ready and (announcer.may_speak(now) or at_once):
             first, tags = announcer.announce(now)
-            self._told.extend(enumerate(tags, first))
-        if self._told and not self._armed:
-            self._armed = True
-            self._member.emit(SetTimer(PLACE, 1))
+            self._announced.append(Announced(first, tags, now))
         return True
 
-    def place(self, now: Nanoseconds) -> None:
-        """Place announced numbers here, unless others may have numbered the same meanwhile."""
-        if self._told and self.active and not self.announcer.is_stalled(now):
-            told, self._told = self._told, []
-            for number, tag in told:
-                self._follower.place(now, number, tag)
+    def on_left(self, now: Nanoseconds, last: int) -> bool:
+        """The numbers up to `last` have left this host: place them here.
 
-    def fire_place(self, now: Nanoseconds) -> None:
-        """The timer `PLACE`: nothing else has happened since."""
-        self._armed = False
-        self.place(now)
+        False if other members may have numbered the same messages meanwhile.
+        """
+        announcer, announced = self.announcer, self._announced
+        while announced and announced[0].first <= last:
+            announcer.took(now, now - announced[0].since_ns)
+            if announcer.is_stalled(now):
+                return False
+            self._place(now, announced.popleft())
+        return True
+
+    def _place(self, now: Nanoseconds, announced: Announced) -> None:
+        for number, tag in enumerate(announced.tags, announced.first):
+            self._follower.place(now, number, tag)
 
     def withdraw(self) -> None:
         """Another member is the sequencer: it decides about numbers that are announced and not placed."""
-        if self._told:
-            self._numbers.drop_from(self._told[0][0])
-            self._told.clear()
+        if self._announced:
+            self._numbers.drop_from(self._announced[0].first)
+            self._announced.clear()
 
     def tick(self, now: Nanoseconds) -> bool:
         """Repeat the last numbers if due. False if this process stood still."""

@@ -22,7 +22,7 @@ LONGEST_PAUSE: Final = 8
 class NumberRequests:
     """When to request, and what. Its timer is `ASK`.
 
-    A sender waits for `repeat_ns`, or for twice as long as its numbers took lately if that is more: a busy
+    A sender waits for `repeat_ns`, or for twice as long as its numbers took recently if that is more: a busy
     sequencer must not be asked for what it will number anyway.
     """
 

@@ -78,6 +78,7 @@ class Claim(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 76
+    urgent: ClassVar[bool] = True
     counter: Number
     through: Number
 
@@ -89,6 +90,7 @@ class Answer(Pdu, frozen=True, gc=False):
     """
 
     code: ClassVar[int] = 77
+    urgent: ClassVar[bool] = True
     counter: Number
     sequencer: Sequencer
     through: Number

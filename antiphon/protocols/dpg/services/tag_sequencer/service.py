@@ -9,10 +9,10 @@ from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.dpg.pdus import ORIGIN, Farewell, Message, Report, Tag
 from antiphon.protocols.dpg.services.base import PREFIX, MemberView, Placements
-from antiphon.protocols.dpg.services.tag_sequencer.announcer import GATHER, TICK
+from antiphon.protocols.dpg.services.tag_sequencer.announcer import GATHER, LEFT, TICK
 from antiphon.protocols.dpg.services.tag_sequencer.claim_round import ClaimRound, Neighbours
 from antiphon.protocols.dpg.services.tag_sequencer.follower import Follower
-from antiphon.protocols.dpg.services.tag_sequencer.leader import PLACE, Leader
+from antiphon.protocols.dpg.services.tag_sequencer.leader import Leader
 from antiphon.protocols.dpg.services.tag_sequencer.number_requests import ASK, NumberRequests
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
 from antiphon.protocols.dpg.services.tag_sequencer.patience import ROUND_TRIPS, Patience
@@ -183,6 +183,8 @@ class SequencerService:
         act = self._timers.get(name)
         if act is not None:
             act(self, now)
+        elif name.startswith(LEFT):
+            self._on_left(now, int(name.removeprefix(LEFT)))
         return self._follower.take_placed()
 
     def note(self, now: Nanoseconds) -> bytes:  # noqa: ARG002 - it holds until the next one
@@ -207,7 +209,6 @@ class SequencerService:
     def _hear(self, now: Nanoseconds, sender: Site) -> None:
         if self._leader.active:
             self._leader.announcer.look(now)
-            self._leader.place(now)
         self._neighbours.note(now, sender)
 
     def _on_numbered(self, now: Nanoseconds, sender: Site, pdu: Numbered) -> None:
@@ -458,8 +459,10 @@ class SequencerService:
         if self._leader.active:
             self._announce(now, at_once=True)
 
-    def _fire_place(self, now: Nanoseconds) -> None:
-        self._leader.fire_place(now)
+    def _on_left(self, now: Nanoseconds, last: int) -> None:
+        """An announcement has left this host."""
+        if self._leader.active and not self._leader.on_left(now, last):
+            self._confirm(now)
 
     def _fire_tick(self, now: Nanoseconds) -> None:
         if self._leader.active and not self._leader.tick(now):
@@ -494,5 +497,4 @@ class SequencerService:
         TICK: _fire_tick,
         ASK: _fire_ask,
         CLAIM: _fire_claim,
-        PLACE: _fire_place,
     }

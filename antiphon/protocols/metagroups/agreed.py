@@ -1,0 +1,79 @@
+"""What the sites of a cluster agree on when groups change: which trees stay, and which are replaced.
+
+It asks the very functions by which a proposer decides, without running any site. Retiring trees count as over
+before the next change.
+"""
+
+from typing import NamedTuple
+
+from antiphon.core.ids import Site
+from antiphon.protocols.metagroups.formation import Label, Membership, labels_of_sites
+from antiphon.protocols.metagroups.moving import Way, way_of
+from antiphon.protocols.metagroups.pdus import Change, MetaGroupsConfiguration, SiteRecord, TreeId
+from antiphon.protocols.metagroups.shapes import Shape
+from antiphon.protocols.metagroups.view import NO_FOUNDER, View, apply_change, first_decision, view_of
+
+
+class Replacement(NamedTuple):
+    """What a change did to the trees."""
+
+    kept: tuple[TreeId, ...]
+    handed_over: tuple[TreeId, ...]
+    """Trees that finish what is under way on them, and take nothing new."""
+    planted: tuple[TreeId, ...]
+
+
+class AgreedTrees:
+    """The trees of a cluster in one view after another."""
+
+    def __init__(self, membership: Membership, shape: Shape) -> None:
+        self._shape = shape
+        self._configuration = MetaGroupsConfiguration(shape=shape)
+        self._moved: dict[Site, SiteRecord] = {}
+        """Sites that have moved since the view was agreed on."""
+        self._trees: set[TreeId] = set()
+        """The trees on which they have."""
+        labels = labels_of_sites({group: tuple(sites) for group, sites in membership.items()})
+        records = tuple(SiteRecord(site, (0, 0), 1, labels[site]) for site in sorted(labels))
+        self._view: View = view_of(first_decision(NO_FOUNDER, records, shape), shape)
+
+    def change(self, membership: Membership) -> Replacement:
+        """The members of all groups are these from now on.
+
+        Joins that alter no tree leave the view as it is, until the next change plants their trees anew.
+        """
+        before = self._view
+        labels = labels_of_sites({group: tuple(sites) for group, sites in membership.items()})
+        records = tuple(
+            self._record(site, labels.get(site, ())) for site in sorted({*labels, *before.records})
+        )
+        news = tuple(record for record in records if self._current(record.site) != record)
+        ways = [self._way(record) for record in news]
+        if all(way is not None for way in ways):
+            self._moved |= {record.site: record for record in news}
+            self._trees |= {way.tree for way in ways if way is not None}
+            return Replacement(tuple(sorted(before.trees)), (), ())
+        over = tuple(sorted(before.retiring))
+        folded = tuple(record for record in records if before.records.get(record.site) != record)
+        change = Change((1, ""), folded, (), (), over, (), tuple(sorted(self._trees)))
+        self._moved.clear()
+        self._trees.clear()
+        after = self._view = view_of(apply_change(before, change, self._shape), self._shape)
+        return Replacement(
+            tuple(sorted(before.trees.keys() & after.trees.keys())),
+            tuple(sorted(before.trees.keys() & after.retiring.keys())),
+            tuple(sorted(after.trees.keys() - before.trees.keys())),
+        )
+
+    def _current(self, site: Site) -> SiteRecord | None:
+        return self._moved.get(site) or self._view.records.get(site)
+
+    def _way(self, wanted: SiteRecord) -> Way | None:
+        current = self._current(wanted.site)
+        return None if current is None else way_of(self._view, current, wanted, self._configuration)
+
+    def _record(self, site: Site, groups: Label) -> SiteRecord:
+        known = self._current(site)
+        if known is None:
+            return SiteRecord(site, (0, 0), 1, groups)
+        return known if known.groups == groups else SiteRecord(site, (0, 0), known.serial + 1, groups)

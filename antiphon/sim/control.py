@@ -1,0 +1,48 @@
+"""What control costs: the bytes of every PDU but the messages' bodies, by the member that they pass."""
+
+from collections.abc import Callable, Sequence
+
+from antiphon.core.packing import Packed
+from antiphon.core.time import Nanoseconds, to_seconds
+from antiphon.core.wire import Pdu
+from antiphon.sim.network import Arrival, Network
+from antiphon.sim.scenario import Metrics
+
+
+class MeteredNetwork:
+    """A network whose control bytes are counted; implements `antiphon.sim.network.Network`.
+
+    A member is charged for what it sends, once if it multicasts, and for what is sent to it.
+    """
+
+    def __init__(self, network: Network, members: int, size_of: Callable[[Pdu], int]) -> None:
+        self._network = network
+        self._size_of = size_of
+        self._bytes = [0] * members
+        self.next_ns = network.next_ns
+        self.within = network.within
+        self.network_messages = network.network_messages
+
+    def send(self, now: Nanoseconds, source: int, targets: Sequence[int] | None, pdu: Pdu, size: int) -> None:
+        overhead = self._size_of(pdu) - _body_bytes(pdu)
+        self._bytes[source] += overhead
+        for target in range(len(self._bytes)) if targets is None else targets:
+            if target != source:
+                self._bytes[target] += overhead
+        self._network.send(now, source, targets, pdu, size)
+
+    def advance(self, limit_ns: Nanoseconds) -> Sequence[Arrival]:
+        return self._network.advance(limit_ns)
+
+    def metrics(self, span_ns: Nanoseconds) -> Metrics:
+        """Control bytes a second: of a member on average, and of the busiest one."""
+        span_s = max(1e-9, to_seconds(span_ns))
+        return {
+            "control_bytes_s": round(sum(self._bytes) / len(self._bytes) / span_s),
+            "busiest_control_bytes_s": round(max(self._bytes) / span_s),
+        }
+
+
+def _body_bytes(pdu: Pdu) -> int:
+    bodies = getattr(pdu, "bodies", None)
+    return bodies.size if isinstance(bodies, Packed) else 0

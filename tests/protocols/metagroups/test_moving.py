@@ -1,0 +1,348 @@
+"""Joins that alter no tree (Jia and So, section 6): the tree and its id stay, and few sites are told."""
+
+import pytest
+from msgspec import structs
+
+from antiphon.core.effects import Multicast, Send
+from antiphon.core.inputs import Received
+from antiphon.core.packing import pack
+from antiphon.core.wire import Pdu
+from antiphon.protocols.metagroups import PDUS, MetaGroupsConfiguration
+from antiphon.protocols.metagroups.channels import Outlet
+from antiphon.protocols.metagroups.moving import KnownMoves, as_batch, move_in
+from antiphon.protocols.metagroups.pdus import (
+    Accept,
+    AcceptChange,
+    AskMoves,
+    Entry,
+    Heartbeat,
+    Held,
+    Mark,
+    Move,
+    Moved,
+    Moves,
+    PlaceMove,
+    Prepare,
+    Report,
+    Turn,
+    Turned,
+)
+from antiphon.sim.sizes import encoded_size
+from tests.protocols.harness.metagroups_group import KNOBS, Cluster
+from tests.protocols.harness.staging import pdus
+from tests.protocols.metagroups.test_changes import expect_progress, send_all
+
+GROUPS = {"A": "bcdefgh", "B": "bcij", "X": "axyz"}
+"""Meta-groups <AB> with b and c, <A> with d to h, <B> with i and j, and <X>; a is the first site of all."""
+MOVING: tuple[type[Pdu], ...] = (PlaceMove, Turn, Turned, Moved, Moves, AskMoves)
+AGREEING: tuple[type[Pdu], ...] = (Prepare, Report, Accept, AcceptChange)
+
+
+def begun(knobs: MetaGroupsConfiguration = KNOBS) -> Cluster:
+    """All sites have heard one another."""
+    cluster = Cluster(GROUPS, knobs)
+    cluster.pass_time(120)
+    return cluster
+
+
+def trees_at(cluster: Cluster, name: str) -> list[tuple[int, int]]:
+    view = cluster.members[name]._member._trees.view
+    assert view is not None
+    return sorted(view.trees)
+
+
+def test_a_join_that_alters_no_tree_costs_few_pdus_and_keeps_the_tree() -> None:
+    cluster = begun()
+    trees, already = trees_at(cluster, "x"), {name: len(cluster.effects[name]) for name in cluster.names}
+    cluster.join("e", "B")
+    cluster.pass_time(20)
+    assert cluster.changes("e")[-1] == "+B"
+    sent = [
+        effect.pdu
+        for name in cluster.names
+        for effect in cluster.effects[name][already[name] :]
+        if isinstance(effect, Send | Multicast) and not isinstance(effect.pdu, Heartbeat)
+        for _ in (effect.to if isinstance(effect, Multicast) and effect.to is not None else "1")
+    ]
+    size = encoded_size(PDUS)
+    assert len(sent) <= 20
+    assert sum(map(size, sent)) <= 1000
+    assert not any(isinstance(pdu, AGREEING) for pdu in sent)
+    assert {cluster.figure(name, "version") for name in cluster.names} == {1}
+    assert all(trees_at(cluster, name) == trees for name in cluster.names)
+    cluster.membership["B"] = tuple("bceij")
+    send_all(cluster)  # sites that are not in B and hear of the move only now ask first
+    expect_progress(cluster)
+    assert not any(cluster.figure(name, what) for name in cluster.names for what in ("kept", "waiting"))
+
+
+def test_the_move_has_one_place_in_the_order() -> None:
+    """Messages are under way all the time; the site gets those of its old groups once."""
+    cluster = begun()
+    for turn in range(20):
+        if turn in (5, 12):
+            cluster.join("e" if turn == 5 else "f", "B")
+        send_all(cluster)
+        for _ in range(40):
+            if cluster.travelling:
+                cluster.step()
+        if turn % 8 == 0:
+            cluster.pass_time(5)
+    cluster.pass_time(500)
+    for name in "ef":
+        story = cluster.changes(name)
+        assert "+B" in story[story.index("+A") :]
+        assert any(each.endswith("B") for each in cluster.delivered(name))
+    assert cluster.figure("a", "version") == 1
+    assert cluster.figure("e", "moves") == 1
+    cluster.judge()
+
+
+def test_a_site_can_move_twice() -> None:
+    groups = {"A": "bcdefg", "B": "bcd", "C": "b", "X": "ax"}
+    cluster = Cluster(groups | {"C": "bh"})
+    cluster.pass_time(120)
+    cluster.join("f", "B")
+    cluster.join("f", "C")
+    send_all(cluster)
+    cluster.pass_time(300)
+    assert cluster.figure("f", "moves") == 2
+    assert cluster.figure("a", "version") == 1
+    cluster.membership |= {"B": tuple("bcdf"), "C": tuple("bfh")}
+    expect_progress(cluster)
+
+
+@pytest.mark.parametrize("kind", [*MOVING, Entry, Held, Mark])
+def test_a_move_makes_up_for_losses(kind: type[Pdu]) -> None:
+    cluster = begun()
+    send_all(cluster)
+    cluster.settle()
+    left = dict.fromkeys(cluster.names, 2)
+
+    def lost(_source: str, target: str, pdu: Pdu) -> bool:
+        left[target] -= isinstance(pdu, kind)
+        return isinstance(pdu, kind) and left[target] >= 0
+
+    cluster.lost = lost
+    cluster.join("e", "B")
+    send_all(cluster)
+    cluster.pass_time(400)
+    cluster.membership["B"] = tuple("bceij")
+    assert "+B" in cluster.changes("e")
+    expect_progress(cluster)
+    assert cluster.figure("a", "version") == 1
+
+
+def test_a_sender_that_has_not_heard_of_a_move_does_not_address_the_site() -> None:
+    cluster = begun()
+    cluster.lost = lambda _source, target, pdu: target == "i" and isinstance(pdu, Moves | Heartbeat)
+    cluster.join("e", "B")
+    cluster.pass_time(20)
+    cluster.admit("i", "B")
+    cluster.admit("j", "B")
+    cluster.pass_time(20)
+    assert "j0B" in cluster.delivered("e")
+    assert "i0B" not in cluster.delivered("e")
+    assert "i0B" in cluster.delivered("b")
+    cluster.judge()
+
+
+def test_a_sender_that_knows_that_it_lacks_a_move_asks_first() -> None:
+    cluster = begun()
+    cluster.lost = lambda _source, target, pdu: target == "x" and isinstance(pdu, Moves)
+    cluster.join("e", "B")
+    cluster.pass_time(70)
+    cluster.admit("x", "B")
+    assert cluster.refused("x") == 1
+    cluster.lost = lambda _source, _target, _pdu: False
+    cluster.pass_time(30)
+    cluster.admit("x", "B")
+    cluster.pass_time(30)
+    cluster.admit("x", "B")
+    cluster.pass_time(30)
+    assert cluster.delivered("e")[-1].endswith("B")
+    cluster.judge()
+
+
+def test_the_next_change_plants_the_tree_anew_with_the_site_at_its_place() -> None:
+    cluster = begun()
+    cluster.join("e", "B")
+    cluster.pass_time(50)
+    before = cluster.changes("e")
+    cluster.leave("j", "B")
+    send_all(cluster)
+    cluster.pass_time(500)
+    assert cluster.figure("a", "version") == 2
+    assert "-B" not in cluster.changes("e")
+    assert before.count("+B") == cluster.changes("e").count("+B") == 1
+    cluster.membership["B"] = tuple("bcei")
+    expect_progress(cluster)
+
+
+def test_a_turn_is_told_until_it_is_noted_also_when_the_view_has_changed() -> None:
+    """The site that moves hears nothing of it until its tree retires."""
+    cluster = begun()
+    cluster.lost = lambda _source, target, pdu: target == "e" and isinstance(pdu, Turn)
+    cluster.join("e", "B")
+    cluster.pass_time(60)
+    assert "+B" not in cluster.changes("e")
+    cluster.leave("j", "B")
+    cluster.pass_time(100)
+    assert cluster.figure("a", "version") == 2
+    cluster.lost = lambda _source, _target, _pdu: False
+    cluster.membership["B"] = tuple("bcei")
+    expect_progress(cluster)
+    assert "+B" in cluster.changes("e")
+
+
+def test_a_site_that_takes_part_in_an_attempt_gives_no_move_its_place() -> None:
+    cluster = begun()
+    move = Move(1, 1, "e", "B", (1, 0), 1, 0)
+    assert pdus(cluster.give("b", Received("x", PlaceMove(move))), Turn) == []
+    cluster.give("b", Received("a", Prepare(KNOBS.rules, (0, 0, ""), 2, 5, ())))
+    assert cluster.give("b", Received("a", PlaceMove(move))) == []
+    again = begun()
+    assert pdus(again.give("b", Received("a", PlaceMove(move))), Turn)
+    assert again.give("b", Received("a", PlaceMove(move))) == []
+    (report,) = pdus(again.give("b", Received("a", Prepare(KNOBS.rules, (0, 0, ""), 2, 5, ()))), Report)
+    assert report.moved == ((1, 0),)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["a", "b", "e"])
+def test_a_crash_at_every_step_of_a_move(victim: str) -> None:
+    """The first site, primary sites and the site that moves: after each PDU of the move."""
+    count = 0
+    while True:
+        cluster = begun()
+        send_all(cluster)
+        heard = 0
+
+        def crash(
+            _source: str, _target: str, pdu: Pdu, cluster: Cluster = cluster, count: int = count
+        ) -> bool:
+            nonlocal heard
+            heard += isinstance(pdu, (*MOVING, Entry, Held))
+            if heard > count and victim not in cluster.cut:
+                cluster.crash(victim)
+            return False
+
+        cluster.lost = crash
+        cluster.join("e", "B")
+        send_all(cluster)
+        cluster.pass_time(100)
+        crashed = victim in cluster.cut
+        cluster.lost = lambda _source, _target, _pdu: False
+        cluster.pass_time(1200)
+        cluster.membership["B"] = tuple("bceij")
+        expect_progress(cluster)
+        if crashed:
+            cluster.restart(victim)
+            expect_progress(cluster)
+        if not crashed or count > 60:
+            break
+        count += 11
+    assert count > 20
+
+
+@pytest.mark.parametrize(
+    ("knobs", "name", "group"),
+    [
+        pytest.param(KNOBS, "d", "B", id="the primary site of its node moves"),
+        pytest.param(KNOBS, "e", "X", id="a meta-group comes"),
+        pytest.param(
+            MetaGroupsConfiguration(acknowledge_ns=0, bodies="direct"), "e", "B", id="bodies travel apart"
+        ),
+        pytest.param(
+            MetaGroupsConfiguration(acknowledge_ns=0, bypass=True), "e", "B", id="messages take shortcuts"
+        ),
+    ],
+)
+def test_other_joins_change_the_view(knobs: MetaGroupsConfiguration, name: str, group: str) -> None:
+    cluster = begun(knobs)
+    cluster.join(name, group)
+    cluster.pass_time(60)
+    assert f"+{group}" in cluster.changes(name)
+    assert cluster.figure("a", "version") == 2
+
+
+# What others may say
+
+
+MOVE = Move(1, 1, "e", "B", (1, 0), 1, 0)
+LIES: dict[str, tuple[str, str, Pdu]] = {
+    "a turn that no primary site tells": ("e", "c", Turn(MOVE, 0, 0)),
+    "a turn of another site": ("e", "b", Turn(structs.replace(MOVE, site="f"), 0, 0)),
+    "a turn at a node that the move does not concern": ("e", "i", Turn(MOVE, 2, 0)),
+    "a turn that ends what was had": ("e", "d", Turn(MOVE, 1, 0)),
+    "a turn to a primary site": ("d", "b", Turn(structs.replace(MOVE, site="d"), 0, 0)),
+    "a move to a group that the site has": ("e", "b", Turn(structs.replace(MOVE, group="A"), 0, 0)),
+    "a turn at a node that does not exist": ("e", "b", Turn(structs.replace(MOVE, target=77), 77, 0)),
+    "moves that another site tells": ("e", "x", Moves((MOVE,))),
+    "moves of another version": ("e", "a", Moves((structs.replace(MOVE, version=5),))),
+    "a move between nodes that do not exist": ("b", "a", PlaceMove(structs.replace(MOVE, source=99))),
+    "a move from a node to itself": ("b", "a", PlaceMove(structs.replace(MOVE, target=1))),
+    "a confirmation of what was not granted": ("a", "e", Moved(MOVE)),
+    "a turn noted that was not told": ("b", "e", Turned(MOVE, 0)),
+    "a question of another cluster": ("a", "e", AskMoves((7, 0, "q"), 1, 0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_lies_about_moves_have_no_effect(name: str) -> None:
+    cluster = begun()
+    send_all(cluster)
+    cluster.pass_time(50)
+    target, source, pdu = LIES[name]
+    cluster.give(target, Received(source, pdu))
+    cluster.pass_time(50)
+    assert cluster.figure("e", "moves") == 0
+    expect_progress(cluster)
+
+
+def test_a_move_stands_in_the_order_as_a_batch() -> None:
+    assert move_in(as_batch(MOVE)) == MOVE
+    assert move_in(as_batch(MOVE)._replace(bodies=pack([b"no move"]))) is None
+    assert move_in(as_batch(MOVE)._replace(number=0)) is None
+
+
+def test_moves_are_known_without_a_gap() -> None:
+    known = KnownMoves()
+    known.announced = 2
+    second = structs.replace(MOVE, number=2, site="f")
+    known.learn((second,))
+    assert known.is_behind
+    assert known.members("B", frozenset("b")) == {"b"}
+    known.learn((MOVE, second))
+    assert not known.is_behind
+    assert known.members("B", frozenset("b")) == {"b", "e", "f"}
+    assert known.after(1) == (second,)
+
+
+def test_a_receiver_that_leaves_counts_up_to_its_last_entry() -> None:
+    outlet = Outlet(0, ("d", "e"))
+    for place in (1, 2):
+        outlet.add(0, place)
+    assert outlet.leave(0, "e") == 2
+    outlet.add(0, 3)
+    assert outlet.receivers == ("d",)
+    outlet.on_held(0, "d", 3, 3)
+    assert outlet.held == 0
+    assert not outlet.on_held(0, "e", 3, 3)
+    outlet.on_held(0, "e", 2, 2)
+    assert (outlet.held, outlet.done) == (3, 3)
+    outlet.advance_ready(3)
+    assert outlet.bounds("e") == (2, 2, 0)
+    assert outlet.advance_settled(3) == ["e"]
+    assert outlet.bounds("e") == (2, 2, 2)
+
+
+def test_a_receiver_that_enters_counts_from_the_next_entry_on() -> None:
+    outlet = Outlet(0, ())
+    outlet.add(0, 1)
+    assert outlet.held == 1
+    assert outlet.enter(0, "e") == 1
+    outlet.add(0, 2)
+    assert outlet.held == 1
+    outlet.on_held(0, "e", 2, 1)
+    assert (outlet.held, outlet.done) == (2, 1)
