@@ -31,9 +31,16 @@ class Missed(msgspec.Struct, frozen=True):
 
 
 class CutOff(msgspec.Struct, frozen=True):
-    """From here on this member may miss messages: it is absent, or it receives nothing from the others."""
+    """From here on this member may miss messages, or its deliveries wait for a quorum.
+
+    It is absent, it receives nothing from the others, or fewer members than the quorum are connected.
+    """
 
     reason: str
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """Deliveries that waited for a quorum go on, and nothing was missed."""
 
 
 class Appeared(msgspec.Struct, frozen=True):
@@ -56,12 +63,28 @@ class Restarted(msgspec.Struct, frozen=True):
 
 
 class Disagreed(msgspec.Struct, frozen=True):
-    """Another member's order is not ours. The first message that differs is named if it is known."""
+    """Another member's order is not ours. The first message that differs is named if it is known.
+
+    `position` is the position in our order from which on they differ, if it is known.
+    """
 
     site: Site
     reason: str
     sender: Site | None = None
     number: int | None = None
+    position: int | None = None
+
+
+class Forked(msgspec.Struct, frozen=True):
+    """This member gives up its own order and goes on with that of `site`.
+
+    What it delivered at the positions from `first` to `last` may be missing there, or stand elsewhere: those
+    messages are to be reconciled. Before `first` both orders are the same.
+    """
+
+    site: Site
+    first: int
+    last: int
 
 
 class Unavailable(msgspec.Struct, frozen=True):
@@ -109,10 +132,12 @@ class Unread(msgspec.Struct, frozen=True):
 Happening: TypeAlias = (
     Missed
     | CutOff
+    | Resumed
     | Appeared
     | Vanished
     | Restarted
     | Disagreed
+    | Forked
     | Unavailable
     | Refused
     | LeftBehind
@@ -136,6 +161,8 @@ def as_presence(event: Happening, own: Site) -> Presence | None:
             return Presence("missed", own, sentence(event))
         case Disagreed(site=site):
             return Presence("disagreed", site, sentence(event))
+        case Forked(site=site):
+            return Presence("forked", site, sentence(event))
         case Unavailable():
             return Presence("unavailable", own, sentence(event))
         case Refused(site=site, reason=reason):
@@ -144,7 +171,7 @@ def as_presence(event: Happening, own: Site) -> Presence | None:
             return Presence("left-behind", site, reason)
         case CaughtUp(reason=reason) | HistoryFailed(reason=reason):
             return Presence("history", own, reason)
-        case CutOff() | Unread():
+        case CutOff() | Resumed() | Unread():
             return None
 
 
@@ -156,8 +183,12 @@ def sentence(event: Happening) -> str:
             return f"Missing of '{sender}': {number}{last}."
         case Disagreed(sender=str() as sender) | Unavailable(sender=str() as sender):
             return f"{event.reason} The first message concerned: {sender}:{event.number}."
+        case Forked(first=first, last=last):
+            return f"This member goes on with its order. Delivered alone: positions {first} to {last}."
         case Appeared():
             return ""
+        case Resumed():
+            return "Enough members are connected again."
         case Restarted():
             return "It has begun anew."
         case Unread(count=count):

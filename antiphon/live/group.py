@@ -22,7 +22,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from antiphon.core import effects as fx
 from antiphon.core.errors import AntiphonError, OutputError, UsageError
 from antiphon.core.ids import Group as GroupName
 from antiphon.core.ids import Site
@@ -32,15 +31,17 @@ from antiphon.core.time import MILLISECOND_NS, to_seconds
 from antiphon.core.wire import Codec
 from antiphon.live import events as ev
 from antiphon.live.counters import Counters
-from antiphon.live.errors import LeftError, MissedError, NameTakenError
+from antiphon.live.errors import LeftError, MissedError
 from antiphon.live.figures import Figures, Watch
+from antiphon.live.group_host import GroupHost
 from antiphon.live.handshake import Terms
 from antiphon.live.history import HistoryLog, delivered_before, open_log
 from antiphon.live.inbox import Inbox
-from antiphon.live.journal import BEGUN_ANEW, FAILED, JOINED, LEFT, Journal
+from antiphon.live.journal import FAILED, JOINED, LEFT, Journal
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.lifecycle import Lifecycle
 from antiphon.live.limits import Limits, require_group_name
+from antiphon.live.listener import GroupListener
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch, Body, Message, Presence, bytes_of, view_of
 from antiphon.live.networks import Network
@@ -49,11 +50,9 @@ from antiphon.live.outbox import Outbox
 from antiphon.live.peers import Peer
 from antiphon.live.pieces import LARGEST_RECORD_BYTES
 from antiphon.live.poison import Poison, PoisonRing
-from antiphon.live.presence import JoinedGroups, PresenceNews
-from antiphon.live.refusals import Refusals
+from antiphon.live.presence import PresenceNews
 from antiphon.live.status import Status, status_of
 from antiphon.live.transport import Transport
-from antiphon.live.waits import DeliveryWaits, StabilityWaits
 from antiphon.protocols.fifo import HistoryRole
 from antiphon.trace.schema import Run
 from antiphon.trace.segments import SegmentRecorder
@@ -68,13 +67,6 @@ PENDING_NS: Final = 100 * MILLISECOND_NS
 unproven process sent a datagram."""
 MEETING_S: Final = 1.0
 """Longest such wait: a stranger may never prove itself. Raising it costs time to join."""
-LEFT_BEHIND: Final = (
-    "It loses too much of what is sent to it at any useful rate, and is not waited for. Look at its link."
-)
-LARGEST_LEAP: Final = 1 << 44
-"""Largest accepted lead of an incarnation, in milliseconds, over the clock: 557 years. Two clocks differ by
-at most 292 years (1970 to 2262), so a larger lead is a lie. Any accepted value leaves room for the next
-restart's incarnation."""
 
 
 async def _refuse(_number: int) -> int | None:
@@ -88,8 +80,8 @@ class Group:
     """One member's view of its group, made by `join`: the object that the application uses.
 
     It hands messages to the `Outbox` and reads deliveries from the `Inbox`. It builds the `Transport` and the
-    `Member` and is the listener of both: as `Listener` it handles the protocol's effects other than
-    deliveries, as the gate's `Host` it answers for this process.
+    `Member`. Its `GroupListener` handles the protocol's effects other than deliveries; its `GroupHost`
+    answers for this process at the gate.
     """
 
     def __init__(
@@ -113,8 +105,6 @@ class Group:
         self._role = role
         self._archive = archive
         self._history: HistoryLog | None = None
-        self._caught_up = asyncio.Event()
-        self._history_complete = False
         self._network = network
         self._machine: Final = network.machine
         self._keys = keys
@@ -125,25 +115,12 @@ class Group:
         self._watch = Watch()
         self._counters = Counters()
         self._poison = PoisonRing()
-        self._refusals = Refusals()
         self._journal = Journal(group, site)
         self._begun_ns = self._machine.now_ns()
-        self._reported = 0
-        """The latest incarnation of this member's name that other members know."""
-        self._stability = StabilityWaits()
-        self._deliveries = DeliveryWaits()
         self._presence = PresenceNews()
         self._member: Member | None = None
         self._transport: Transport | None = None
         self._recorder: SegmentRecorder | None = None
-        self._objection = ""
-        """The latest sentence on why another process and this member do not accept each other."""
-        self._is_cut_off = False
-        """Whether the application was notified that this member may miss messages, and not yet that it is
-        back."""
-        self._taking_part = asyncio.Event()
-        self._groups = JoinedGroups()
-        self._admitted_to = 0
         self._lifecycle = Lifecycle(site, group)
         self._inbox = Inbox(
             site, lifecycle=self._lifecycle, limits=limits, figures=self._figures, watch=self._watch,
@@ -153,6 +130,15 @@ class Group:
         self._outbox = Outbox(
             lifecycle=self._lifecycle, inbox=self._inbox, most_bytes=limits.outgoing_bytes,
             selective=self._order.selective, machine=self._machine,
+        )  # fmt: skip
+        self._listener = GroupListener(
+            site, order, lifecycle=self._lifecycle, inbox=self._inbox, outbox=self._outbox,
+            presence=self._presence, journal=self._journal, figures=self._figures, watch=self._watch,
+            machine=self._machine, notify=self._notify, failed=self._failed,
+        )  # fmt: skip
+        self._host = GroupHost(
+            site, group, machine=self._machine, inbox=self._inbox, listener=self._listener,
+            notify=self._notify, status=self._status, fail=self.fail,
         )  # fmt: skip
 
     # Join and leave
@@ -174,18 +160,16 @@ class Group:
         assert self._member is not None
         returning = self._recorder is not None and self._recorder.returning
         next_number = self._outbox.next_number
-        self._begin_spell(next_number)
+        self._listener.open(self._member, next_number)
+        self._host.open(self._member)
         self._lifecycle.come()
         self._member.listen()
         self._journal.watch(lambda: (self._counters.drops, self._counters.key_changes))
         try:
             await self._meet_others()
             delivered = await self._delivered_before() if returning and self._role.catches_up else None
-            # Incarnations come from the clock, so a later one is greater without any state on disk. If the
-            # clock was set back, the incarnation that the others remember decides.
-            incarnation = max(self._machine.wall_ns() // MILLISECOND_NS, self._reported + 1)
-            self._member.start(Start(incarnation, next_number, returning, delivered))
-            await asyncio.wait_for(self._taking_part.wait(), self._limits.join_s)
+            self._member.start(Start(self._host.next_incarnation(), next_number, returning, delivered))
+            await asyncio.wait_for(self._listener.taking_part.wait(), self._limits.join_s)
             self._lifecycle.require_in()
             self._transport_of_member().take_part()
             self._journal.note(JOINED, f"joined, with the order '{self.order}'.")
@@ -233,11 +217,11 @@ class Group:
         """Wait until every message handed in is stable."""
         await self._outbox.wait_until_empty()
         while self._figures.admitted_messages:
-            limit = self._stability.limit(self.name)
+            limit = self._listener.stability.limit(self.name)
             if self._outbox.next_number <= limit:
                 return
             with contextlib.suppress(MissedError):
-                await self._stability.wait(self.name, limit, limit)
+                await self._listener.stability.wait(self.name, limit, limit)
 
     async def _meet_others(self) -> None:
         """Prove to the other members that this process is running, and learn whether they accept it."""
@@ -259,7 +243,7 @@ class Group:
         echoes = order.needs_channel and self._network.is_loopback
         transport = Transport(
             site=self.name, group=self.group, codec=Codec(order.pdus),
-            network=self._network, keys=self._keys, counters=self._counters, host=self,
+            network=self._network, keys=self._keys, counters=self._counters, host=self._host,
             terms=Terms(order.fingerprint()), poison=self._poison,
             notice_losses=order.needs_channel, echoed=order.echoed if echoes else (),
             rate_bytes_s=self._limits.rate_bytes_s,
@@ -281,7 +265,7 @@ class Group:
                 run = Run(self._run, order.name, order.promises(), None, json.dumps(parameters))
                 note_run(self._trace, run)
             self._member = Member(
-                site=self.name, group=self.group, listener=self, reader=self._inbox,
+                site=self.name, group=self.group, listener=self._listener, reader=self._inbox,
                 build=lambda failed: order.build(anew if failed else settings), transport=transport,
                 recorder=self._recorder, counters=self._counters, poison=self._poison, history=self._history,
                 machine=self._machine,
@@ -300,8 +284,8 @@ class Group:
         orderer = self._order.sequencer if isinstance(self._order, Sequencer) else None
         who = f"its sequencer '{orderer}' did not answer" if orderer else "no member let it in"
         sentence = f"'{self.name}' could not join '{self.group}': {who} for {self._limits.join_s:g} s."
-        if self._objection:
-            return LeftError(f"{sentence} {self._objection}", "Give all members the same options.")
+        if self._listener.objection:
+            return LeftError(f"{sentence} {self._listener.objection}", "Give all members the same options.")
         return LeftError(sentence, "Is that member up, on the same network, with the same key?")
 
     def _close(self, why: BaseException) -> None:
@@ -322,84 +306,19 @@ class Group:
                 self._lifecycle.error = self._lifecycle.error or error
         if self._history is not None:
             self._history.close()
-        self._stability.close(why)
-        self._deliveries.close(why)
-        self._presence.close(why)
-        self._caught_up.set()
-        self._groups.close(why)
+        self._listener.close(why)
         self._outbox.close()
         self._inbox.close()
-        self._taking_part.set()
+        self._listener.taking_part.set()
 
-    def failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException) -> None:
         self._lifecycle.error = error
         self._close(error)
-
-    # The gate's host
-
-    def incarnation_of(self, site: Site) -> int:
-        """The latest incarnation of a site that this member knows; 0 if there is none."""
-        return 0 if self._member is None else self._member.incarnation_of(site)
-
-    def reported(self, incarnation: int) -> None:
-        """Another member knows an incarnation of this member's name, perhaps a later one."""
-        if incarnation > self._machine.wall_ns() // MILLISECOND_NS + LARGEST_LEAP:
-            self.refused(
-                self.name,
-                f"A member knows '{self.name}' under an incarnation that no clock can give, so it may "
-                "ignore this process: give it another name.",
-            )
-            return
-        self._reported = max(self._reported, incarnation)
-        if self._member is not None:
-            # Deferred: the caller is in the middle of receiving.
-            asyncio.get_running_loop().call_soon(self._member.outlive, incarnation)
-
-    def refused(self, site: Site, reason: str) -> None:
-        """A process cannot be let in, or does not let this member in. The reason is shown to people."""
-        self._objection = reason
-        if self._refusals.note(reason, to_seconds(self._machine.now_ns())):
-            self._notify(ev.Refused(site, reason))
-
-    def status(self) -> Status | None:
-        """This member's status, for an onlooker; None before it has joined."""
-        if self._member is None or not self._taking_part.is_set():
-            return None
-        uptime_ns = self._machine.now_ns() - self._begun_ns
-        return status_of(self.order, self._member.incarnation, uptime_ns, self.counters, self.peers)
-
-    def told(self, site: Site, status: Status) -> None:
-        """Ignored: a member never asks for a status."""
-
-    def met(self, site: Site, boot: int) -> None:
-        """A process was let in. It may be another process than the last of its name."""
-        self._inbox.met(site, boot)
-
-    def left_behind(self, site: Site) -> None:
-        """A member loses too much at any useful rate. The group does not wait for it."""
-        self._notify(ev.LeftBehind(site, LEFT_BEHIND))
-
-    def namesake(self, address: str) -> None:
-        """The other members follow another process of this name."""
-        error = NameTakenError(
-            f"'{self.name}' cannot be in '{self.group}': a process at {address} has that name there.",
-            "Give each process a name of its own.",
-        )
-        asyncio.get_running_loop().call_soon(self.fail, error)
 
     def fail(self, error: AntiphonError) -> None:
         """End the membership for this reason, unless it is over already."""
         if self._member is not None and not self._lifecycle.is_out:
-            self.failed(error)
-
-    def begun_anew(self, reason: str) -> None:
-        """The protocol starts with an empty memory: it knows no peers and is in no group."""
-        self._journal.note(BEGUN_ANEW, f"begins anew, with an empty memory. {reason}")
-        for site in sorted(self._presence.others):
-            self._notify(ev.Vanished(site, "This member began anew."))
-        assert self._member is not None
-        for group in sorted(self._groups.joined):
-            self._member.change(JoinGroup(group))
+            self._failed(error)
 
     @property
     def poison(self) -> tuple[Poison, ...]:
@@ -440,78 +359,21 @@ class Group:
         if news is not None:
             self._presence.post(news)
 
-    def doubted(self, effect: fx.Disagreed | fx.Unavailable) -> None:
-        """The protocol has detected that the total order is broken: another order elsewhere, or a lost
-        message."""
-        if isinstance(effect, fx.Disagreed):
-            self._objection = f"'{effect.other}' was heard. {effect.reason}"
-            self._notify(ev.Disagreed(effect.other, effect.reason, effect.sender, effect.number))
-        else:
-            self._notify(ev.Unavailable(effect.reason, effect.sender, effect.number))
-            if effect.sender == self.name and effect.number is not None:
-                end = effect.number + effect.count
-                self._deliveries.lose(end, MissedError(effect.reason))
-                self._stability.lose(self.name, effect.number, end, MissedError(effect.reason))
-
-    def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished | fx.CaughtUp) -> None:
-        match effect:
-            case fx.Appeared(site=site):
-                self._is_cut_off = False
-                self._notify(ev.Appeared(site))
-            case fx.Vanished(site=site, reason=reason):
-                self._vanished(site, reason)
-            case fx.Absent():
-                if self._taking_part.is_set() and not self._lifecycle.is_leaving:
-                    self._cut_off("This member is absent.")
-                self._figures.absences += 1
-                self._watch.forget()
-                for board in (self._stability, self._deliveries):
-                    board.close(MissedError("What became of the message is unknown: this member was absent."))
-                self._begin_spell(self._admitted_to)
-            case fx.Present() if self._taking_part.is_set():
-                self._is_cut_off = False
-                self._notify(ev.Missed())
-            case fx.Present():
-                self._taking_part.set()
-            case fx.CaughtUp(complete=complete, reason=reason):
-                self._history_complete = complete
-                self._caught_up.set()
-                self._notify(ev.CaughtUp(complete, reason))
-
-    def _vanished(self, site: Site, reason: str) -> None:
-        self._inbox.pieces.vanish(site)
-        was_alone = not self._presence.others
-        self._notify(ev.Vanished(site, reason))
-        if not (was_alone or self._presence.others or reason in ev.NOT_LOST):
-            self._cut_off("No other member is heard any more.")
-
-    def _cut_off(self, reason: str) -> None:
-        if not self._is_cut_off:
-            self._is_cut_off = True
-            self._notify(ev.CutOff(reason))
-
-    def _begin_spell(self, number: int) -> None:
-        """Begin a presence spell: `stable` and `delivered` wait for messages of this spell, from this number
-        on."""
-        self._stability, self._deliveries = StabilityWaits(), DeliveryWaits()
-        self._stability.begin(self.name, number)
-        self._inbox.begin_spell(self._stability, self._deliveries)
-
     # Several groups
 
     @property
     def groups(self) -> frozenset[GroupName]:
         """With 'total-across': the groups that this member is in."""
-        return frozenset(self._groups.joined)
+        return frozenset(self._listener.groups.joined)
 
     async def enter(self, group: GroupName) -> None:
         """With 'total-across': join one more group. Its messages are delivered here from then on."""
-        if group not in self._groups.joined:
+        if group not in self._listener.groups.joined:
             await self._change(JoinGroup(group), "join")
 
     async def exit(self, group: GroupName) -> None:
         """With 'total-across': leave a group."""
-        if group in self._groups.joined:
+        if group in self._listener.groups.joined:
             await self._change(LeaveGroup(group), "leave")
 
     async def _change(self, event: JoinGroup | LeaveGroup, verb: str) -> None:
@@ -520,7 +382,7 @@ class Group:
             raise UsageError(f"The order '{self.order}' knows one group.", hint="Choose 'total-across'.")
         require_group_name(event.group)
         assert self._member is not None
-        with self._groups.expect(event.group) as changed:
+        with self._listener.groups.expect(event.group) as changed:
             self._member.change(event)
             try:
                 await asyncio.wait_for(changed, self._limits.join_s)
@@ -528,12 +390,6 @@ class Group:
                 raise LeftError(
                     f"'{self.name}' could not {verb} '{event.group}': no member answered."
                 ) from None
-
-    def grouped(self, effect: fx.Joined | fx.Left) -> None:
-        self._groups.note(effect.group, joined=isinstance(effect, fx.Joined))
-        if isinstance(effect, fx.Left):
-            reason = f"The message was not delivered here before this member left '{effect.group}'."
-            self._deliveries.lose(self._outbox.next_number, MissedError(reason))
 
     # History
 
@@ -546,9 +402,9 @@ class Group:
         if not self._role.catches_up:
             raise UsageError(f"'{self.name}' did not ask for history.", hint="Join with catch_up=True.")
         self._lifecycle.require_in()
-        await self._caught_up.wait()
+        await self._listener.caught_up.wait()
         self._lifecycle.require_in()
-        return self._history_complete
+        return self._listener.history_complete
 
     async def _open_history(self) -> None:
         """Open the log in a thread: reading the end of an earlier log may take a moment."""
@@ -563,9 +419,6 @@ class Group:
     async def _delivered_before(self) -> Mapping[Site, int]:
         assert self._trace is not None, "only a trace shows that a member returns"
         return await asyncio.to_thread(delivered_before, self._trace, self._run, self.name)
-
-    def history_failed(self, reason: str) -> None:
-        self._notify(ev.HistoryFailed(reason))
 
     # Sending
 
@@ -582,16 +435,16 @@ class Group:
         returned message can be awaited for; `antiphon.live.outbox` lists the hops to the socket.
         """
         data = bytes_of(body)
-        destinations = self._destinations(to, group)
-        first = await self._outbox.hand_in([data], destinations, group)
-        is_here = (
-            group in self._groups.joined if group is not None else self.name in (destinations or self.members)
-        )
+        named = self._destinations(to, group)
+        first = await self._outbox.hand_in([data], named, group)
+        members, listener = self.members, self._listener
+        is_here = group in listener.groups.joined if group is not None else self.name in (named or members)
         assert self._member is not None
         return Message(
-            self.name, self._outbox.next_number - 1, data, self._stability.wait, destinations, group,
-            self._member.incarnation, first=first,
-            delivered=self._deliveries.wait if is_here else _refuse,
+            self.name, self._outbox.next_number - 1, data, listener.stability,
+            None if named is None else named & members, group, self._member.incarnation, first=first,
+            delivered=listener.deliveries.wait if is_here else _refuse,
+            skipped=frozenset() if named is None else named - members,
         )  # fmt: skip
 
     async def send_many(
@@ -608,7 +461,10 @@ class Group:
             await self._outbox.hand_in(some, destinations, group)
 
     def _destinations(self, to: Collection[Site] | None, group: GroupName | None) -> Destinations:
-        """Validate the destinations. None means everyone; a selective order always names its destinations."""
+        """Validate the destinations. None means everyone; a selective order always names its destinations.
+
+        Departed members may be named: none of them delivers the message.
+        """
         if self._order.several != (group is not None):
             raise UsageError(
                 f"The order '{self.order}' knows " + ("several groups." if group is None else "one group."),
@@ -627,11 +483,13 @@ class Group:
             raise UsageError(
                 "A message needs at least one destination.", hint="Leave to= out to reach everyone."
             )
-        for site in sorted(destinations - self.members):
-            raise UsageError(
-                f"'{site}' is not a member of '{self.group}' that counts now.",
-                hint=f"There are: {', '.join(sorted(self.members))}. See wait_for_members and presence.",
-            )
+        members = self.members
+        for site in sorted(destinations - members):
+            if site not in self._inbox.names:
+                raise UsageError(
+                    f"'{site}' is not a member of '{self.group}', and never was.",
+                    hint=f"There are: {', '.join(sorted(members))}. See wait_for_members and presence.",
+                )
         return destinations
 
     async def send_records(
@@ -654,30 +512,6 @@ class Group:
                 hint=f"A record has 1 to {LARGEST_RECORD_BYTES} bytes and divides the buffer's length.",
             )
         await self._outbox.hand_in_records(view, size, self._destinations(to, group), group)
-
-    def stepped(self) -> None:
-        """The member has done a step of work: offer it again what it refused."""
-        if self._outbox.is_pumping:
-            self._outbox.pump()
-
-    def admitted(self, effect: fx.Admitted) -> None:
-        self._figures.admitted_messages += effect.count
-        self._admitted_to = effect.number + effect.count
-        self._watch.admitted(effect.number + effect.count, self._machine.now_ns())
-
-    def stable(self, effect: fx.Stable) -> None:
-        end = effect.number + effect.count
-        self._figures.stable_messages += effect.count
-        if effect.sender == self.name and (self._order.selective or self._order.several):
-            self._stability.settle(self.name, effect.number, end)
-        else:
-            self._stability.advance(effect.sender, effect.number, end)
-        if effect.sender == self.name:
-            self._watch.stable(end, self._machine.now_ns())
-
-    def unstable(self, effect: fx.Unstable) -> None:
-        end = effect.number + effect.count
-        self._stability.lose(effect.sender, effect.number, end, MissedError(effect.reason))
 
     # Receiving
 
@@ -735,6 +569,13 @@ class Group:
         """Largest batch, in bytes. Sending this much at once is the most efficient."""
         return self._outbox.batch_bytes
 
+    def _status(self) -> Status | None:
+        """This member's status, for an onlooker; None before it has joined."""
+        if self._member is None or not self._listener.taking_part.is_set():
+            return None
+        uptime_ns = self._machine.now_ns() - self._begun_ns
+        return status_of(self.order, self._member.incarnation, uptime_ns, self.counters, self.peers)
+
     @property
     def counters(self) -> dict[str, Any]:
         """What this member has done and holds, as plain numbers."""
@@ -743,7 +584,7 @@ class Group:
             **self._counters.snapshot(),
             **({} if self._transport is None else self._transport.figures(self._machine.now_ns())),
             "limited_by": None if self._transport is None else self._transport.limited_by,
-            "refusals": self._refusals.counts(),
+            "refusals": self._listener.refusals.counts(),
             **({} if self._member is None else self._member.figures()),
             **({} if self._history is None else self._history.figures()),
             "queued_bytes": self._inbox.queued_bytes,

@@ -34,6 +34,8 @@ GREETING_BYTES: Final = 560
 NUMBER_BYTES: Final = 16
 SLOT_NS: Final[Nanoseconds] = SECOND_NS
 """A challenge can be answered in the time slot in which it was sent and in the next one."""
+OWN_CODES: Final = range(2, 16)
+"""PDU codes reserved for the transport."""
 MOST_OPTIONS: Final = 32
 LONGEST_OPTION: Final = 64
 LONGEST_ADDRESS: Final = 80

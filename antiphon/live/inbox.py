@@ -13,9 +13,11 @@ The receiver's way, from the socket to the application:
 
 1. The event loop calls `Member._receive` (`member`) when a socket is readable.
 2. `Transport.receive` (`transport`) reads a bounded number of datagrams with `Sockets.read` (`sockets`).
-3. `Transport._take` separates whole PDUs from fragments, which `Reassembly` (`fragments`) puts together.
-4. `Gate.let_in` (`gate`) finds the member that sent a PDU, opens and decodes it. Everything else is dropped
-   and counted. `Transport._take_pdu` handles the transport's own PDUs and returns the protocol's.
+3. `Transport._take` separates whole PDUs from fragments, which `FragmentReader` (`fragment_reader`)
+   puts together.
+4. `Gate.let_in` (`gate`) finds the member that sent a PDU, opens and decodes it. `Admission` (`admission`)
+   decides on other processes; their PDUs are dropped and counted. `Transport._take_pdu` handles the
+   transport's own PDUs and returns the protocol's.
 5. `Member._receive` refuses PDUs with bodies while `Inbox.pressed`. `Member._carry_out` passes the others to
    `protocol.handle(now, Received(...))` and carries out the effects.
 6. `Member._deliver` carries out `Deliver`: it records the trace, logs history and calls `Inbox.delivered`.
@@ -36,7 +38,7 @@ from typing import Final
 from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
-from antiphon.core.packing import Packed
+from antiphon.core.packing import Destinations, Packed
 from antiphon.core.time import to_seconds
 from antiphon.live.events import CutOff, Happening, Missed, Restarted, Unread
 from antiphon.live.figures import Figures, Watch
@@ -46,6 +48,7 @@ from antiphon.live.limits import Limits
 from antiphon.live.machine import REAL, Machine
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch
+from antiphon.live.names import MetNames
 from antiphon.live.pieces import Incoming
 from antiphon.live.places import Gaps, Restarts
 from antiphon.live.waits import DeliveryWaits, StabilityWaits
@@ -93,6 +96,7 @@ class Inbox:
         self.busy_s = 0.0
         """Time that the application has spent on deliveries. If it is always busy, it is the bottleneck."""
         self.pieces: Final = Incoming()
+        self.names: Final = MetNames()
         self._name: Final = name
         self._lifecycle: Final = lifecycle
         self._limits: Final = limits
@@ -292,12 +296,13 @@ class Inbox:
             first, bodies = whole
         to = effect.destinations if bodies.addresses is None else bodies.addresses.each()
         positions = None if position is None else range(position, position + count)
-        numbers, stable = range(number, number + count), self._stability.wait
+        numbers, fate = range(number, number + count), self._stability
         self._put(
             Batch(
-                sender, numbers, bodies, bodies.size, stable, to, effect.group, effect.incarnation,
+                sender, numbers, bodies, bodies.size, fate, to, effect.group, effect.incarnation,
                 positions=positions, first=first,
-            )
+            ),
+            to,
         )  # fmt: skip
 
     def _position(self, place: int | None, count: int) -> int | None:
@@ -327,12 +332,14 @@ class Inbox:
         positions = None if position is None else [position + place for place in places]
         self._put(
             Batch(
-                effect.sender, numbers, chosen, size, self._stability.wait, to, effect.group,
+                effect.sender, numbers, chosen, size, self._stability, to, effect.group,
                 effect.incarnation, positions=positions,
-            )
+            ),
+            to,
         )  # fmt: skip
 
-    def _put(self, batch: Batch) -> None:
+    def _put(self, batch: Batch, to: Destinations | Sequence[Destinations]) -> None:
+        self.names.read(batch.sender, to)
         self._queue.append(batch)
         self.queued_bytes += weight(batch)
         self.queued_messages += len(batch.numbers)

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from antiphon.core.ids import Group, Site
 from antiphon.core.wire import Reason
+from antiphon.live import admission, gate
 from antiphon.live import events as ev
-from antiphon.live import gate
 
 LOG: Final = logging.getLogger("antiphon")
 LOG.addHandler(logging.NullHandler())
@@ -32,7 +32,7 @@ SUSPICIOUS: Final = {
     gate.UNSEALED: "not sealed: a process without a key",
     Reason.SEALED.value: "sealed, and this member has no key",
     Reason.VERSION.value: "of another version of the wire format",
-    gate.FULL: "of processes that there was no room for",
+    admission.FULL: "of processes that there was no room for",
 }
 """Reasons for dropping PDUs that are logged for the operator."""
 
@@ -57,7 +57,9 @@ HAPPENINGS: Final[dict[type, Kind]] = {
     ev.Restarted: Kind("restarted", logging.INFO),
     ev.Missed: Kind("missed", logging.WARNING),
     ev.CutOff: Kind("cut off", logging.WARNING),
+    ev.Resumed: Kind("resumed", logging.INFO),
     ev.Disagreed: Kind("disagreed", logging.ERROR),
+    ev.Forked: Kind("forked", logging.ERROR),
     ev.Unavailable: Kind("unavailable", logging.ERROR),
     ev.Refused: Kind("refused", logging.WARNING),
     ev.LeftBehind: Kind("left behind", logging.WARNING),

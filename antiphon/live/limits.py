@@ -1,6 +1,6 @@
 """Limits of one member: how much it may hold, how long it waits, and what it may be called."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 from antiphon.core.errors import UsageError
@@ -29,6 +29,11 @@ class Limits:
     costs others on the link."""
 
     def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            is_open = value is None and each.default is None
+            if not is_open and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise UsageError(f"{each.name}={value!r} is no number.")
         # Negated, so that NaN is refused, too.
         if not (self.queue_bytes >= 1 and self.outgoing_bytes >= 1):
             raise UsageError("A queue holds at least one byte.")

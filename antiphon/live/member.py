@@ -89,13 +89,14 @@ class Reader(Interface):
 
 
 class Listener(Interface):
-    """The application's side of a member; `Group` implements it."""
+    """The application's side of a member; `GroupListener` implements it."""
 
     def admitted(self, effect: fx.Admitted) -> None: ...
     def stable(self, effect: fx.Stable) -> None: ...
+    def reached(self, effect: fx.Reached) -> None: ...
     def unstable(self, effect: fx.Unstable) -> None: ...
     def noted(self, effect: fx.Absent | fx.Present | fx.Appeared | fx.Vanished | fx.CaughtUp) -> None: ...
-    def doubted(self, effect: fx.Disagreed | fx.Unavailable) -> None: ...
+    def doubted(self, effect: fx.Doubt) -> None: ...
     def grouped(self, effect: fx.Joined | fx.Left) -> None:
         """This member has joined or left one of several groups."""
 
@@ -116,8 +117,8 @@ class Member:
     """One member of a live group, below its application: the driver of a protocol.
 
     Above it are the `Outbox`, which calls `admit`, the `Inbox` (its `reader`), which takes deliveries, and
-    the `Group` (its `listener`), which gets all other effects. Below it is the `Transport`, which sends and
-    receives its PDUs. The trace recorder and the history log stand beside it.
+    the `GroupListener` (its `listener`), which gets all other effects. Below it is the `Transport`, which
+    sends and receives its PDUs. The trace recorder and the history log stand beside it.
     """
 
     def __init__(
@@ -171,6 +172,9 @@ class Member:
         self._read_ns: Nanoseconds = 0
         self._arrived_last = 0
         self._outgoing: list[fx.Send | fx.Multicast] = []
+        self._leaving: list[tuple[int, str]] = []
+        """Counters of PDUs that have not left yet, and the timers that fire then."""
+        self._letting_go = False
         self._rejected = False
         self._awaits_clear = False
         """Whether a batch was refused because the network must first get what was sent before."""
@@ -247,6 +251,7 @@ class Member:
             self._away = True
             self._wants_room = False
             self._timers.clear()
+            self._leaving.clear()
 
     def come_back(self) -> None:
         if self._running and self._away:
@@ -383,6 +388,18 @@ class Member:
         self._schedule()
 
     def _let_go(self) -> None:
+        """Send the collected PDUs, and those that the protocol sends because they have left."""
+        if self._letting_go:
+            return
+        self._letting_go = True
+        try:
+            self._send_outgoing()
+            while self._leaving and self._fire_left():
+                self._send_outgoing()
+        finally:
+            self._letting_go = False
+
+    def _send_outgoing(self) -> None:
         """Send the collected PDUs; a late-join handler has logged by then what it acknowledges."""
         if self._history is not None:
             self._write_history(self._history)
@@ -394,7 +411,19 @@ class Member:
                     transport.send(effect.to, effect.pdu)
                 else:
                     assert type(effect) is fx.Multicast
-                    transport.multicast(effect.pdu, effect.to, effect.hops)
+                    counter = transport.multicast(effect.pdu, effect.to, effect.hops)
+                    if effect.left is not None:
+                        self._leaving.append((counter, effect.left))
+
+    def _fire_left(self) -> bool:
+        """Fire the timers of PDUs that have left. Returns whether there were any."""
+        is_waiting = self._transport.is_waiting
+        left = [name for counter, name in self._leaving if not is_waiting(counter)]
+        self._leaving = [each for each in self._leaving if is_waiting(each[0])]
+        for name in left:
+            if not self._away:
+                self._carry_out(self._now_ns(), TimerFired(name))
+        return bool(left)
 
     def _schedule(self) -> None:
         """Schedule one wake-up for the earliest timer or the transport's next housekeeping."""
@@ -455,6 +484,7 @@ class Member:
         self._wants_room = False
         self._timers.clear()
         self._outgoing.clear()
+        self._leaving.clear()
         if self._present:
             self._note(now, fx.Absent())
 
@@ -554,6 +584,13 @@ class Member:
             )  # fmt: skip
         self._listener.stable(effect)
 
+    def _reached(self, _now: Nanoseconds, effect: fx.Reached) -> None:
+        if self._recorder is not None:
+            self._recorder.reach(
+                self._site, effect.level, self._wall_ns, effect.sender, effect.number, effect.count
+            )
+        self._listener.reached(effect)
+
     def _unstable(self, _now: Nanoseconds, effect: fx.Unstable) -> None:
         self._listener.unstable(effect)
 
@@ -575,7 +612,7 @@ class Member:
     def _presence(self, _now: Nanoseconds, effect: fx.Appeared | fx.Vanished | fx.CaughtUp) -> None:
         self._listener.noted(effect)
 
-    def _doubt(self, _now: Nanoseconds, effect: fx.Disagreed | fx.Unavailable) -> None:
+    def _doubt(self, _now: Nanoseconds, effect: fx.Doubt) -> None:
         self._listener.doubted(effect)
 
     def _grouped(self, _now: Nanoseconds, effect: fx.Joined | fx.Left) -> None:
@@ -618,6 +655,7 @@ class Member:
         fx.Arrived: _arrived,
         fx.Stable: _stable,
         fx.Unstable: _unstable,
+        fx.Reached: _reached,
         fx.Discard: _discard,
         fx.Absent: _note,
         fx.Present: _note,
@@ -627,6 +665,9 @@ class Member:
         fx.Joined: _grouped,
         fx.Left: _grouped,
         fx.Disagreed: _doubt,
+        fx.Forked: _doubt,
+        fx.CutOff: _doubt,
+        fx.Resumed: _doubt,
         fx.Unavailable: _doubt,
         fx.Recall: _recall,
         fx.AwaitRoom: _await_room,

@@ -15,6 +15,11 @@ PRESS_NS: Final = 50 * MILLISECOND_NS
 """Pause between challenges to a member whose name is claimed, or that may have moved."""
 MOVE_PAUSE_NS: Final = SECOND_NS
 """Pause between challenges because of one member's new address."""
+SILENCE_NS: Final = 5 * SECOND_NS
+"""After this silence a member has no vote on refusing us, and its name and its place are free at once."""
+UNANSWERED: Final = 5
+"""Challenges that a member must leave unanswered before it counts as silent. Time alone is not enough: this
+process may have been stopped while the answers waited to be read."""
 
 Identity: TypeAlias = int | tuple[int, Address]
 """The identity of a process: its boot, and without a key its address, too."""
@@ -29,6 +34,7 @@ class Known:
         "boot",
         "heard_ns",
         "identity",
+        "known_incarnation",
         "move",
         "moved_ns",
         "number",
@@ -36,7 +42,6 @@ class Known:
         "received_bytes",
         "seal",
         "site",
-        "told",
         "unanswered",
         "window",
     )
@@ -72,7 +77,7 @@ class Known:
         self.number = b""
         """The number of the challenge that is to show its counters; none once a newer counter was
         received."""
-        self.told = 0
+        self.known_incarnation = 0
         """The incarnation of our name that it knew when it was let in; 0 if there was none."""
 
 

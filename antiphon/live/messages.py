@@ -3,12 +3,15 @@
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Final, Literal, NamedTuple
+from typing import Protocol as Interface
 
 import msgspec
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
 from antiphon.core.packing import Destinations
+from antiphon.live.levels import LevelWaits
+from antiphon.protocols.sco.levels import Level
 
 PresenceKind = Literal[
     "appeared",
@@ -17,13 +20,23 @@ PresenceKind = Literal[
     "missed",
     "history",
     "disagreed",
+    "forked",
     "unavailable",
     "refused",
     "left-behind",
 ]
 
-StableWaiter = Callable[[Site, int, int], Awaitable[None]]
-"""Waits until a sender's messages from the first number to the last are stable."""
+
+class Fate(Interface):
+    """What becomes of messages: where the application waits for it."""
+
+    @property
+    def levels(self) -> LevelWaits: ...
+
+    async def wait(self, sender: Site, first: int, last: int) -> None:
+        """Wait until a sender's messages from the first number to the last are stable."""
+
+
 DeliveredWaiter = Callable[[int], Awaitable[int | None]]
 """Waits until this member's message of that number is delivered; returns its position."""
 
@@ -71,11 +84,14 @@ class Message:
 
     `position` is the place in a total order. It is the same at all members and only grows, also over
     absences, but not by one. It is None in other orders, and on what `send` returned before `delivered`.
+
+    `skipped`, on what `send` returned, are the destinations that had departed by then: the message does not
+    go to them, and `to` does not name them.
     """
 
     __slots__ = (
-        "_delivered", "_first", "_stable", "body", "group", "incarnation", "number", "position", "sender",
-        "to",
+        "_delivered", "_fate", "_first", "body", "group", "incarnation", "number", "position", "sender",
+        "skipped", "to",
     )  # fmt: skip
 
     def __init__(
@@ -83,7 +99,7 @@ class Message:
         sender: Site,
         number: int,
         body: bytes,
-        stable: StableWaiter,
+        fate: Fate,
         to: Destinations = None,
         group: Group | None = None,
         incarnation: int = 0,
@@ -91,6 +107,7 @@ class Message:
         position: int | None = None,
         first: int | None = None,
         delivered: DeliveredWaiter | None = None,
+        skipped: frozenset[Site] = frozenset(),
     ) -> None:
         """`first` is the number of its first piece; `delivered` is given for a message that is not delivered
         yet."""
@@ -99,10 +116,11 @@ class Message:
         self.number: Final = number
         self.body: Final = body
         self.to: Final = to
+        self.skipped: Final = skipped
         self.group: Final = group
         self.position = position
         self._first = number if first is None else first
-        self._stable = stable
+        self._fate = fate
         self._delivered = delivered
 
     @property
@@ -112,11 +130,26 @@ class Message:
     async def stable(self) -> None:
         """Wait until every destination that counts is known to hold this message; raise if that is
         impossible."""
-        await self._stable(self.sender, self._first, self.number)
+        await self._fate.wait(self.sender, self._first, self.number)
 
     async def atomic(self) -> None:
         """The same under causal order's name: wait until this message is atomically accepted."""
         await self.stable()
+
+    def level(self) -> Level:
+        """The levels of acceptance that this message has reached here, in causal order with `levels=True`.
+
+        `Level.ATOMIC in message.level()` says whether every destination is known to have it.
+        """
+        return self._fate.levels.level(self.sender, self._first, self.number)
+
+    async def reached(self, level: Level | str) -> None:
+        """Wait until this message has reached a level of acceptance here, such as 'atomic' or 'full'.
+
+        Raises if that cannot be known: the member left or was absent meanwhile.
+        """
+        wanted = Level.of(level) if isinstance(level, str) else level
+        await self._fate.levels.wait(self.sender, self._first, self.number, wanted)
 
     async def delivered(self) -> int | None:
         """Wait until this message is delivered at its sender. Returns its position; None without one order.
@@ -139,7 +172,7 @@ class Batch:
     """
 
     __slots__ = (
-        "_first", "_stable", "_to", "bodies", "group", "incarnation", "numbers", "positions", "sender",
+        "_fate", "_first", "_to", "bodies", "group", "incarnation", "numbers", "positions", "sender",
         "size",
     )  # fmt: skip
 
@@ -149,7 +182,7 @@ class Batch:
         numbers: Sequence[int],
         bodies: Sequence[bytes],
         size: int,
-        stable: StableWaiter,
+        fate: Fate,
         to: Destinations | Sequence[Destinations] = None,
         group: Group | None = None,
         incarnation: int = 0,
@@ -167,7 +200,7 @@ class Batch:
         self.size: Final = size
         self.positions: Final = positions
         self._first = numbers[0] if first is None else first
-        self._stable = stable
+        self._fate = fate
         self._to = to
 
     @property
@@ -179,7 +212,7 @@ class Batch:
         return len(self.bodies)
 
     def __iter__(self) -> Iterator[Message]:
-        sender, stable, to, group = self.sender, self._stable, self._to, self.group
+        sender, fate, to, group = self.sender, self._fate, self._to, self.group
         incarnation = self.incarnation
         # A long message travels alone; its stability begins with its first piece.
         first = self._first if self._first != self.numbers[0] else None
@@ -190,13 +223,13 @@ class Batch:
             self.numbers, self.bodies, addresses, positions, strict=False
         ):
             yield Message(
-                sender, number, body, stable, each, group, incarnation, position=position, first=first
+                sender, number, body, fate, each, group, incarnation, position=position, first=first
             )
 
     async def stable(self) -> None:
         """Wait until every destination that counts is known to hold these messages; raise if that is
         impossible."""
-        await self._stable(self.sender, self._first, self.numbers[-1])
+        await self._fate.wait(self.sender, self._first, self.numbers[-1])
 
     def __repr__(self) -> str:
         return f"Batch({self.sender}:{self.number}, {len(self.bodies)} messages, {self.size} bytes)"
@@ -206,7 +239,8 @@ class Presence(msgspec.Struct, frozen=True):
     """A member has appeared, vanished or restarted; or this member has missed messages.
 
     `history`: the requested history is over, or the log can no longer be kept. `disagreed`: another member's
-    order is not ours, or would not be if it were let in. `unavailable`: a message of the order is not
+    order is not ours, or would not be if it were let in. `forked`: this member takes up another's order, and
+    delivered some positions alone. `unavailable`: a message of the order is not
     delivered here. `refused`: a process was not let in (other options, other wire versions, or a name that is
     taken), or a key file cannot be used. `left-behind`: a member loses too much at any useful rate.
     """

@@ -1,8 +1,8 @@
-"""What was sent to each member, and what of it has come: the questions and answers that a rate goes by.
+"""Metering: the bytes sent to each member, and the bytes that have arrived there, for congestion control.
 
-A `Pulse` asks a few members how many bytes of its sender have come to them, and `Heard` is the answer. The
-sender remembers what it had sent to each member when it asked. Datagrams that were sent before a pulse are
-read before it, or lost, but for those that come by another socket.
+A `Pulse` asks a few members how many bytes of its sender have arrived. `Heard` is the answer. The sender
+remembers what it had sent to each member when it asked. Datagrams sent before a pulse are read before it or
+lost, except those that arrive on another socket.
 """
 
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Final
 from msgspec import Meta
 
 from antiphon.core.fields import Number
-from antiphon.core.time import MILLISECOND_NS, Nanoseconds
+from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.live.congestion import Controller
 from antiphon.live.members import Known
@@ -20,12 +20,14 @@ MOST_ASKED: Final = 4
 """Members that one pulse asks. Raising it costs answers."""
 PULSE_NS: Final = 10 * MILLISECOND_NS
 """Pause between pulses while something is sent. Raising it costs time until losses slow a sender down."""
+HEARD_NS: Final = SECOND_NS
+"""A member that was not heard for this long has been silent. Raising it costs answers after many crashes."""
 MOST_PULSES: Final = 256
 """Pulses whose answers count. Raising it costs memory."""
 
 
 class Pulse(Pdu, frozen=True, gc=False):
-    """How many of my bytes have you had by now? Asked of the processes with these boots."""
+    """Asks the processes of these boots how many bytes of the sender have arrived."""
 
     code: ClassVar[int] = 12
     serial: Number
@@ -33,7 +35,7 @@ class Pulse(Pdu, frozen=True, gc=False):
 
 
 class Heard(Pdu, frozen=True, gc=False):
-    """So many, when your pulse of this serial came."""
+    """The bytes that had arrived with the pulse of this serial."""
 
     code: ClassVar[int] = 13
     serial: Number
@@ -41,23 +43,25 @@ class Heard(Pdu, frozen=True, gc=False):
 
 
 class Meter:
-    """One member's."""
+    """Counts what one member sends to the others, and asks them what arrived."""
 
     def __init__(self, controller: Controller[Known]) -> None:
         self._controller = controller
         self._to_all = 0
         """Bytes sent to everyone."""
         self._to_each: dict[Known, int] = {}
-        """Bytes sent to one or some of the members, each."""
+        """Bytes sent to single members or to several, for each member."""
         self._pulses: OrderedDict[int, tuple[Nanoseconds, int, dict[Known, int]]] = OrderedDict()
         """When each pulse was sent, and what had been sent by then."""
         self._serial = 0
         self._turn = 0
+        """Of the members that were heard recently."""
+        self._silent_turn = 0
         self._pulse_ns: Nanoseconds = 0
-        self._told = 0
+        self._counted = 0
 
     def sent(self, members: tuple[Known, ...] | None, size: int) -> None:
-        """So many bytes were sent to each of these; None means everyone."""
+        """`size` bytes were sent to each of these members; None means everyone."""
         if members is None:
             self._to_all += size
         else:
@@ -65,33 +69,42 @@ class Meter:
                 self._to_each[known] = self._to_each.get(known, 0) + size
 
     def pulse(self, now: Nanoseconds, members: list[Known]) -> Pulse | None:
-        """What to ask now; None if it is too soon, or there is nobody."""
+        """The pulse to send now; None if it is too soon or there are no members."""
         if now - self._pulse_ns < PULSE_NS:
             return None
         sent = self._to_all + sum(self._to_each.values())
-        self._controller.close_round(now, sent - self._told)
-        self._pulse_ns, self._told = now, sent
+        self._controller.close_round(now, sent - self._counted)
+        self._pulse_ns, self._counted = now, sent
         if not members:
             return None
         self._serial += 1
-        return Pulse(self._serial, tuple(known.boot for known in self._choose(members)))
+        return Pulse(self._serial, tuple(known.boot for known in self._choose(now, members)))
 
     def pulsed(self, now: Nanoseconds, pulse: Pulse) -> None:
-        """It has left."""
+        """This pulse was sent."""
         self._pulses[pulse.serial] = (now, self._to_all, dict(self._to_each))
         if len(self._pulses) > MOST_PULSES:
             self._pulses.popitem(last=False)
 
-    def _choose(self, members: list[Known]) -> list[Known]:
-        """The slowest member, and some of the others by turns."""
+    def _choose(self, now: Nanoseconds, members: list[Known]) -> list[Known]:
+        """The slowest member, and some of the others by turns; at most one that has been silent.
+
+        Members that crashed stay members for long: asked as often as the others, they would leave a sender
+        without answers.
+        """
         if len(members) <= MOST_ASKED:
             return members
         limiter = self._controller.limiter
-        first = [limiter] if limiter is not None and limiter in members else []
-        room = MOST_ASKED - len(first)
-        others = [members[(self._turn + place) % len(members)] for place in range(room)]
+        chosen = [limiter] if limiter is not None and limiter in members else []
+        silent = [known for known in members if now - known.heard_ns > HEARD_NS]
+        if silent:
+            chosen.append(silent[self._silent_turn % len(silent)])
+            self._silent_turn += 1
+        heard = [known for known in members if now - known.heard_ns <= HEARD_NS]
+        room = min(MOST_ASKED - len(chosen), len(heard))
+        chosen += (heard[(self._turn + place) % len(heard)] for place in range(room))
         self._turn += room
-        return list(dict.fromkeys((*first, *others)))
+        return list(dict.fromkeys(chosen))
 
     def hear(self, now: Nanoseconds, known: Known, heard: Heard) -> None:
         """A member answers."""
@@ -101,11 +114,11 @@ class Meter:
             self._controller.hear(now, known, sent_ns, to_all + to_each.get(known, 0), heard.received)
 
     def forget(self, gone: list[Known]) -> None:
-        """These are no members any more."""
+        """These have left the table of members."""
         for known in gone:
             self._to_each.pop(known, None)
             self._controller.forget(known)
 
     def known(self) -> set[Known]:
-        """Of whom something is remembered."""
+        """The members that something is remembered about."""
         return {*self._to_each, *self._controller.receivers}

@@ -9,7 +9,7 @@ generator, the table in docs/live.md and the fingerprint that members compare ar
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, cast
 
 from antiphon.core.errors import UsageError
 from antiphon.core.extras import require_extra
@@ -22,11 +22,13 @@ from antiphon.core.wire import Pdu
 from antiphon.live.limits import require_name
 from antiphon.live.pieces import BATCH_BYTES, SMALL_BATCH_BYTES
 from antiphon.protocols import detection, dpg, fifo, metagroups, sco, sequencer
+from antiphon.protocols.atomic_delivery import DELIVER_WHEN, AtomicDelivery
 from antiphon.protocols.dpg.peers import LEASH
 from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES
 from antiphon.protocols.dpg.services.lan import LanService
 from antiphon.protocols.fifo.pdus import TRIGGERS
 from antiphon.protocols.stability import PROTOCOLS
+from antiphon.protocols.stability.tuning import Tuning
 
 REPAIRS: Final = fifo.REPAIRS
 SUSPECT: Final = "Silence, in nanoseconds, after which a member is suspected."
@@ -85,6 +87,11 @@ class Order(Knobs):
     keeps_history: ClassVar[bool] = False
     """Whether late joiners can get the history."""
 
+    @property
+    def watches_levels(self) -> bool:
+        """Whether the levels of acceptance of messages are watched."""
+        return False
+
     def promises(self) -> tuple[Property, ...]:
         """The properties that the audit holds it to."""
         raise NotImplementedError
@@ -118,12 +125,48 @@ class Order(Knobs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fifo(Order):
+class Deliverable(Order):
+    """An order that can hold messages back until they are stable."""
+
+    one_order: ClassVar[bool] = True
+    """Whether all messages have one order, or each sender's messages have their own."""
+
+    deliver: str = knob(
+        "ordered",
+        "When a message is delivered: once its place is known, or once every destination has it as well.",
+        choices=DELIVER_WHEN,
+    )
+
+    def kept_promises(self) -> tuple[Property, ...]:
+        """The promises of the protocol alone."""
+        raise NotImplementedError
+
+    def build_protocol(self, settings: Settings) -> LiveProtocol:
+        """The protocol, which delivers at once."""
+        raise NotImplementedError
+
+    def promises(self) -> tuple[Property, ...]:
+        return (*self.kept_promises(), "safe") if self.deliver == "stable" else self.kept_promises()
+
+    def build(self, settings: Settings) -> LiveProtocol:
+        if self.deliver == "ordered":
+            return self.build_protocol(settings)
+        if settings.history != NO_HISTORY:
+            raise UsageError(
+                "History cannot be kept or read where messages are delivered when they are stable.",
+                hint="Leave out history= and catch_up=, or deliver='stable'.",
+            )
+        return AtomicDelivery(self.build_protocol(settings), one_order=self.one_order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fifo(Deliverable, Tuning):
     """Each sender's messages in the order in which it sent them."""
 
     name: ClassVar = "fifo"
     summary: ClassVar = "each sender's messages in the order in which it sent them"
     pdus: ClassVar = fifo.PDUS
+    one_order: ClassVar = False
     keeps_history: ClassVar = True
 
     repair: str = knob("hybrid", "How losses are repaired.", choices=REPAIRS)
@@ -154,18 +197,18 @@ class Fifo(Order):
         """The protocol's configuration; contradicting options raise."""
         chosen = self.stability or ("fulldist" if self.piggyback else "coordp")
         return fifo.FifoConfiguration(
-            repair=self.repair, stability=chosen, rows="riding" if self.piggyback else "whole",
-            errors=self.errors, trigger=self.trigger, detector=self.detector,
-            suspect_after_ns=self.suspect_after_ns, **knobs,
+            repair=self.repair, stability=chosen, tuning=self.tuning,
+            rows="riding" if self.piggyback else "whole", errors=self.errors, trigger=self.trigger,
+            detector=self.detector, suspect_after_ns=self.suspect_after_ns, **knobs,
         )  # fmt: skip
 
     def agreed(self) -> dict[str, Any]:
         return super().agreed() | {"stability": self.configuration().stability}
 
-    def promises(self) -> tuple[Property, ...]:
+    def kept_promises(self) -> tuple[Property, ...]:
         return fifo.promises(self.repair)
 
-    def build(self, settings: Settings) -> LiveProtocol:
+    def build_protocol(self, settings: Settings) -> LiveProtocol:
         window_bytes = self.window_batches(settings) * self.batch_bytes(settings)
         configuration = self.configuration(window_bytes=window_bytes)
         return fifo.Fifo(
@@ -188,22 +231,53 @@ class Causal(Order):
         least=1,
         agreed=False,
     )
+    confirm: str = knob(
+        "continuous",
+        "What a confirmation means: nothing of the sender is missing before the message, or nothing that "
+        "precedes it. Causal, the paper's, costs latency.",
+        choices=("continuous", "causal"),
+    )
+    delivery: str = knob(
+        "full",
+        "Deliver a message once every destination is known to have it, or once nothing before it is missing. "
+        "Causal is sooner, and costs atomicity when members crash.",
+        choices=("full", "causal"),
+    )
+    splits: bool = knob(
+        True,
+        "Members that have lost half of the group or more take themselves to be cut off. False lets any "
+        "survivor go on, for networks that do not split.",
+    )
+    levels: bool = knob(
+        False,
+        "Watch the levels of acceptance of messages: Message.level and Message.reached. Costs time in "
+        "proportion to the messages held.",
+        agreed=False,
+    )
     suspect_after_ns: Nanoseconds = knob(SECOND_NS // 2, SUSPECT, least=100 * MILLISECOND_NS, agreed=False)
 
+    @property
+    def watches_levels(self) -> bool:
+        return self.levels
+
     def promises(self) -> tuple[Property, ...]:
-        return sco.PROMISES
+        return sco.PROMISES if self.delivery == "full" else sco.CAUSAL_PROMISES
 
     def build(self, settings: Settings) -> LiveProtocol:
         configuration = sco.ScoConfiguration(
             window=self.window_batches(settings),
             confirm_ns=self.confirm_ns,
             silence_ns=self.suspect_after_ns,
+            delivery=cast(Literal["full", "causal"], self.delivery),
+            acknowledge=cast(Literal["continuous", "causal"], self.confirm),
+            splits=self.splits,
+            observe=self.levels,
         )
         return sco.Sco(settings.site, (settings.site,), configuration, settings.random)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sequencer(Order):
+class Sequencer(Deliverable):
     """One order for all messages, given by one member."""
 
     name: ClassVar = "sequencer"
@@ -222,10 +296,10 @@ class Sequencer(Order):
             )
         require_name(self.sequencer)
 
-    def promises(self) -> tuple[Property, ...]:
+    def kept_promises(self) -> tuple[Property, ...]:
         return sequencer.PROMISES
 
-    def build(self, settings: Settings) -> LiveProtocol:
+    def build_protocol(self, settings: Settings) -> LiveProtocol:
         assert self.sequencer is not None
         windows = self.window_batches(settings)
         configuration = sequencer.SequencerConfiguration(
@@ -237,7 +311,7 @@ class Sequencer(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Total(Order):
+class Total(Deliverable):
     """One order for all messages; members may come and go."""
 
     name: ClassVar = "total"
@@ -246,6 +320,12 @@ class Total(Order):
     echoed: ClassVar = (dpg.pdus.Message,)
 
     service: str = knob(DEFAULT_SERVICE, "What the order stands on (docs/total.md).", choices=SERVICES)
+    quorum: int | None = knob(
+        None,
+        "Members, with this one, that must have a message in the same place before it is delivered: more "
+        "than half of the group, and a minority that is cut off delivers nothing.",
+        least=1,
+    )
 
     @property
     def needs_channel(self) -> bool:
@@ -255,7 +335,11 @@ class Total(Order):
         """On one channel a batch is one datagram: it passes, or is lost, as a whole."""
         return SMALL_BATCH_BYTES if self.service != DEFAULT_SERVICE else super().batch_bytes(settings)
 
-    def promises(self) -> tuple[Property, ...]:
+    def agreed(self) -> dict[str, Any]:
+        """A quorum counts only if there is one: members without the option do not name it."""
+        return {name: value for name, value in super().agreed().items() if value is not None}
+
+    def kept_promises(self) -> tuple[Property, ...]:
         return dpg.PROMISES
 
     def configuration(self, settings: Settings) -> dpg.DpgConfiguration:
@@ -270,9 +354,10 @@ class Total(Order):
             ordering_buffers=round(ORDERING_BUFFERS / datagrams),
             kept_bodies=KEPT_BODIES,
             kept_bytes=KEPT_BODIES * SMALL_BATCH_BYTES,
+            quorum=self.quorum or 0,
         )
 
-    def build(self, settings: Settings) -> LiveProtocol:
+    def build_protocol(self, settings: Settings) -> LiveProtocol:
         service = (
             LanService(hears_itself=settings.hears_itself)
             if self.service == "lan"
@@ -364,6 +449,6 @@ def options_table() -> str:
         for each in kind.knobs().values():
             values = f" One of {', '.join(f'`{choice}`' for choice in each.choices)}." if each.choices else ""
             agreed = " All members use the same." if each.agreed else ""
-            default = f"{each.default:,}" if each.kind is int else f"`{each.default}`"
+            default = f"{each.default:,}" if type(each.default) is int else f"`{each.default}`"
             rows.append(f"| `{each.name}` | `{kind.name}` | {default} | {each.sentence}{values}{agreed} |")
     return "\n".join(rows)

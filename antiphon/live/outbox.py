@@ -8,13 +8,14 @@ The sender's way, from `group.send` to the socket:
 1. `Group.send` (`group`) validates the destinations and awaits `Outbox.hand_in`.
 2. `Outbox.hand_in` waits while `most_bytes` are queued: that is the backpressure. It adds the message to
    `Outgoing` (`pieces`), which packs batches and cuts long messages, and runs `Outbox.pump` at once or soon.
-3. `Outbox.pump` offers batch after batch to `Member.admit` (`member`) until one is refused. `Group.stepped`
-   pumps again after the member has received datagrams or was woken by a timer.
+3. `Outbox.pump` offers batch after batch to `Member.admit` (`member`) until one is refused.
+   `GroupListener.stepped` (`listener`) pumps again after the member has received datagrams or was woken by a
+   timer.
 4. `Member.admit` refuses while `Transport.is_clear` is false. Otherwise `Member._carry_out` calls
    `protocol.handle(now, Admit(...))`; a protocol that cannot take the batch answers `Rejected`.
 5. `Member._carry_out` carries out the effects in their order. `Admitted` is written to the trace, `Send` and
    `Multicast` are collected; `Member._let_go` passes these to the transport.
-6. `Transport.send` and `Transport.multicast` (`transport`) find the addresses. `Transport._send_to` encodes
+6. `Transport.send` and `Transport.multicast` (`transport`) find the addresses. `Framer` (`framing`) encodes
    the PDU and seals it once, and cuts it into fragments if it does not fit a datagram.
 7. Where sending is paced, `Pacer` (`pacing`) queues PDUs with bodies, and PDUs behind them, and calls
    `Transport._transmit` at the congestion controller's rate. On loopback without a rate this hop is skipped.

@@ -1,13 +1,13 @@
-"""When datagrams leave: at the controller's rate, in small bursts, repairs besides what is new.
+"""Pacing: datagrams leave at the controller's rate, in small bursts, new PDUs and repairs in turn.
 
-A token bucket fills at the rate. What has bodies takes tokens and waits while there are none. What a protocol
-has to say besides (reports, acknowledgements, requests) takes tokens as well but waits for none; it only
-waits for what was said before it, since it may speak of that. Fragments that are sent again have a queue
-of their own and at most half of what is sent while something new waits.
+A token bucket fills at the rate. PDUs with bodies take tokens and wait while there are none. Other PDUs of a
+protocol (reports, acknowledgements, requests) take tokens but do not wait for them. They wait only for PDUs
+queued before them, which they may refer to; urgent PDUs do not wait at all. Resent fragments have their own
+queue, and at most half of the rate while new PDUs wait.
 
-Both queues are bounded: what comes beyond is not sent, and counted, as if it had been lost on the way. A
-member hands in nothing new while something waits (`is_clear`), so that only protocols that say much at once
-can get there.
+Both queues are bounded. A PDU beyond the bound is counted and not sent, as if it had been lost on the way. A
+member hands in nothing new while something waits (`is_clear`), so only a protocol that sends much at once
+reaches the bound.
 """
 
 from collections import OrderedDict, deque
@@ -20,21 +20,21 @@ from antiphon.live.members import Known
 from antiphon.live.networks import Address
 
 BURST_NS: Final[Nanoseconds] = 3 * MILLISECOND_NS
-"""What may leave at once, as a time at the present rate. Raising it costs queues on the way; lowering it,
-throughput where the machine is busy."""
+"""The burst that may leave at once, as a time at the present rate. Raising it costs queues in the network;
+lowering it costs throughput on a busy machine."""
 LEAST_BURST_BYTES: Final = 3_000
 QUEUED_NS: Final[Nanoseconds] = SECOND_NS // 2
-"""What may wait, as a time at the present rate. Raising it costs latency when a protocol repeats much."""
+"""Bound of the queue, as a time at the present rate. Raising it costs latency when much is repeated."""
 LEAST_QUEUED_BYTES: Final = 512 << 10
 MOST_QUEUED_BYTES: Final = 8 << 20
 MOST_REPAIR_BYTES: Final = 1 << 20
 AGAIN_NS: Final[Nanoseconds] = 30 * MILLISECOND_NS
-"""What has left is not sent to the same members again for so long. Raising it costs latency when it is lost
-again; lowering it, duplicates where the way is long."""
+"""Pause before the same messages are sent to the same members again. Raising it costs latency after a second
+loss; lowering it costs duplicates where round trips are long."""
 MOST_REMEMBERED: Final = 2048
 
 Datagrams: TypeAlias = Sequence[tuple[bytes | bytearray, memoryview]]
-"""Each a head and a body; all of one size but for the last, which may be shorter."""
+"""Pairs of head and body. All have one size; the last may be shorter."""
 
 
 class Waiting(NamedTuple):
@@ -44,17 +44,17 @@ class Waiting(NamedTuple):
     datagrams: Datagrams
     addresses: tuple[Address, ...]
     members: tuple[Known, ...] | None
-    """Whom they are for; None means everyone."""
+    """Their destinations; None means everyone."""
     bodies: object | None
-    """What they carry, if that is messages: the same object when it is sent again."""
+    """The messages in them, if any: the same object when they are sent again."""
 
 
 Send: TypeAlias = Callable[[Waiting], int]
-"""Sends datagrams to each address; answers how many bytes each of them got."""
+"""Sends datagrams to each address; returns the bytes that each address got."""
 
 
 class Pacer:
-    """One member's way out."""
+    """The queues of one member's datagrams, and the token bucket that empties them."""
 
     def __init__(self, controller: Controller[Known], send: Send) -> None:
         self._controller = controller
@@ -64,24 +64,24 @@ class Pacer:
         self._new: deque[Waiting] = deque()
         self._repairs: deque[Waiting] = deque()
         self._new_bytes = self._repair_bytes = 0
-        self._lately: OrderedDict[tuple[int, tuple[Known, ...] | None], tuple[Nanoseconds | None, object]] = (
+        self._recent: OrderedDict[tuple[int, tuple[Known, ...] | None], tuple[Nanoseconds | None, object]] = (
             OrderedDict()
         )
-        """Messages that wait or have left lately: for whom, and when they left."""
+        """Messages that wait or left recently, by destination, with the time when they left."""
         self._lead = 0
-        """By how many bytes repairs are ahead of what is new."""
+        """Bytes that repairs are ahead of new PDUs."""
 
     def is_clear(self, now: Nanoseconds) -> bool:
-        """Whether something new may leave at once."""
+        """Whether a new PDU may leave at once."""
         self._fill(now)
         return self._tokens > 0 and not self._new and not self._repairs
 
     def is_waiting(self, counter: int) -> bool:
-        """Whether some of a PDU has yet to leave."""
+        """Whether datagrams of a PDU still wait."""
         return any(waiting.counter == counter for queue in (self._new, self._repairs) for waiting in queue)
 
     def charge(self, size: int) -> None:
-        """So many bytes have left."""
+        """`size` bytes were sent without a queue."""
         self._tokens -= size
 
     def due_ns(self, now: Nanoseconds) -> Nanoseconds:
@@ -93,31 +93,31 @@ class Pacer:
         return bool(self._new or self._repairs)
 
     def is_under_way(self, now: Nanoseconds, waiting: Waiting) -> bool:
-        """Whether the same messages wait for the same members already, or have left a moment ago."""
+        """Whether the same messages already wait for the same members, or left a moment ago."""
         if waiting.bodies is None:
             return False
-        known = self._lately.get((id(waiting.bodies), waiting.members))
+        known = self._recent.get((id(waiting.bodies), waiting.members))
         return known is not None and (known[0] is None or now - known[0] < AGAIN_NS)
 
     def _remember(self, waiting: Waiting) -> None:
-        """These messages wait from now on."""
+        """These messages wait now."""
         if waiting.bodies is not None:
             key = (id(waiting.bodies), waiting.members)
-            self._lately.pop(key, None)
-            self._lately[key] = (None, waiting.bodies)
-            if len(self._lately) > MOST_REMEMBERED:
-                self._lately.popitem(last=False)
+            self._recent.pop(key, None)
+            self._recent[key] = (None, waiting.bodies)
+            if len(self._recent) > MOST_REMEMBERED:
+                self._recent.popitem(last=False)
 
     def forget(self, now: Nanoseconds) -> None:
-        """Let go of messages that have left long enough ago: they may be large."""
-        while self._lately:
-            key, (left_ns, _) = next(iter(self._lately.items()))
+        """Release messages that left long enough ago: they may be large."""
+        while self._recent:
+            key, (left_ns, _) = next(iter(self._recent.items()))
             if left_ns is None or now - left_ns < AGAIN_NS:
                 return
-            del self._lately[key]
+            del self._recent[key]
 
     def add(self, waiting: Waiting, *, is_repair: bool = False) -> bool:
-        """Queue a PDU; whether there was room."""
+        """Queue a PDU. Returns whether there was room."""
         size = _size(waiting.datagrams)
         if is_repair:
             if self._repair_bytes + size > MOST_REPAIR_BYTES:
@@ -147,8 +147,8 @@ class Pacer:
                 queue.appendleft(waiting._replace(datagrams=rest))
             elif waiting.bodies is not None:
                 key = (id(waiting.bodies), waiting.members)
-                if key in self._lately:
-                    self._lately[key] = (now, waiting.bodies)
+                if key in self._recent:
+                    self._recent[key] = (now, waiting.bodies)
             size = _size(some)
             if is_repair:
                 self._repair_bytes -= size
@@ -159,7 +159,7 @@ class Pacer:
             self._tokens -= self._send(waiting._replace(datagrams=some))
 
     def _split(self, datagrams: Datagrams) -> tuple[Datagrams, Datagrams]:
-        """As many as there are tokens for, one at least, and the rest."""
+        """The datagrams that there are tokens for, at least the first, and the rest."""
         each = len(datagrams[0][0]) + len(datagrams[0][1])
         count = max(1, int(self._tokens // each))
         return datagrams[:count], datagrams[count:]

@@ -7,57 +7,28 @@ protocols repair losses. Each PDU comes with a flag that is set if something is 
 it. With `notice_losses` that includes datagrams that the kernel dropped because a receive buffer was full;
 losses in the network cannot be detected here. All tables are bounded: see `fragments` and `gate`.
 
-A PDU that fits a datagram travels as one. A larger PDU is sealed whole and then cut: calling the cipher for
-each datagram would cost more than the encryption itself. Its fragments carry tokens instead.
-
-A PDU that is too large to be encoded is counted and not sent.
+`framing` makes the datagrams, `fragment_reader` puts them together. A PDU that is too large to be encoded is
+counted and not sent.
 """
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, TypeAlias
 
 from msgspec import Meta
-from msgspec.structs import replace
 
 from antiphon.core.errors import InputError, UsageError
 from antiphon.core.ids import Group, Site
-from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
-from antiphon.core.wire import (
-    BOOT,
-    CHECKSUM,
-    DIRECT,
-    HEADER,
-    MAGIC,
-    PREFIX,
-    SEALED,
-    VERSION,
-    Codec,
-    OversizeError,
-    Pdu,
-    group_hash,
-    name_bytes,
-    stamp,
-)
-from antiphon.live import fragments as pieces
+from antiphon.core.time import SECOND_NS, Nanoseconds
+from antiphon.core.wire import PREFIX, Codec, Pdu, group_hash
 from antiphon.live.congestion import Controller
 from antiphon.live.counters import Counters
-from antiphon.live.fragments import (
-    FRAGMENT,
-    MOST_FRAGMENTS,
-    OVERHEAD_BYTES,
-    Kept,
-    Partial,
-    Piece,
-    Reassembly,
-    count_of,
-    cut,
-    join,
-    missing_indices,
-    no_tokens,
-    parse_fragment,
-)
-from antiphon.live.gate import OWN_CODES, UNPROVEN, Gate, Host
-from antiphon.live.handshake import GREETING_BYTES, Answer, Bye, Challenge, Hello, Here, Refused, Terms, shown
+from antiphon.live.fragment_reader import FragmentReader
+from antiphon.live.fragments import FRAGMENT, MOST_FRAGMENTS, Partial, join, missing_indices
+from antiphon.live.framing import Framer
+from antiphon.live.gate import Gate
+from antiphon.live.greetings import Greetings
+from antiphon.live.handshake import OWN_CODES, Answer, Bye, Challenge, Hello, Here, Refused, Terms, shown
+from antiphon.live.host import Host
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.members import Known
 from antiphon.live.memory import keep_spare_memory
@@ -66,7 +37,7 @@ from antiphon.live.networks import Address, Network, Peers
 from antiphon.live.pacing import Datagrams, Pacer, Waiting
 from antiphon.live.poison import POISON, PoisonRing
 from antiphon.live.resolving import Resolving
-from antiphon.live.sealing import GENERATION_BITS, TAG_BYTES, TOKEN_BYTES, Seals, SendingKey
+from antiphon.live.sealing import Seals
 from antiphon.live.sockets import Sockets
 from antiphon.live.status import Answers, Enquiry, Status
 
@@ -74,11 +45,6 @@ REPAIR_BYTES_PER_TICK: Final = 4 << 20
 """Bytes of fragments resent between two ticks. Raising it costs bandwidth when many members ask at once."""
 REPAIR_BYTES_PER_MEMBER: Final = 1 << 20
 """The same for one member, so that a member that asks without end leaves some to the others."""
-GREETINGS: Final = 3
-GREETING_PAUSE_NS: Final = 50 * MILLISECOND_NS
-LONGEST_GREETING_PAUSE_NS: Final = SECOND_NS
-"""Longest pause between greetings that strangers cause; the pauses double up to this. Raising it delays the
-meeting with a process whose greetings were lost; lowering it lets strangers cause more traffic."""
 FAN_OUT_SILENCE_NS: Final = 10 * SECOND_NS
 """A peer that is not listed gets multicasts for this long after its last datagram. Raising it costs
 traffic."""
@@ -108,8 +74,6 @@ class Missing(Pdu, frozen=True, gc=False):
 TRANSPORT_PDUS: Final[tuple[type[Pdu], ...]] = (
     Hello, Here, Challenge, Answer, Refused, Missing, Bye, Enquiry, Status, Pulse, Heard
 )  # fmt: skip
-PADDED: Final = (Hello, Here, Challenge)
-NOTHING: Final = memoryview(b"")
 Arrival: TypeAlias = tuple[Site, Pdu, bool]
 """The sender of a PDU, the PDU, and whether something is known to be lost just before it."""
 
@@ -126,8 +90,8 @@ class Transport:
     """One member's PDUs to and from the network.
 
     Its `Member` calls `send`, `multicast`, `receive` and `tick`. It asks the `Gate` which datagrams are from
-    members; the gate's `Host` is the `Group` (or an `Onlooker`). Below it are `Reassembly` and `Kept` for
-    fragments, the `Pacer` with its congestion `Controller` for the rate, and the `Sockets`.
+    members; the gate's `Host` is the `Group` (or an `Onlooker`). Below it are the `Framer` and the
+    `FragmentReader`, the `Pacer` with its congestion `Controller` for the rate, and the `Sockets`.
     """
 
     def __init__(
@@ -153,7 +117,6 @@ class Transport:
         """
         keep_spare_memory()
         self._site = site
-        name = name_bytes(site)
         self._codec = with_own(codec)
         self._group = group_hash(group)
         self._counters = counters
@@ -165,12 +128,6 @@ class Transport:
         self._key_looked_ns: Nanoseconds = 0
         ring = keys.ring if isinstance(keys, KeyFile) else keys
         self._seals = None if ring is None else Seals(ring, group)
-        self._key = (
-            None if self._seals is None else SendingKey(self._seals, self.boot, network.machine.now_ns())
-        )
-        self._counter = 0
-        self._buffer = bytearray(HEADER.size) + name
-        self._body_begins = len(self._buffer)
         self._gate = Gate(
             site=site,
             group=group,
@@ -182,13 +139,12 @@ class Transport:
             host=self._host,
             reply=self._reply,
         )
-        self._reassembly: Reassembly[Known] = Reassembly(counters)
-        self._kept = Kept()
+        self._fragments = FragmentReader(
+            group=self._group, boot=self.boot, gate=self._gate, seals=self._seals, counters=counters
+        )
         self._answers = Answers()
         self._now: Nanoseconds = 0
-        self._greetings_left = GREETINGS
-        self._greeted_ns: Nanoseconds = 0
-        self._greeting_pause_ns = GREETING_PAUSE_NS
+        self._greetings = Greetings()
         self._repair_bytes_left = REPAIR_BYTES_PER_TICK
         self._repaired: dict[Known, int] = {}
         """Bytes of fragments resent to each member since the last tick."""
@@ -208,6 +164,10 @@ class Transport:
         self._pacer = Pacer(self._controller, self._transmit)
         self._is_paced = not network.is_loopback or rate_bytes_s is not None
         """Members on one machine share no link: their own speed limits them, not the pacer."""
+        self._framer = Framer(
+            site=site, group=self._group, boot=self.boot, codec=self._codec, seals=self._seals,
+            datagram_bytes=self.datagram_bytes, copies=self._is_paced, now=network.machine.now_ns(),
+        )  # fmt: skip
         self._named: set[Site] = set()
         """Members that were reported as left behind."""
         self._accepted = 0
@@ -233,12 +193,11 @@ class Transport:
 
     def take_part(self) -> None:
         """This process has joined: a later process with its name is refused."""
-        self._gate.joined = True
+        self._gate.take_part()
 
     def is_pending(self, within_ns: Nanoseconds) -> bool:
         """Whether a member said within this time that it does not know yet whether our name is free."""
-        told = self._gate.pending_ns
-        return told is not None and self._gate.now - told < within_ns
+        return self._gate.is_pending(within_ns)
 
     def is_meeting(self, within_ns: Nanoseconds) -> bool:
         """Whether a process that sent something within this time has not proved itself yet."""
@@ -247,11 +206,12 @@ class Transport:
     def figures(self, now: Nanoseconds) -> dict[str, int]:
         """The rate at which this member may send; the age of its key, and how many PDUs that has sealed."""
         rate = {"rate_bytes_s": round(self._controller.rate)} if self._is_paced else {}
-        if self._key is None:
+        key = self._framer.key
+        if key is None:
             return rate
         return rate | {
-            "key_age_s": self._key.age_ns(now) // SECOND_NS,
-            "key_sealed_pdus": self._key.sealed(self._counter),
+            "key_age_s": key.age_ns(now) // SECOND_NS,
+            "key_sealed_pdus": key.sealed(self._framer.counter),
         }
 
     # Sending
@@ -264,56 +224,45 @@ class Transport:
         else:
             self._send_to(pdu, known.address, to=known.boot, members=(known,))
 
-    def multicast(self, pdu: Pdu, to: tuple[Site, ...] | None = None, hops: int | None = None) -> None:
-        """Multicast to every other member, or to those named, or across at most `hops` links; sealed once."""
+    def multicast(self, pdu: Pdu, to: tuple[Site, ...] | None = None, hops: int | None = None) -> int:
+        """Multicast to every other member, or to those named, or across at most `hops` links; sealed once.
+
+        Returns the PDU's counter, for `is_waiting`.
+        """
         if hops is not None:
             self._sockets.reach(hops)
-            self.multicast(pdu, to)
+            counter = self.multicast(pdu, to)
             self._sockets.reach(None)
-        elif to is None:
+        elif to is not None:
+            counter = self._multicast_to(pdu, to)
+        else:
             if self._resolving is not None and self._accepted != self._gate.accepted:
                 self._sockets.destinations = self._fan_out()
             counter = self._send_to(pdu, *self._sockets.destinations, members=None)
             if self._echoed and type(pdu) in self._echoed and len(self._echoes) < MOST_ECHOES:
                 self._echoes[counter] = pdu
-        else:
-            self._multicast_to(pdu, to)
+        return counter
 
-    def _multicast_to(self, pdu: Pdu, to: tuple[Site, ...]) -> None:
+    def is_waiting(self, counter: int) -> bool:
+        """Whether datagrams of a PDU still wait for their turn."""
+        return self._pacer.has_queue and self._pacer.is_waiting(counter)
+
+    def _multicast_to(self, pdu: Pdu, to: tuple[Site, ...]) -> int:
         found = tuple(known for site in to if (known := self._gate.find(site)) is not None)
         self._note_unknown(len(to) - len(found))
-        if found:
-            self._send_to(pdu, *(known.address for known in found), members=found)
+        if not found:
+            return self._framer.counter
+        return self._send_to(pdu, *(known.address for known in found), members=found)
 
     def _note_unknown(self, count: int) -> None:
         """Greet again: the members that are there answer, and then their addresses are known."""
         for _ in range(count):
             self._counters.drop(UNKNOWN_SITE)
-            self._greetings_left = self._greetings_left or 1
+            self._greetings.want()
 
     def _reply(self, pdu: Pdu, address: Address, boot: int, most_bytes: int | None) -> None:
         """Answer a process, with at most `most_bytes` where it has not proved its address."""
         self._send_to(pdu, address, to=boot, most_bytes=most_bytes)
-
-    def _encode(self, pdu: Pdu, most_bytes: int | None) -> bool:
-        """Encode a PDU into the buffer. Returns whether it fits."""
-        try:
-            self._codec.encode_into(pdu, self._buffer, self._body_begins)
-            if isinstance(pdu, PADDED):
-                self._pad(pdu, most_bytes)
-        except (OversizeError, OverflowError, ValueError):
-            # The fields may hold what peers sent: that must not end this member.
-            self._counters.drop(TOO_LARGE)
-            return False
-        return True
-
-    def _pad(self, pdu: Hello | Here | Challenge, most_bytes: int | None) -> None:
-        """Pad a greeting to the size that its answer may have, unless it must be smaller."""
-        size = GREETING_BYTES if most_bytes is None else min(GREETING_BYTES, most_bytes)
-        room = size - len(self._buffer) - (TAG_BYTES if self._key is not None else 0)
-        # From 256 bytes on, the length field takes one more byte.
-        padding = bytes(max(0, room if room <= 255 else room - 1))
-        self._codec.encode_into(replace(pdu, padding=padding), self._buffer, self._body_begins)
 
     def _send_to(
         self,
@@ -328,51 +277,25 @@ class Transport:
 
         `members` are the destinations that the meter counts; None means everyone. Returns the counter.
         """
-        if not self._encode(pdu, most_bytes):
-            return self._counter
-        length = len(self._buffer) + (TAG_BYTES if self._key is not None else 0)
-        if most_bytes is not None and length > most_bytes:
+        framer = self._framer
+        if not framer.encode(pdu, most_bytes):
+            self._counters.drop(TOO_LARGE)
+            return framer.counter
+        if most_bytes is not None and framer.length > most_bytes:
             self._counters.drop(AMPLIFYING)
-            return self._counter
+            return framer.counter
         self._counters.pdus_sent += 1
-        datagrams = (
-            self._datagrams(pdu.code, to) if self._key is None else self._sealed(self._key, pdu.code, to)
-        )
+        datagrams = framer.datagrams(pdu.code, to)
         if not self._is_paced:
             self._hand_over(datagrams, addresses)
-            return self._counter
-        waiting = Waiting(self._counter, datagrams, addresses, members, getattr(pdu, "bodies", None))
-        if pdu.code in OWN_CODES or not (self._pacer.has_queue or waiting.bodies is not None):
+            return framer.counter
+        waiting = Waiting(framer.counter, datagrams, addresses, members, getattr(pdu, "bodies", None))
+        is_held_back = self._pacer.has_queue or waiting.bodies is not None
+        if pdu.code in OWN_CODES or pdu.urgent or not is_held_back:
             self._pacer.charge(self._transmit(waiting))
         else:
             self._queue(self._clock_ns(), waiting)
         return waiting.counter
-
-    def _datagrams(self, code: int, to: int | None) -> Datagrams:
-        self._counter = counter = self._counter + 1
-        stamp(self._buffer, code, self._group, self.boot, counter, to)
-        if len(self._buffer) > self.datagram_bytes:
-            return self._cut(counter, bytes(self._buffer), no_tokens)
-        # A datagram that leaves at once need not be copied.
-        return ((bytes(self._buffer) if self._is_paced else self._buffer, NOTHING),)
-
-    def _sealed(self, key: SendingKey, code: int, to: int | None) -> Datagrams:
-        # A counter is used once, even if the PDU is dropped: it is the nonce.
-        self._counter = counter = key.advance(self._counter)
-        seal = key.seal
-        length = len(self._buffer) - HEADER.size + TAG_BYTES
-        version = VERSION | SEALED if to is None else VERSION | SEALED | DIRECT
-        prefix = PREFIX.pack(MAGIC, version, code, length, self._group, self.boot, counter)
-        associated = prefix if to is None else prefix + BOOT.pack(to)
-        body = seal.seal(counter, associated, memoryview(self._buffer)[HEADER.size :])
-        head = prefix + CHECKSUM.pack(seal.identifier)
-        if len(head) + length > self.datagram_bytes:
-            return self._cut(counter, head + body, seal.tokens)
-        return ((head, memoryview(body)),)
-
-    def _cut(self, counter: int, pdu: bytes, tokens: pieces.Tokens) -> Datagrams:
-        self._kept.add(counter, pdu, tokens)
-        return cut(pdu, self.datagram_bytes, self._group, self.boot, counter, tokens)
 
     def _transmit(self, waiting: Waiting) -> int:
         """Hand datagrams to the sockets. Returns the number of bytes that each address gets."""
@@ -514,92 +437,29 @@ class Transport:
         counters.datagrams_received += -(-size // each) if each else 1
         if each:
             self._take_joined(view, each, address, arrived)
-        elif size < PREFIX.size or view[3] != FRAGMENT:
-            self._take_pdu(view, address, arrived, size)
-        else:
+        elif _is_fragment(view):
             # A fragment is kept for long. It is copied unless the read has memory of its own.
             own = view if self._sockets.reads_last else memoryview(bytes(view))
-            self._take_fragment(own, address, arrived)
+            self._take_whole(self._fragments.take(own, address, self._now), address, arrived)
+        else:
+            self._take_pdu(view, address, arrived, size)
 
     def _take_joined(self, view: memoryview, each: int, address: Address, arrived: list[Arrival]) -> None:
         joined = join(view, each, self._group)
-        if joined is None:
-            for begin in range(0, len(view), each):
-                one = memoryview(bytes(view[begin : begin + each]))
-                if len(one) < PREFIX.size or one[3] != FRAGMENT:
-                    self._take_pdu(one, address, arrived, len(one))
-                else:
-                    self._take_fragment(one, address, arrived)
+        if joined is not None:
+            self._take_whole(self._fragments.take_joined(joined, address, len(view)), address, arrived)
             return
-        known = self._sender_of(joined.boot, joined.counter, address, len(view))
-        if known is None:
-            return
-        count = len(joined.tokens) // TOKEN_BYTES
-        tokens = self._tokens_of(known, joined.counter, count, joined.tokens[:TOKEN_BYTES], 0)
-        if tokens is None:
-            return
-        if tokens != joined.tokens:
-            self._counters.drop(pieces.FORGED)
-            return
-        self._reassembly.finish(known, joined.counter)
-        self._take_pdu(memoryview(joined.whole), address, arrived, 0)
+        for begin in range(0, len(view), each):
+            datagram = memoryview(bytes(view[begin : begin + each]))
+            if _is_fragment(datagram):
+                self._take_whole(self._fragments.take(datagram, address, self._now), address, arrived)
+            else:
+                self._take_pdu(datagram, address, arrived, len(datagram))
 
-    def _take_fragment(self, view: memoryview, address: Address, arrived: list[Arrival]) -> None:
-        partial = self._reassembly.under_way(view)
-        if partial is not None and partial.sender.address == address:
-            place = partial.lacks_next(view)
-            if place is not None:
-                partial.sender.received_bytes += len(view)
-                whole = self._reassembly.add(partial, place, view[OVERHEAD_BYTES:], self._now)
-                if whole is not None:
-                    self._take_pdu(memoryview(whole), address, arrived, 0)
-                return
-        self._take_any_fragment(view, address, arrived)
-
-    def _take_any_fragment(self, view: memoryview, address: Address, arrived: list[Arrival]) -> None:
-        piece = parse_fragment(view, self._group)
-        if isinstance(piece, str):
-            self._counters.drop(piece)
-            return
-        known = self._sender_of(piece.boot, piece.counter, address, len(view))
-        if known is None:
-            return
-        partial = self._reassembly.find(known, piece.counter) or self._begin(known, piece)
-        if partial is not None:
-            whole = self._reassembly.take(partial, piece, self._now)
-            if whole is not None:
-                self._take_pdu(memoryview(whole), address, arrived, 0)
-
-    def _sender_of(self, boot: int, counter: int, address: Address, size: int) -> Known | None:
-        """The member that sent a fragment; None if it is not a member, or if the PDU is complete."""
-        if boot == self.boot:
-            return None
-        known = self._gate.known(boot, address)
-        if known is None:
-            self._counters.drop(UNPROVEN)
-            return None
-        known.received_bytes += size
-        return None if self._reassembly.is_late(known, counter) else known
-
-    def _begin(self, known: Known, piece: Piece) -> Partial[Known] | None:
-        """Begin a PDU with its first fragment, if a holder of the key made that."""
-        tokens = self._tokens_of(known, piece.counter, piece.total, piece.token, piece.place)
-        return None if tokens is None else self._reassembly.begin(known, piece, tokens, self._now)
-
-    def _tokens_of(self, known: Known, counter: int, count: int, token: bytes, place: int) -> bytes | None:
-        """The tokens of a PDU's fragments; None unless `token` is the right token at `place`."""
-        if self._seals is None:
-            return no_tokens(counter, count)
-        usual = known.window.top >> GENERATION_BITS
-        generation = counter >> GENERATION_BITS
-        if usual - 1 <= generation <= usual + 1:
-            # The member may have switched to another key of the ring.
-            for seal in self._seals.every(known.boot, generation):
-                tokens = seal.tokens(counter, count)
-                if tokens[place * TOKEN_BYTES : (place + 1) * TOKEN_BYTES] == token:
-                    return tokens
-        self._counters.drop(pieces.FORGED)
-        return None
+    def _take_whole(self, whole: bytes | None, address: Address, arrived: list[Arrival]) -> None:
+        """Process a PDU that came in fragments, if it is complete now."""
+        if whole is not None:
+            self._take_pdu(memoryview(whole), address, arrived, 0)
 
     def _take_pdu(self, view: memoryview, address: Address, arrived: list[Arrival], size: int) -> None:
         """Process a PDU. `size` is its bytes on the wire, 0 if they were counted fragment by fragment."""
@@ -625,7 +485,7 @@ class Transport:
             self._send_status(known)
         elif isinstance(pdu, Status):
             self._host.told(known.site, pdu)
-        elif isinstance(pdu, Hello) and not self._greetings_left:
+        elif isinstance(pdu, Hello) and not self._greetings.is_due:
             self._send_to(Here(), known.address, to=known.boot, members=(known,))
 
     def _send_status(self, known: Known) -> None:
@@ -635,31 +495,24 @@ class Transport:
 
     def _repair(self, known: Known, missing: Missing) -> None:
         """Resend fragments to the member that asks."""
-        kept = self._kept.get(missing.counter)
-        if kept is None:
+        indices = self._framer.kept(missing.counter, missing_indices(missing.bitmap))
+        if not indices or self._pacer.is_waiting(missing.counter):
             return
-        pdu, tokens = kept
-        count = count_of(len(pdu), self.datagram_bytes)
-        wanted = [index for index in missing_indices(missing.bitmap) if index < count]
-        if not wanted or self._pacer.is_waiting(missing.counter):
-            return
-        size = len(wanted) * self.datagram_bytes
+        size = len(indices) * self.datagram_bytes
         sent = self._repaired.get(known, 0) + size
         if size > self._repair_bytes_left or sent > REPAIR_BYTES_PER_MEMBER:
             self._counters.drop(TOO_MUCH_REPAIR)
             return
         self._repair_bytes_left -= size
         self._repaired[known] = sent
-        fragments = cut(pdu, self.datagram_bytes, self._group, self.boot, missing.counter, tokens)
-        waiting = Waiting(
-            missing.counter, [fragments[index] for index in wanted], (known.address,), (known,), None
-        )
+        fragments = self._framer.fragments(missing.counter, indices)
+        waiting = Waiting(missing.counter, fragments, (known.address,), (known,), None)
         if not self._is_paced:
             self._hand_over(waiting.datagrams, waiting.addresses)
         elif not self._pacer.add(waiting, is_repair=True):
             self._counters.drop(TOO_MUCH_REPAIR)
             return
-        self._counters.fragments_resent += len(wanted)
+        self._counters.fragments_resent += len(indices)
 
     # Housekeeping
 
@@ -667,8 +520,8 @@ class Transport:
     def is_unfinished(self) -> bool:
         """Whether something waits for the next tick: fragments, greetings, or a budget that is used up."""
         return bool(
-            self._reassembly.has_partials()
-            or self._greetings_left
+            self._fragments.reassembly.has_partials()
+            or self._greetings.is_due
             or self._repair_bytes_left < REPAIR_BYTES_PER_TICK
             or self._gate.is_busy()
             or self._gate.should_greet
@@ -682,7 +535,7 @@ class Transport:
         self._repair_bytes_left = REPAIR_BYTES_PER_TICK
         self._repaired.clear()
         self._look_after_pace()
-        for partial in self._reassembly.tick(now, self._gate.knows):
+        for partial in self._fragments.reassembly.tick(now, self._gate.knows):
             self._ask(partial)
         self._look_after_keys(now)
         if self._resolving is not None:
@@ -696,18 +549,10 @@ class Transport:
         self._greet(now)
 
     def _greet(self, now: Nanoseconds) -> None:
-        """Greet if there is a reason to. Greetings that strangers cause get rarer and rarer."""
-        since = now - self._greeted_ns
-        if self._greetings_left and since >= GREETING_PAUSE_NS:
-            self._greetings_left -= 1
-            self._greeting_pause_ns = GREETING_PAUSE_NS
-        elif self._gate.should_greet and since >= self._greeting_pause_ns:
-            self._greeting_pause_ns = min(2 * self._greeting_pause_ns, LONGEST_GREETING_PAUSE_NS)
-        else:
-            return
-        self._gate.should_greet = False
-        self._greeted_ns = now
-        self.multicast(Hello())
+        """Greet if there is a reason to."""
+        if self._greetings.take(now, self._gate.should_greet):
+            self._gate.greeted()
+            self.multicast(Hello())
 
     def _ask(self, partial: Partial[Known]) -> None:
         """Ask a member for fragments at its own address, so that nothing can aim our requests at another."""
@@ -719,10 +564,10 @@ class Transport:
 
     def _look_after_keys(self, now: Nanoseconds) -> None:
         """Renew a key that has been used for long, and load a changed key file."""
-        if self._key is None or now - self._key_looked_ns < KEY_LOOK_NS:
+        if self._framer.key is None or now - self._key_looked_ns < KEY_LOOK_NS:
             return
         self._key_looked_ns = now
-        self._counter = self._key.renew(self._counter, now)
+        self._framer.renew_key(now)
         if self._key_file is None:
             return
         try:
@@ -736,9 +581,8 @@ class Transport:
     def rekey(self, ring: KeyRing, now: Nanoseconds) -> None:
         """Switch to another key ring: its first key seals, all of them open."""
         assert self._seals is not None
-        assert self._key is not None
         self._seals.replace(ring)
-        self._key.replace(self._counter, now)
+        self._framer.replace_key(now)
         self._gate.rekey()
         self._counters.key_changes += 1
 
@@ -753,3 +597,7 @@ class Transport:
         ]
         everyone = dict.fromkeys((*self._listed, *self._resolving.addresses, *spoken))
         return tuple(address for address in everyone if not self._sockets.is_own(address))[:MOST_FAN_OUT]
+
+
+def _is_fragment(view: memoryview) -> bool:
+    return len(view) >= PREFIX.size and view[3] == FRAGMENT

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from antiphon.core.ids import Site
 from antiphon.live.errors import MissedError
+from antiphon.live.levels import LevelWaits
 
 SENDERS_KEPT: Final = 4096
 """Senders whose stable messages are tracked. Raising it costs memory: 500 bytes each."""
@@ -109,7 +110,8 @@ class StabilityWaits:
     forgotten sender lasts until that sender is known again, or until the end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, watches_levels: bool = False) -> None:
+        self.levels: Final = LevelWaits(watched=watches_levels)
         self._senders: dict[Site, Known] = {}
         self._own: Site | None = None
         self._tickets = count()
@@ -188,6 +190,7 @@ class StabilityWaits:
     def close(self, error: BaseException) -> None:
         """Fail every wait: later stability will not be known."""
         self._closed = error
+        self.levels.close(error)
         for known in self._senders.values():
             for *_, future in known.waiting:
                 fail(future, error)

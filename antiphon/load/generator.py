@@ -38,7 +38,7 @@ from antiphon.core.time import SECOND_NS
 from antiphon.live.group import AT_ONCE, Group
 from antiphon.live.joining import join
 from antiphon.live.limits import Limits
-from antiphon.live.messages import Batch
+from antiphon.live.messages import Batch, Message
 from antiphon.live.orders import find_order
 from antiphon.live.pieces import BATCH_BYTES, records_per_batch
 
@@ -50,6 +50,8 @@ STEPS: Final = np.arange(BATCH_BYTES, dtype=np.uint64).tobytes()
 BUCKET_NS: Final = 100_000_000
 MOST_LATENCIES: Final = 200_000
 """Latencies kept; further ones are left out. Raising it costs memory."""
+WATCHED_PER_S: Final = 100
+"""Messages a second whose stability each sender awaits, at most. Raising it costs processor time."""
 TELL_S: Final = 0.1
 QUIET_S: Final = 0.5
 """After this silence nothing more is expected."""
@@ -106,13 +108,18 @@ class Load:
         """The number of messages sent to each set of destinations, where they do not go to all."""
         self._buckets: dict[int, int] = {}
         self._latencies_ns: list[int] = []
+        self._stabilities_ns: list[int] = []
+        self._watching: set[asyncio.Task[None]] = set()
         self._delivered: dict[Site, int] = {}
         self._expected: dict[Site, int] = {}
         self._holes = 0
         self._heard_ns = 0
+        self._costs_before: tuple[float, float, int] = (0.0, 0.0, 0)
+        """Time, processor time and bytes on the network when the load began."""
 
     def begin(self, begin_s: float) -> None:
         self._begin_ns = int(begin_s * SECOND_NS)
+        self._costs_before = self._costs()
         self._begun.set()
 
     def halt(self) -> None:
@@ -139,6 +146,8 @@ class Load:
             await self._ended.wait()
             await (self._group.leave() if self._leaves else self._group.finish())
         await reading
+        for watching in self._watching:
+            watching.cancel()
 
     async def _send(self) -> None:
         await self._begun.wait()
@@ -158,7 +167,21 @@ class Load:
         rest = bytes(self._task.size - STAMP.size)
         while await self._until_due(rate):
             self._sent += 1
-            await self._group.send(STAMP.pack(self._sent - 1, time.monotonic_ns()) + rest)
+            sent_ns = time.monotonic_ns()
+            self._watch(await self._group.send(STAMP.pack(self._sent - 1, sent_ns) + rest), sent_ns)
+
+    def _watch(self, message: Message, sent_ns: int) -> None:
+        """Await the stability of one message in so many, whatever became of those before."""
+        if self._sent % max(1, round(self._task.rate / WATCHED_PER_S)) == 0:
+            watching = asyncio.create_task(self._await_stability(message, sent_ns))
+            self._watching.add(watching)
+            watching.add_done_callback(self._watching.discard)
+
+    async def _await_stability(self, message: Message, sent_ns: int) -> None:
+        # A member that was absent, or has left, cannot know it any more.
+        with contextlib.suppress(AntiphonError):
+            await message.stable()
+            self._stabilities_ns.append(time.monotonic_ns() - sent_ns)
 
     async def _send_to_all(self) -> None:
         burst = records_per_batch(self._task.size, self._group.batch_bytes)
@@ -287,8 +310,19 @@ class Load:
             await asyncio.sleep(0.05)
         say({"quiet": True})
 
+    def _costs(self) -> tuple[float, float, int]:
+        counters = self._group.counters
+        carried = counters["bytes_sent"] + counters["bytes_received"]
+        return time.monotonic(), time.process_time(), carried
+
     def report(self) -> dict[str, Any]:
+        span_s, processor_s, carried = (
+            now - before for now, before in zip(self._costs(), self._costs_before, strict=True)
+        )
         return {
+            "span_s": span_s,
+            "processor_s": processor_s,
+            "bytes": carried,
             "sent": self._sent,
             "addressed": self._addressed,
             "delivered": self._delivered,
@@ -296,6 +330,7 @@ class Load:
             "counters": self._group.counters,
             "buckets": sorted(self._buckets.items()),
             "latencies_us": sorted(latency // 1000 for latency in self._latencies_ns),
+            "stabilities_us": sorted(stability // 1000 for stability in self._stabilities_ns),
         }
 
 
@@ -333,7 +368,12 @@ async def work(task: Task) -> None:
     async with group:
         load = Load(task, group)
         obeying = asyncio.create_task(obey(load))
-        await group.wait_for_members(task.members)
+        meeting = asyncio.create_task(group.wait_for_members(task.members))
+        await asyncio.wait((meeting, obeying), return_when=asyncio.FIRST_COMPLETED)
+        if not meeting.done():
+            meeting.cancel()  # the parent process is gone
+            return
+        await meeting
         if find_order(task.order).several:
             for name in own_groups(task):
                 await group.enter(name)

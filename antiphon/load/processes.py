@@ -29,6 +29,8 @@ Report = dict[str, Any]
 
 START_S: Final = 0.3
 """Time from the command to the start, so that all members begin together."""
+MOST_PROCESSES: Final = 256
+"""Members of one measurement, a process each. Raising it costs memory: each takes some tens of megabytes."""
 GRACE_S: Final = 30.0
 """How long a member may take to join, and to finish when asked to."""
 LINE_BYTES: Final = 64 << 20
@@ -86,6 +88,11 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
                 raise UsageError("A message goes to a group or to some members, not to both.")
         if self.members < 2:
             raise UsageError("A group to measure has at least two members.")
+        if self.members > MOST_PROCESSES:
+            raise UsageError(
+                f"{self.members:,} members would be as many processes on this machine.",
+                hint=f"Take up to {MOST_PROCESSES}.",
+            )
         if not 0 <= self.destinations < self.members:
             raise UsageError("A message goes to one other member at least, and at most to all of them.")
         if not 0 <= self.churn < self.members:
@@ -309,9 +316,12 @@ def summarise(plan: Plan, reports: dict[Site, Report]) -> dict[str, Any]:
         "group_throughput": round(min(rates), 1),
         # Where members get different messages, the least of them means little: report the sum, too.
         **({"deliveries_per_s": round(sum(rates), 1)} if plan.is_selective else {}),
-        "latency_ms": _latency_ms([value for report in stayed for value in report["latencies_us"]]),
+        "latency_ms": _percentiles_ms(stayed, "latencies_us"),
+        "stability_ms": _percentiles_ms(stayed, "stabilities_us"),
         "halted_share": round(_halted_share(plan, stayed), 4),
         "lost": _lost(plan, reports),
+        "processor_share": round(max(_processor_share(report) for report in stayed), 5),
+        "control_bytes_s": round(max(_control_bytes_s(plan, report) for report in stayed)),
     }
 
 
@@ -328,8 +338,8 @@ def _throughput(plan: Plan, report: Report) -> float:
     return sum(counts) / (len(counts) / 10)
 
 
-def _latency_ms(latencies_us: list[int]) -> dict[str, float | None]:
-    ordered = sorted(latencies_us)
+def _percentiles_ms(reports: list[Report], name: str) -> dict[str, float | None]:
+    ordered = sorted(value for report in reports for value in report[name])
     return {
         name: ordered[int(share * (len(ordered) - 1))] / 1000 if ordered else None
         for name, share in (("p50", 0.5), ("p99", 0.99))
@@ -344,6 +354,16 @@ def _halted_share(plan: Plan, stayed: list[Report]) -> float:
         halted += sum(count < median / 10 for count in counts)
         total += len(counts)
     return halted / total
+
+
+def _processor_share(report: Report) -> float:
+    return float(report["processor_s"] / max(1e-9, report["span_s"]))
+
+
+def _control_bytes_s(plan: Plan, report: Report) -> float:
+    """Bytes a second that a member sent and received beside the messages' bodies."""
+    bodies = plan.size * sum(report["delivered"].values())
+    return float(max(0, report["bytes"] - bodies) / max(1e-9, report["span_s"]))
 
 
 def _lost(plan: Plan, reports: dict[Site, Report]) -> int:

@@ -15,7 +15,7 @@ time, the network and randomness are simulated, and the same seed gives the same
 import asyncio
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group as GroupName
@@ -26,9 +26,12 @@ from antiphon.live.joining import join
 from antiphon.live.limits import require_name
 from antiphon.live.networks import Loopback
 from antiphon.live.node import ACROSS, Node
+from antiphon.replicated.machine import Machine
+from antiphon.replicated.replica import Replicated, replicate
 from antiphon.testing.loop import simulated_loop
 from antiphon.testing.network import SimulatedMachine, SimulatedNetwork
 
+M = TypeVar("M", bound=Machine)
 DELAY_S: Final = 100e-6
 JITTER_S: Final = 50e-6
 GROUP: Final = "cluster"
@@ -84,7 +87,7 @@ class Cluster:
         self._lives = 0
         self._first: dict[Site, Group] = {}
         """Each member's group that the cluster is about."""
-        self._groups: list[Group] = []
+        self._groups: list[Group | Replicated[Any]] = []
 
     async def __aenter__(self) -> "Cluster":
         if self._network is not None:
@@ -127,14 +130,28 @@ class Cluster:
                 "The service 'lan' needs one channel that all members share, which a cluster does not have.",
                 hint="Leave service= out.",
             )
+        made = join(group, name=name, network=Loopback(machine=self._machine_for(name)), **options)
+        self._groups.append(made)
+        return made
+
+    def replicate(
+        self, group: GroupName, machine: M, *, name: Site, members: Iterable[Site], **options: Any
+    ) -> Replicated[M]:
+        """`antiphon.replicate` on this cluster's network. A store is written at once, without a thread."""
+        require_name(name)
+        if "network" in options:
+            raise UsageError("A cluster has its own network.", hint="Leave network= out.")
+        place = Loopback(machine=self._machine_for(name))
+        made = replicate(group, machine, name=name, members=frozenset(members), network=place, **options)
+        self._groups.append(made)
+        return made
+
+    def _machine_for(self, name: Site) -> SimulatedMachine:
         machine = self._machines.get(name)
         if machine is None or machine.is_dead:
             self._lives += 1
-            machine = SimulatedMachine(name, self._running(), self._lives)
-        made = join(group, name=name, network=Loopback(machine=machine), **options)
-        self._machines[name] = machine
-        self._groups.append(made)
-        return made
+            machine = self._machines[name] = SimulatedMachine(name, self._running(), self._lives)
+        return machine
 
     def node(self, cluster: GroupName, *, name: Site, **options: Any) -> Node:
         """`antiphon.node` on this cluster's network."""

@@ -8,7 +8,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -108,8 +108,9 @@ class Ear:
         *,
         notice_losses: bool = False,
         echoed: tuple[type[Pdu], ...] = (),
-        options: Mapping[str, str] | None = None,
+        terms: Terms | None = None,
         codec: Codec | None = None,
+        rate_bytes_s: float | None = None,
     ) -> None:
         self.site = site
         self.news = News()
@@ -124,9 +125,10 @@ class Ear:
             keys=keys,
             counters=self.counters,
             host=self.news,
-            terms=Terms(options or {}),
+            terms=terms,
             notice_losses=notice_losses,
             echoed=echoed,
+            rate_bytes_s=rate_bytes_s,
         )
 
     @property
@@ -190,7 +192,7 @@ def settle(*listeners: Ear) -> None:
     drive(listeners, rests)
 
 
-def repeat(listeners: Sequence[Ear], send: Callable[[], None], until: Callable[[], bool]) -> None:
+def repeat(listeners: Sequence[Ear], send: Callable[[], object], until: Callable[[], bool]) -> None:
     """Send again and again, as the protocols above do, until it has arrived."""
     deadline = time.monotonic() + DEADLINE_S
     while not until():

@@ -185,7 +185,7 @@ def without_farewells(events: Sequence[Event], sites: Iterable[Site]) -> list[Ev
     """The trace as if these sites had not left in the end.
 
     A site that has ever been absent is owed less by the others, and every live log ends with an absence. But
-    nobody sends anything after the closing round, so whoever took part in it can have missed nothing by
+    no member sends anything after the closing round, so a member of that round can have missed nothing by
     leaving: without that last row it is judged as present all through, if it was.
     """
     last = {event.site: event.step for event in sorted(events, key=lambda event: event.step)}

@@ -13,23 +13,17 @@ from hypothesis import strategies as st
 
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS
 from antiphon.core.wire import Pdu, Reason, group_hash
-from antiphon.live import fragments, gate, transport
+from antiphon.live import challenges, fragments, gate, transport
+from antiphon.live.admission import NAME_SILENCE_NS
+from antiphon.live.challenges import ANSWERS_PER_ADDRESS, ANSWERS_PER_TICK, LEAST_BYTES
 from antiphon.live.fragments import cut, no_tokens
-from antiphon.live.gate import (
-    ANSWERS_PER_ADDRESS,
-    ANSWERS_PER_TICK,
-    LEAST_BYTES,
-    MOVE_NS,
-    NAME_SILENCE_NS,
-    SILENCE_NS,
-    UNANSWERED,
-)
+from antiphon.live.greetings import GREETING_PAUSE_NS, GREETINGS, LONGEST_GREETING_PAUSE_NS
 from antiphon.live.handshake import GREETING_BYTES, Answer, Challenge, Hello, Here, Refused
 from antiphon.live.keys import KeyRing
-from antiphon.live.members import MOVE_PAUSE_NS, PRESS_NS
+from antiphon.live.members import MOVE_PAUSE_NS, PRESS_NS, SILENCE_NS, UNANSWERED
+from antiphon.live.moves import MOVE_NS
 from antiphon.live.networks import Address, Endpoint, Peers
 from antiphon.live.sealing import TAG_BYTES
-from antiphon.live.transport import GREETING_PAUSE_NS, GREETINGS, LONGEST_GREETING_PAUSE_NS
 from tests.live.guarded import HELLO, HERE, KINDS, OURS, THERE, Guarded, answer_to, sealed
 from tests.live.pairs import RING, Ear, drive, ears, free_port, group_name, note, repeat, settle
 from tests.live.test_networks import peers_on
@@ -71,7 +65,7 @@ class Account:
     def challenge(self) -> Challenge:
         """The latest one to the member, as it reads it."""
         gate_of = self.ear.transport._gate
-        return Challenge(7, gate_of._cookies.number(7, self.member, gate_of.now))
+        return Challenge(7, gate_of._challenger._cookies.number(7, self.member, gate_of.now))
 
     def hear(self, pdu: Pdu, boot: int, site: str, address: Address) -> None:
         self.counters[boot] = counter = self.counters[boot] + 1
@@ -169,7 +163,7 @@ def test_greetings_are_of_one_size_whatever_the_name(keys: KeyRing | None, name:
             assert LEAST_BYTES <= len(witness.recv(2048)) <= GREETING_BYTES
             a.transport._send_to(pdu, place, most_bytes=300)
             assert 299 <= len(witness.recv(2048)) <= 300
-            bare = len(a.transport._buffer) + (TAG_BYTES if keys else 0)
+            bare = len(a.transport._framer._buffer) + (TAG_BYTES if keys else 0)
             a.transport._send_to(pdu, place, most_bytes=20)
             assert a.drops == {transport.AMPLIFYING: 1}
             a.drops.clear()
@@ -226,7 +220,7 @@ def test_greetings_for_strangers_come_ever_more_seldom(keys: KeyRing | None) -> 
         for _ in range(1000):
             now += 10 * MILLISECOND_NS
             before = a.counters.pdus_sent
-            a.transport._gate.should_greet = True
+            a.transport._gate._challenger.should_greet = True
             a.transport.tick(now)
             if a.counters.pdus_sent > before:
                 greeted.append(now)
@@ -237,7 +231,7 @@ def test_greetings_for_strangers_come_ever_more_seldom(keys: KeyRing | None) -> 
         assert not a.transport._gate.should_greet or a.transport.is_unfinished
         a.transport.send("nobody", note(1))
         a.transport.tick(now + GREETING_PAUSE_NS)
-        a.transport._gate.should_greet = True
+        a.transport._gate._challenger.should_greet = True
         before = a.counters.pdus_sent
         a.transport.tick(now + 2 * GREETING_PAUSE_NS)
         assert a.counters.pdus_sent == before + 1, "a reason of its own begins the pauses anew"
@@ -346,7 +340,7 @@ def test_an_answer_at_the_old_address_in_the_same_moment_counts(keys: KeyRing | 
     elsewhere(here)
     here.stay(7)
     answer_there(here)
-    assert not here.gate._moving
+    assert not here.gate._moves
     here.pass_time(2 * MOVE_NS)
     assert not moved(here)
 
@@ -378,7 +372,7 @@ def test_only_an_answer_to_our_own_challenge_there_moves_a_member(keys: KeyRing 
     elsewhere(here)
     for answer in (answer_to(here.challenges(HERE)[-1]), answer_to(Challenge(7, bytes(16)))):
         here.hear(answer, 7, address=THERE)
-    unproven = here.drops[gate.UNPROVEN]
+    unproven = here.drops[challenges.UNPROVEN]
     assert unproven >= 3
     here.tick(SECOND_NS + 2 * MOVE_NS)
     assert not moved(here)
@@ -462,7 +456,7 @@ def test_a_challenge_from_elsewhere_draws_one_reply(keys: KeyRing | None) -> Non
 
 def test_what_a_liar_says_from_elsewhere_in_an_open_group_is_dropped() -> None:
     here = Guarded(None)
-    here.gate.joined = True
+    here.gate.take_part()
     here.acquaint(7)
     heard = here.gate.sites["x"].heard_ns
     here.tick(SECOND_NS)
@@ -470,7 +464,7 @@ def test_what_a_liar_says_from_elsewhere_in_an_open_group_is_dropped() -> None:
         assert here.hear(pdu, 7, address=THERE) is None
     assert here.drops[gate.ELSEWHERE] == 4
     assert here.news.namesakes == []
-    assert here.gate.pending_ns is None
+    assert here.gate._own.pending_ns is None
     assert here.gate.sites["x"].heard_ns == heard, "it could keep a name alive"
     assert not moved(here)
 
@@ -544,7 +538,7 @@ def test_an_answer_of_before_does_not_bring_counters_back() -> None:
 def test_only_the_answer_to_that_challenge_brings_counters_back() -> None:
     here = spoiled(100_000)
     assert here.hear(note(2), 7) is None
-    usual = Challenge(7, here.gate._cookies.number(7, HERE, here.gate.now))
+    usual = Challenge(7, here.gate._challenger._cookies.number(7, HERE, here.gate.now))
     here.hear(answer_to(usual), 7, to=OURS)
     assert here.hear(note(3), 7) is None
     here.hear(answer_to(here.challenges()[-1]), 7, to=OURS)
@@ -619,8 +613,8 @@ def test_answers_to_members_do_not_wait_for_those_to_strangers() -> None:
     for number in range(ANSWERS_PER_TICK):
         here.hear(HELLO, 100 + number, f"s{number}", ("10.2.0.1", number + 1))
     asked = len(here.challenges())
-    here.gate._claims.clear()
-    assert here.gate._press(here.gate.sites["x"])
+    here.gate._admission._claims.clear()
+    assert here.gate._challenger.press(here.gate.sites["x"], here.gate.now)
     assert len(here.challenges()) == asked + 1
 
 
@@ -770,7 +764,7 @@ def test_invented_fragments_cost_no_large_pdu(keys: KeyRing | None, forwarder: F
         settle(a, b)
         count = 30
         for number in range(count):
-            following = a.transport._counter + 1
+            following = a.transport._framer.counter + 1
             invented = cut(os.urandom(60_000), 1472, a.transport._group, a.transport.boot, following)
             for head, body in invented[:20] + invented[-1:]:
                 token = os.urandom(8) if number % 2 else head[-8:]
@@ -780,8 +774,8 @@ def test_invented_fragments_cost_no_large_pdu(keys: KeyRing | None, forwarder: F
             drive([a, b], lambda number=number: number in b.numbers("a"))  # type: ignore[misc]
         assert [pdu for _, pdu in b.heard] == [note(number, 60_000) for number in range(count)]
         assert b.counters.pdus_lost == 0
-        assert not b.transport._reassembly.has_partials()
-        dropped = b.drops.get(fragments.FORGED, 0) + b.drops.get(gate.UNPROVEN, 0)
+        assert not b.transport._fragments.reassembly.has_partials()
+        dropped = b.drops.get(fragments.FORGED, 0) + b.drops.get(challenges.UNPROVEN, 0)
         assert dropped >= 20 * count
 
 
@@ -799,9 +793,9 @@ def test_fragments_of_strangers_do_not_get_into_what_a_member_has_begun(forwarde
         with overheard(a, lose=lose):
             a.transport.multicast(note(1, 10_000))
         b.look()
-        assert b.transport._reassembly.has_partials()
+        assert b.transport._fragments.reassembly.has_partials()
         for head, body in cut(
-            bytes(10_100), 1472, a.transport._group, a.transport.boot, a.transport._counter
+            bytes(10_100), 1472, a.transport._group, a.transport.boot, a.transport._framer.counter
         ):
             forwarder.say(head + bytes(body), b)
         drive([a, b], lambda: bool(b.heard))
@@ -812,7 +806,7 @@ def test_datagrams_that_the_kernel_joined_have_all_their_tokens_looked_at() -> N
     group, places = group_name(), peers_on("127.0.0.1", 2, datagram_bytes=1472)
     with ears(*(Ear("ab"[n], group, RING, places[n]) for n in range(2))) as (a, b):
         settle(a, b)
-        here, key = a.transport, a.transport._key
+        here, key = a.transport, a.transport._framer.key
         assert key is not None
         address = b.transport.addresses["a"]
 

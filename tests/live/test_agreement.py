@@ -7,6 +7,7 @@ import pytest
 
 from antiphon.live.errors import LeftError
 from antiphon.live.group import Group
+from antiphon.live.handshake import Terms
 from antiphon.live.joining import join
 from antiphon.live.limits import Limits
 from antiphon.live.messages import Presence
@@ -21,6 +22,13 @@ DIFFERENCES: list[tuple[dict[str, Any], dict[str, Any], str, str, str]] = [
     ({"repair": "any"}, {}, "repair", "any", "hybrid"),
     ({}, {"errors": "coordp"}, "errors", "None", "coordp"),
     ({}, {"trigger": "adaptive"}, "trigger", "timer", "adaptive"),
+    (
+        {"stability": "gossip"},
+        {"stability": "gossip", "step_ns": 20_000_000},
+        "step_ns",
+        "None",
+        "20000000",
+    ),
     ({"stability": "fulldist"}, {"stability": "fulldist", "piggyback": True}, "piggyback", "False", "True"),
     ({}, {"detector": "gossip"}, "detector", "heartbeat", "gossip"),
     ({"order": "total"}, {"order": "total", "service": "lan"}, "service", "sequencer", "lan"),
@@ -123,8 +131,8 @@ def test_a_member_that_differs_disturbs_nobody() -> None:
 
 def test_options_that_only_one_side_knows_are_left_to_that_side() -> None:
     group = group_name()
-    earlier = Ear("a", group, options={"order": "fifo"})
-    later = Ear("b", group, options={"order": "fifo", "new": "yes"})
+    earlier = Ear("a", group, terms=Terms({"order": "fifo"}))
+    later = Ear("b", group, terms=Terms({"order": "fifo", "new": "yes"}))
     with ears(earlier, later) as both:
         drive(both, lambda: all(ear.transport.addresses for ear in both))
         assert earlier.news.refusals == later.news.refusals == []

@@ -209,6 +209,21 @@ def test_the_rate_does_not_rise_while_a_queue_stands_on_the_way() -> None:
     assert rates[-1] == rates[-10]
 
 
+def test_a_queue_on_the_way_to_a_receiver_that_answers_no_more_is_forgotten() -> None:
+    """It has crashed, or answered one pulse very late and fallen silent. It stays a member for long."""
+    controller: Controller[str] = Controller()
+    rates = []
+    for step in range(1, 60):
+        now = step * 100 * MS
+        controller.close_round(now, 1 << 40)
+        answer(controller, now, step * 10_000, step * 10_000)
+        if step < 3:
+            trip_ns = MS if step == 1 else 10 * QUEUE_NS
+            controller.hear(now + trip_ns, "silent", now, step * 10_000, step * 10_000)
+        rates.append(controller.rate)
+    assert rates[4] == rates[10] < rates[-1]
+
+
 def risen(queue_ns: int) -> float:
     """How far the rate rises in half a second after a loss, with this queue on the way."""
     controller: Controller[str] = Controller()

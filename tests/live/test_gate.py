@@ -7,23 +7,20 @@ import pytest
 from antiphon.core.fields import INCARNATION_LIMIT
 from antiphon.core.time import SECOND_NS
 from antiphon.core.wire import OLDEST, PREFIX, VERSION, Reason, group_hash
-from antiphon.live import gate
-from antiphon.live.gate import (
-    ANSWERS_PER_ADDRESS,
-    ANSWERS_PER_TICK,
-    DERIVED_PER_TICK,
-    KEY_TOLD_NS,
-    LEAST_BYTES,
+from antiphon.live import admission, challenges, gate
+from antiphon.live.admission import (
+    CROWDED_NS,
     MOST_CLAIMS,
+    MOST_PRESSED,
     MOST_REFUSED,
     MOST_UNMET,
     NAME_SILENCE_NS,
-    SILENCE_NS,
-    UNANSWERED,
 )
+from antiphon.live.challenges import ANSWERS_PER_ADDRESS, ANSWERS_PER_TICK, LEAST_BYTES
+from antiphon.live.gate import DERIVED_PER_TICK, KEY_REPORT_NS
 from antiphon.live.handshake import SLOT_NS, Answer, Challenge, Cookies, Hello, Here, Refused, Terms, shown
 from antiphon.live.keys import KeyRing
-from antiphon.live.members import MOST_MEMBERS, MOST_RETIRED, PRESS_NS
+from antiphon.live.members import MOST_MEMBERS, MOST_RETIRED, PRESS_NS, SILENCE_NS, UNANSWERED
 from antiphon.live.networks import Address
 from antiphon.live.sealing import GENERATION_BITS
 from tests.live.guarded import (
@@ -55,7 +52,7 @@ def test_a_boot_is_heard_once_it_has_answered(keys: KeyRing | None) -> None:
     assert here.hear(note(0), 7) is None
     here.acquaint(7)
     assert here.hear(note(5), 7) == note(5)
-    assert here.drops == {gate.UNPROVEN: 2}
+    assert here.drops == {challenges.UNPROVEN: 2}
     assert here.counters.pdus_lost == 1, "a note may have been for the protocol, a greeting was not"
 
 
@@ -156,7 +153,7 @@ def test_challenges_for_this_boot_are_answered_and_no_others(keys: KeyRing | Non
     here.hear(ours, 7)
     expected = Answer(b"n" * 16, OLDEST, VERSION, False, 77, {"order": "fifo"})
     assert [(pdu, address, boot) for pdu, address, boot, _ in here.replies] == [(expected, HERE, 7)]
-    here.gate.joined = True
+    here.gate.take_part()
     here.hear(ours, 7)
     assert here.replies[1][0] == Answer(b"n" * 16, OLDEST, VERSION, True, 77, {"order": "fifo"})
     here.hear(Challenge(OURS + 1, b"n" * 16, bytes(520)), 7)
@@ -198,7 +195,7 @@ def test_a_stranger_that_says_too_little_is_called_with_as_little(keys: KeyRing 
     assert len(here.replies) == 2
     here.tick(2)
     here.replies.clear()
-    here.gate.should_greet = False
+    here.gate.greeted()
     here.hear(Hello(), 7)
     assert here.replies == [], "two that call each other would never end"
     assert here.gate.should_greet
@@ -247,7 +244,7 @@ def test_other_groups_other_keys_and_our_own_echo_are_not_heard(keys: KeyRing | 
     here.take(KINDS.encode(HELLO, group_hash(GROUP), 7, 1, "x"))
     here.hear(HELLO, OURS, "me")
     if keys is None:
-        assert here.drops == {gate.OTHER_GROUP: 1, Reason.SEALED.value: 1, gate.UNPROVEN: 1}
+        assert here.drops == {gate.OTHER_GROUP: 1, Reason.SEALED.value: 1, challenges.UNPROVEN: 1}
     else:
         assert here.drops == {gate.OTHER_GROUP: 1, gate.UNKNOWN_KEY: 1, gate.UNSEALED: 1}
         assert here.replies == []
@@ -325,7 +322,7 @@ def test_a_process_that_was_told_something_else_is_refused_for_good_and_can_lear
     here.hear(HELLO, 7)
     here.hear(answer_to(here.challenges()[0], options={"order": "fifo"}), 7)
     assert len(here.replies) == 2
-    assert here.drops[gate.DIFFERS] == 3
+    assert here.drops[admission.DIFFERS] == 3
     here.hear(Challenge(OURS, b"n" * 16, bytes(520)), 7)
     assert isinstance(here.replies[-1][0], Answer)
     here.acquaint(8)
@@ -337,7 +334,7 @@ def test_a_process_without_a_proper_name_is_refused(keys: KeyRing | None, name: 
     here = Guarded(keys)
     here.prove(7, name)
     assert not here.gate.sites
-    assert here.drops[gate.BAD_NAME] == 1
+    assert here.drops[admission.BAD_NAME] == 1
     here.prove(8, "x" * 64)
     assert "x" * 64 in here.gate.sites
 
@@ -367,7 +364,7 @@ def test_a_process_that_has_joined_believes_what_most_members_tell_of_its_incarn
     told: list[int], believed: list[int]
 ) -> None:
     here = Guarded(None)
-    here.gate.joined = True
+    here.gate.take_part()
     for number, yours in enumerate(told):
         here.prove(number + 1, f"site{number}", place(number), yours=yours)
     assert len(here.gate.sites) == len(told)
@@ -376,7 +373,7 @@ def test_a_process_that_has_joined_believes_what_most_members_tell_of_its_incarn
 
 def test_members_that_have_been_silent_tell_nothing_of_incarnations() -> None:
     here = Guarded(None)
-    here.gate.joined = True
+    here.gate.take_part()
     for number in range(2):
         here.prove(number + 1, f"site{number}", place(number))
     here.tick(SILENCE_NS - 1)
@@ -409,7 +406,7 @@ def test_a_name_is_its_owner_s_as_long_as_it_answers(keys: KeyRing | None) -> No
     assert [refused.final for refused in here.refusals(THERE)].count(True) == 1
     ((site, told),) = here.news.refusals
     assert (site, shown(HERE) in told, shown(THERE) in told) == ("x", True, True)
-    assert here.drops[gate.NAME_TAKEN] == 1
+    assert here.drops[admission.NAME_TAKEN] == 1
     assert here.hear(note(1), 7) == note(1)
     assert here.hear(note(2), 8, address=THERE) is None
 
@@ -493,7 +490,7 @@ def test_repeated_claims_cost_an_owner_only_so_many_challenges(keys: KeyRing | N
         here.hear(answer, 8, address=THERE)
         here.hear(HELLO, 8, address=THERE)
         here.prove(9, address=place(9))
-        here.gate._claims.popitem()
+        here.gate._admission._claims.popitem()
         here.tick(PRESS_NS - 1)
     assert len(here.refusals(THERE)) == told
     assert len(here.challenges()) == asked
@@ -550,16 +547,16 @@ def test_those_that_have_spoken_and_proved_nothing_are_waited_for(keys: KeyRing 
     for boot, site, address in strangers(2 * MOST_UNMET):
         here.tick(here.gate.now + 1)
         here.hear(HELLO, boot, site, address)
-    assert len(here.gate._unmet) == MOST_UNMET
+    assert len(here.gate._admission._unmet) == MOST_UNMET
 
 
 @KEYS
 def test_our_own_name_is_ours_once_we_have_joined(keys: KeyRing | None) -> None:
     here = Guarded(keys)
-    here.gate.joined = True
+    here.gate.take_part()
     here.prove(7, "me", joined=True)
     assert here.news.namesakes == []
-    assert here.drops[gate.NAME_TAKEN] == 1
+    assert here.drops[admission.NAME_TAKEN] == 1
     ((site, told),) = here.news.refusals
     assert (site, "'me'" in told, shown(HERE) in told) == ("me", True, True)
     before = len(here.replies)
@@ -611,7 +608,7 @@ def test_a_process_that_has_joined_gives_up_only_if_most_members_refuse_it(
 ) -> None:
     here = Guarded(keys)
     members(here, count)
-    here.gate.joined = True
+    here.gate.take_part()
     for number in range(count // 2):
         for _ in range(3):
             refuse(here, number)
@@ -624,7 +621,7 @@ def test_a_process_that_has_joined_gives_up_only_if_most_members_refuse_it(
 def test_refusals_of_long_ago_and_silent_members_do_not_count(keys: KeyRing | None) -> None:
     here = Guarded(keys)
     members(here, 4)
-    here.gate.joined = True
+    here.gate.take_part()
     refuse(here, 0)
     refuse(here, 1)
     here.tick(SILENCE_NS)
@@ -639,7 +636,7 @@ def test_refusals_of_long_ago_and_silent_members_do_not_count(keys: KeyRing | No
     assert here.news.namesakes == ["10.9.9.9:9"], "three of the four, within five seconds"
     quiet = Guarded(keys)
     members(quiet, 4)
-    quiet.gate.joined = True
+    quiet.gate.take_part()
     quiet.tick(SILENCE_NS)
     refuse(quiet, 0)
     assert quiet.news.namesakes == ["10.9.9.9:9"], "the others have been silent"
@@ -649,7 +646,7 @@ def test_refusals_of_long_ago_and_silent_members_do_not_count(keys: KeyRing | No
 def test_members_that_are_forgotten_refuse_no_more(keys: KeyRing | None) -> None:
     here = Guarded(keys)
     members(here, 4)
-    here.gate.joined = True
+    here.gate.take_part()
     refuse(here, 0)
     refuse(here, 1)
     here.prove(77, "site0", THERE)
@@ -664,11 +661,11 @@ def test_a_refusal_that_is_not_final_is_a_reason_to_wait(keys: KeyRing | None) -
     here = Guarded(keys)
     members(here, 1)
     here.tick(5)
-    assert here.gate.pending_ns is None
+    assert here.gate._own.pending_ns is None
     refuse(here, 0, OURS + 1, final=False)
-    assert here.gate.pending_ns is None
+    assert here.gate._own.pending_ns is None
     refuse(here, 0, final=False)
-    assert here.gate.pending_ns == 5
+    assert here.gate._own.pending_ns == 5
     assert here.news.namesakes == []
 
 
@@ -676,9 +673,9 @@ def test_a_refusal_that_is_not_final_is_a_reason_to_wait(keys: KeyRing | None) -
 def test_strangers_refuse_nobody_and_can_only_make_a_newcomer_wait(keys: KeyRing | None) -> None:
     here = Guarded(keys)
     refuse(here, 0)
-    assert here.gate.pending_ns is None
+    assert here.gate._own.pending_ns is None
     refuse(here, 0, final=False)
-    assert here.gate.pending_ns == here.gate.now
+    assert here.gate._own.pending_ns == here.gate.now
     assert here.news.namesakes == []
 
 
@@ -751,7 +748,7 @@ def test_nothing_is_remembered_of_those_that_prove_nothing(keys: KeyRing | None)
         for pdu in (HELLO, note(1), asking, answer_to(asking)):
             here.hear(pdu, boot, site, address)
         assert here.gate.sizes() == (0, 0, 0, 0)
-        assert len(here.gate._answered) <= 1
+        assert len(here.gate._challenger._answered) <= 1
 
 
 def test_invented_senders_cost_no_derived_keys() -> None:
@@ -770,7 +767,7 @@ def test_that_others_have_another_key_or_none_is_told_once_a_minute(keys: KeyRin
     """Anyone can make it seem so, from any address."""
     here, other = Guarded(keys), Guarded(RING if keys is None else None)
     for minute in range(3):
-        here.tick(minute * KEY_TOLD_NS)
+        here.tick(minute * KEY_REPORT_NS)
         for number in range(20):
             here.take(other.datagram(HELLO, 7), place(number))
             here.take(sealed(HELLO, 8, number + 1, "x", OTHER_RING), place(number))
@@ -890,15 +887,19 @@ def test_a_full_table_lets_nobody_in_while_its_members_speak(keys: KeyRing | Non
         here.acquaint(number + 1000, f"site{number}", place(number))
     here.prove(1, "x")
     assert "x" not in here.gate.sites
-    assert here.drops[gate.FULL] == 1
+    assert here.drops[admission.FULL] == 1
     (told,) = here.news.refusals
     assert told[0] == "x"
     assert told[1].startswith("There is no room for 'x' at 10.0.0.1:1: this member knows 1024 other active")
     assert here.gate.sizes() == (MOST_MEMBERS, 0, 0, 0)
+    assert here.gate.is_busy(), "a process waits for a place"
+    here.gate._admission._crowded_ns = here.gate.now - admission.CROWDED_NS
+    assert not here.gate._admission.is_busy(here.gate.now)
     here.tick(SILENCE_NS)
     here.hear(note(1), 1000, "site0", place(0))
     here.prove(1, "x")
     assert "x" not in here.gate.sites, "site1 spoke a nanosecond less than five seconds ago"
+    assert len(here.news.refusals) == 1, "whether it still answers is being found out"
     here.tick(SILENCE_NS + 1)
     here.acquaint(1)
     assert here.gate.sizes() == (MOST_MEMBERS, 0, 0, 1)
@@ -907,16 +908,75 @@ def test_a_full_table_lets_nobody_in_while_its_members_speak(keys: KeyRing | Non
 
 
 @KEYS
+def test_a_full_table_makes_room_in_place_of_a_member_that_no_longer_answers(
+    keys: KeyRing | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "MOST_MEMBERS", 3)
+    here = Guarded(keys)
+    members(here, 3)
+    silent_ns = here.gate.now
+    here.prove(50, "x")
+    for now in range(silent_ns, silent_ns + NAME_SILENCE_NS, PRESS_NS):
+        here.tick(now)
+        for number in (0, 2):
+            here.hear(note(1), number + 1, f"site{number}", place(number))
+        here.prove(50, "x")
+        assert "x" not in here.gate.sites
+    here.tick(silent_ns + NAME_SILENCE_NS)
+    here.acquaint(50)
+    assert set(here.gate.sites) == {"site0", "site2", "x"}
+
+
+@KEYS
+def test_members_of_a_full_table_that_answer_keep_their_places_although_they_say_nothing_else(
+    keys: KeyRing | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "MOST_MEMBERS", 3)
+    here = Guarded(keys)
+    members(here, 3)
+    for now in range(here.gate.now, SILENCE_NS - 1, PRESS_NS):
+        here.tick(now)
+        for number in range(3):
+            if here.challenges(place(number)):
+                here.stay(number + 1, f"site{number}", place(number))
+        here.prove(50, "x")
+    assert set(here.gate.sites) == {"site0", "site1", "site2"}
+    assert len(here.challenges(place(0))) >= UNANSWERED
+
+
+@KEYS
+def test_silent_members_of_a_full_table_are_challenged_a_few_at_a_time_and_for_a_while(
+    keys: KeyRing | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "MOST_MEMBERS", 2 * MOST_PRESSED)
+    here = Guarded(keys)
+    members(here, 2 * MOST_PRESSED)
+    here.pass_time(SECOND_NS)
+    challenged = here.counters.challenges_sent
+    assert not here.gate.is_busy(), "no newcomer asks for a place"
+    here.prove(50, "x")
+    challenged += 1
+    assert here.gate.is_busy()
+    here.tick(SECOND_NS + 1)
+    assert here.counters.challenges_sent == challenged + MOST_PRESSED
+    here.pass_time(SECOND_NS + CROWDED_NS)
+    challenged = here.counters.challenges_sent
+    here.tick(SECOND_NS + CROWDED_NS + PRESS_NS)
+    assert here.counters.challenges_sent == challenged
+    assert not here.gate.is_busy()
+
+
+@KEYS
 def test_a_member_that_is_restarted_has_its_place_in_a_full_table(
     keys: KeyRing | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "MOST_MEMBERS", 2)
+    monkeypatch.setattr(admission, "MOST_MEMBERS", 2)
     here = Guarded(keys)
     members(here, 2)
     here.prove(50, "site0", THERE)
     here.pass_time(NAME_SILENCE_NS)
     assert here.gate.sites["site0"].boot == 50
-    assert gate.FULL not in here.drops
+    assert admission.FULL not in here.drops
 
 
 @KEYS

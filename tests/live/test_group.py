@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -467,7 +468,13 @@ def test_a_run_that_is_over_leaves_no_absence_so_that_everything_is_expected_of_
     trace = read_trace(tmp_path)
     assert not [event for event in trace.events if event.kind == "absent"]
     assert check_trace(trace.events, trace.runs[0], trace.runs[0].promises) == []
-    lacking = [event for event in trace.events if (event.site, event.kind) != ("b", "deliver")]
+    logs = {site: [event for event in trace.events if event.site == site] for site in ("a", "b")}
+    logs["b"] = [event for event in logs["b"] if event.kind != "deliver"]
+    lacking = [
+        msgspec.structs.replace(event, step=step)  # a log without a hole: b really delivered nothing
+        for log in logs.values()
+        for step, event in enumerate(sorted(log, key=lambda event: event.step))
+    ]
     found = check_trace(lacking, trace.runs[0], ["atomicity"])
     assert {violation.property for violation in found} == {"atomicity"}
 
@@ -501,7 +508,7 @@ def test_empty_messages_hold_up_who_sends_them_and_fill_the_queue_of_a_slow_read
         async with joined("a", "b", order=order, limits=small) as (a, b):
 
             async def flood() -> None:
-                for _ in range(1_000_000):
+                while True:
                     await a.send(b"")
 
             reading, sending = asyncio.create_task(read(a, -1)), asyncio.create_task(flood())
@@ -797,9 +804,9 @@ def test_another_threads_calls_are_refused() -> None:
 
 def test_a_follower_without_its_sequencer_says_who_is_missing() -> None:
     limits = Limits(join_s=0.3)
-    with pytest.raises(LeftError, match="'nobody' did not answer"):
+    with pytest.raises(LeftError, match="'ghost' did not answer"):
         within(
-            join(a_group_name(), name="b", order="sequencer", sequencer="nobody", limits=limits).__aenter__()
+            join(a_group_name(), name="b", order="sequencer", sequencer="ghost", limits=limits).__aenter__()
         )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from antiphon.core.ids import Site
 from antiphon.core.wire import Pdu, Reason
-from antiphon.live import fragments, gate
+from antiphon.live import challenges, fragments, gate
 from antiphon.live.group import Group
 from antiphon.live.keys import KeyRing
 from antiphon.live.transport import Transport
@@ -104,7 +104,7 @@ def converse(a: Ear, b: Ear, goes_on: Callable[[], bool]) -> int:
 
 def check_bounds(transport: Transport) -> None:
     assert transport._gate.sizes() == (1, 0, 0, 0)
-    assert transport._reassembly.held_bytes <= fragments.MOST_PARTIAL_BYTES
+    assert transport._fragments.reassembly.held_bytes <= fragments.MOST_PARTIAL_BYTES
 
 
 REASONS = {
@@ -113,7 +113,7 @@ REASONS = {
     Reason.VERSION.value,
     Reason.LENGTH.value,
     gate.OTHER_GROUP,
-    gate.UNPROVEN,
+    challenges.UNPROVEN,
     fragments.NONSENSE,
 }
 REASONS_WITH_KEY = {

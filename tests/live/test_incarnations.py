@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS
-from antiphon.live import group as live_group
 from antiphon.live.group import Group
+from antiphon.live.group_host import LARGEST_LEAP
 from antiphon.live.joining import join
 from antiphon.live.machine import Machine
 from antiphon.live.networks import Loopback
@@ -93,7 +93,7 @@ def test_a_member_that_learns_late_of_a_later_incarnation_begins_anew(order: str
     async def body() -> None:
         async with joined("a", "b", "c", order=order, key=key) as (a, b, c):
             later = incarnation(b) + 3600 * 1000
-            b.reported(later)
+            b._host.reported(later)
             events = b.presence()
             async for event in events:
                 if event.kind == "missed":
@@ -104,7 +104,7 @@ def test_a_member_that_learns_late_of_a_later_incarnation_begins_anew(order: str
             for each in (a, b, c):
                 assert (await read(each, 1))[0][2] == b"anew"
             await sent.stable()
-            b.reported(incarnation(b) - 1)
+            b._host.reported(incarnation(b) - 1)
             await b.send(b"nothing has changed")
             for each in (a, b, c):
                 assert (await read(each, 1))[0][2] == b"nothing has changed"
@@ -119,14 +119,14 @@ def test_an_incarnation_of_another_century_is_not_believed() -> None:
     async def body() -> None:
         async with joined("a") as (a,):
             before, now = incarnation(a), time.time_ns() // MILLISECOND_NS
-            a.reported(now + 2 * live_group.LARGEST_LEAP)
+            a._host.reported(now + 2 * LARGEST_LEAP)
             await asyncio.sleep(0)
-            assert (a._reported, incarnation(a)) == (0, before)
+            assert (a._host._reported, incarnation(a)) == (0, before)
             (told,) = a.counters["refusals"]
             assert "under an incarnation that no clock can give" in told
             assert told.endswith("give it another name.")
-            a.reported(now + live_group.LARGEST_LEAP)
-            assert a._reported == now + live_group.LARGEST_LEAP
+            a._host.reported(now + LARGEST_LEAP)
+            assert a._host._reported == now + LARGEST_LEAP
 
     within(body())
 

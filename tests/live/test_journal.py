@@ -97,7 +97,7 @@ def test_without_a_level_for_it_nothing_is_kept(caplog: pytest.LogCaptureFixture
     async def body() -> None:
         caplog.set_level(logging.ERROR, "antiphon")
         log = Journal("g", "a")
-        log.note(JOINED, "nobody wants to know")
+        log.note(JOINED, "not listened to")
         assert not log._paces
 
     within(body())

@@ -301,7 +301,7 @@ def test_a_seal_is_made_only_where_it_is_allowed_and_then_kept() -> None:
 
 
 def unasked() -> bool:
-    pytest.fail("asked for a seal that is there, or that is nobody's")
+    pytest.fail("asked for a seal that is there, or that no process has")
 
 
 def test_the_seals_that_are_kept_are_bounded_and_go_with_their_ring() -> None:

@@ -12,15 +12,16 @@ from antiphon.core.ids import Site
 from antiphon.core.inputs import Input, Received
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import HEADER, Reason
-from antiphon.live import gate, sockets
+from antiphon.live import challenges, sockets
 from antiphon.live.counters import Counters
 from antiphon.live.fragments import FORGED, MISSING, cut, no_tokens
+from antiphon.live.greetings import GREETINGS
 from antiphon.live.handshake import Hello
 from antiphon.live.keys import KeyRing
 from antiphon.live.member import Member
 from antiphon.live.networks import Loopback, Network
 from antiphon.live.poison import PoisonRing
-from antiphon.live.transport import GREETINGS, MOST_ECHOES, Arrival
+from antiphon.live.transport import MOST_ECHOES, Arrival
 from tests.live.pairs import RING, Ear, Note, acquaint, drive, ears, group_name, note, settle
 from tests.live.test_networks import peers_on
 
@@ -253,7 +254,7 @@ def capture(speaker: Ear) -> bytes:
 def test_what_a_boot_says_before_it_has_proved_itself_is_a_loss(keys: KeyRing | None) -> None:
     with ears(*pair(keys, Loopback())) as (a, b):
         flood(a, 0, 1)
-        drive([b], lambda: b.drops.get(gate.UNPROVEN, 0) >= 1)
+        drive([b], lambda: b.drops.get(challenges.UNPROVEN, 0) >= 1)
         acquaint(a, b)
         flood(a, 1, 2)
         hear_all(b, 2)
@@ -268,15 +269,15 @@ def test_a_members_pdu_whose_fragments_are_given_up_is_a_loss_and_a_strangers_is
         settle(a, b)
         flood(a, 0, 1)
         hear_all(b, 0)
-        key = a.transport._key
+        key = a.transport._framer.key
         tokens = no_tokens if key is None else key.seal.tokens
         begun = b"".join(cut(bytes(90_000), 65_507, a.transport._group, a.transport.boot, 10**6, tokens)[0])
         invented = begun[:16] + bytes(8) + begun[24:]
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
             for fragment in (invented, begun[:32] + bytes(8) + begun[40:]) if keys else (invented, begun):
                 stranger.sendto(fragment, ("127.0.0.1", b.port()))
-        drive([b], lambda: b.drops.get(gate.UNPROVEN, 0) + b.drops.get(FORGED, 0) >= 2)
-        assert not b.transport._reassembly.has_partials()
+        drive([b], lambda: b.drops.get(challenges.UNPROVEN, 0) + b.drops.get(FORGED, 0) >= 2)
+        assert not b.transport._fragments.reassembly.has_partials()
         flood(a, 1, 1)
         hear_all(b, 1)
         assert (b.after_loss, b.counters.pdus_lost) == ([], 0)

@@ -1,8 +1,10 @@
 """What was sent to each member, and what of it has come."""
 
+from collections import Counter
+
 from antiphon.live.congestion import Controller
 from antiphon.live.members import Known
-from antiphon.live.metering import MOST_ASKED, MOST_PULSES, PULSE_NS, Heard, Meter, Pulse
+from antiphon.live.metering import HEARD_NS, MOST_ASKED, MOST_PULSES, PULSE_NS, Heard, Meter, Pulse
 
 
 def member(name: str, boot: int) -> Known:
@@ -51,6 +53,25 @@ def test_in_a_large_group_the_slowest_is_asked_each_time_and_the_others_by_turns
         assert len(pulse.asked) <= MOST_ASKED
         asked.update(pulse.asked)
     assert len(asked) == 20
+
+
+def test_members_that_crashed_do_not_keep_others_from_being_asked() -> None:
+    meter, _, members = metered(1000)
+    alive = members[::400]
+    asked: Counter[int] = Counter()
+    for turn in range(1, 2000):
+        now = HEARD_NS + turn * PULSE_NS
+        for known in alive:
+            known.heard_ns = now
+        asked.update(ask(meter, now, members).asked)
+    assert [asked[known.boot] for known in alive] == [1999] * len(alive)
+    assert len(asked) == 1000, "a member that is only quiet is asked as well"
+
+
+def test_where_all_have_been_silent_one_is_asked_at_a_time() -> None:
+    meter, _, members = metered(10)
+    asked = [ask(meter, HEARD_NS + turn * PULSE_NS, members).asked for turn in range(1, 11)]
+    assert sorted(asked) == [(boot,) for boot in range(1, 11)]
 
 
 def test_pulses_are_remembered_up_to_a_limit_and_members_while_they_are_there() -> None:

@@ -254,7 +254,7 @@ def test_only_so_much_is_sent_again_between_two_ticks() -> None:
     with ears(*(Ear("ab"[n], group, RING, places[n]) for n in range(2))) as (a, b):
         settle(a, b)
         a.transport.multicast(note(1, 60_000))
-        counter = a.transport._counter
+        counter = a.transport._framer.counter
         drive([b], lambda: bool(b.heard))
         before = a.counters.datagrams_sent
         for _ in range(50):
@@ -281,7 +281,7 @@ def test_all_members_together_get_only_so_much_again(monkeypatch: pytest.MonkeyP
         a.transport.multicast(note(1, 60_000))
         a.transport.tick(a.transport._now)
         for ear, bitmap in ((b, b"\x03"), (c, b"\x03"), (c, b"\x01")):
-            ear.transport.send("a", Missing(a.transport._counter, bitmap))
+            ear.transport.send("a", Missing(a.transport._framer.counter, bitmap))
         assert a.transport.receive(1000) == []
         assert a.counters.fragments_resent == 3
         assert a.drops[TOO_MUCH_REPAIR] == 1
@@ -454,6 +454,6 @@ def test_large_pdus_arrive_whole_though_every_fifth_datagram_is_lost(hosts: Host
         drive([a, b], lambda: set(b.numbers("a")) == set(numbers))
         assert b.counters.fragments_requested > 100
         assert len(b.heard) == len(numbers)
-        assert not b.transport._reassembly.has_partials()
+        assert not b.transport._fragments.reassembly.has_partials()
         hosts.weather.heal()
         repeat([a, b], lambda: a.transport.multicast(note(1)), lambda: 1 in b.numbers("a"))

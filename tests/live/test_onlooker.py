@@ -105,7 +105,7 @@ def test_only_a_process_that_has_proved_itself_is_told() -> None:
         a.news.own_status = a_status()
         b.transport.multicast(Enquiry())
         a.look()
-        assert not b.news.statuses, "nobody knows it yet"
+        assert not b.news.statuses, "no member knows it yet"
         acquaint(a, b)
 
         def told() -> bool:
@@ -146,8 +146,8 @@ def test_rates_are_of_one_life() -> None:
 def test_a_member_that_does_not_take_part_yet_tells_nothing() -> None:
     async def body() -> None:
         member = join(a_group_name(), name="a")
-        assert member.status() is None
+        assert member._host.status() is None
         async with member:
-            assert member.status() is not None
+            assert member._host.status() is not None
 
     within(body())

@@ -142,12 +142,12 @@ def test_messages_that_have_left_are_let_go() -> None:
     road.pacer.drain(SECOND_NS)
     assert road.count() == 3
     road.pacer.forget(SECOND_NS + AGAIN_NS - 1)
-    assert len(road.pacer._lately) == 3
+    assert len(road.pacer._recent) == 3
     road.pacer.forget(SECOND_NS + AGAIN_NS)
-    assert len(road.pacer._lately) == 2, "the others wait"
+    assert len(road.pacer._recent) == 2, "the others wait"
     road.pacer.drain(SECOND_NS + 10 * MS)
     road.pacer.forget(SECOND_NS + 10 * MS + AGAIN_NS)
-    assert not road.pacer._lately
+    assert not road.pacer._recent
 
 
 def test_what_is_under_way_is_remembered_up_to_a_limit() -> None:
@@ -156,6 +156,6 @@ def test_what_is_under_way_is_remembered_up_to_a_limit() -> None:
     for bodies in kept:
         assert not road.pacer.is_under_way(SECOND_NS, load(1, bodies=bodies))
         road.pacer._remember(load(1, bodies=bodies))
-    assert len(road.pacer._lately) == MOST_REMEMBERED
+    assert len(road.pacer._recent) == MOST_REMEMBERED
     assert road.pacer.is_under_way(SECOND_NS, load(1, bodies=kept[-1]))
     assert not road.pacer.is_under_way(SECOND_NS, load(1, bodies=kept[0]))

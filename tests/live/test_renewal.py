@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.core.time import MILLISECOND_NS
-from antiphon.live import gate, sealing, transport
+from antiphon.live import fragment_reader, gate, sealing, transport
 from antiphon.live.keys import KeyFile, KeyRing, replace_keys, write_keys
 from tests.live.pairs import RING, Ear, acquaint, drive, ears, group_name, note
 
@@ -20,14 +20,14 @@ def converse(a: Ear, b: Ear, numbers: range) -> None:
 
 
 def test_a_key_is_renewed_after_so_many_pdus(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (gate, sealing, transport):
+    for module in (gate, sealing, fragment_reader):
         monkeypatch.setattr(module, "GENERATION_BITS", 3)
     group = group_name()
     with ears(Ear("a", group, RING), Ear("b", group, RING)) as (a, b):
         acquaint(a, b)
         converse(a, b, range(60))
-        assert a.transport._key is not None
-        assert a.transport._key.seal.generation == a.transport._counter >> 3 >= 7
+        assert a.transport._framer.key is not None
+        assert a.transport._framer.key.seal.generation == a.transport._framer.counter >> 3 >= 7
         assert a.transport.figures(0)["key_sealed_pdus"] <= 8
         assert a.counters.pdus_lost == b.counters.pdus_lost == 0
 
@@ -39,7 +39,7 @@ def test_a_key_is_renewed_after_so_long(monkeypatch: pytest.MonkeyPatch) -> None
     with ears(Ear("a", group, RING), Ear("b", group, RING)) as (a, b):
         acquaint(a, b)
         number = 0
-        while a.transport._counter >> sealing.GENERATION_BITS < 5:
+        while a.transport._framer.counter >> sealing.GENERATION_BITS < 5:
             number += 1
             converse(a, b, range(number, number + 1))
         assert a.counters.pdus_lost == b.counters.pdus_lost == 0

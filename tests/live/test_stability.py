@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
+from antiphon.audit.local import audit_locally
+from antiphon.check.verdict import Verdict
 from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
 from antiphon.core.packing import pack
@@ -17,6 +20,7 @@ from antiphon.live.errors import LeftError, MissedError
 from antiphon.live.figures import Figures, Watch
 from antiphon.live.group import Group
 from antiphon.live.inbox import POSITION_BITS, Inbox
+from antiphon.live.joining import join
 from antiphon.live.journal import Journal
 from antiphon.live.lifecycle import Lifecycle
 from antiphon.live.limits import Limits
@@ -180,12 +184,12 @@ def test_what_a_member_began_again_without_is_raised() -> None:
     async def body() -> None:
         async with joined("a", "b", order="total") as groups:
             sent = await groups[0].send(b"x")
-            groups[0].unstable(fx.Unstable("a", sent.number, 1, None, "It began again."))
+            groups[0]._listener.unstable(fx.Unstable("a", sent.number, 1, None, "It began again."))
             with pytest.raises(MissedError, match="began again"):
                 await sent.stable()
-            groups[0].unstable(fx.Unstable("b", 3, 2, None, "It began again."))
+            groups[0]._listener.unstable(fx.Unstable("b", 3, 2, None, "It began again."))
             with pytest.raises(MissedError, match="began again"):
-                await groups[0]._stability.wait("b", 4, 4)
+                await groups[0]._listener.stability.wait("b", 4, 4)
 
     within(body())
 
@@ -308,10 +312,10 @@ def test_what_was_passed_over_is_raised() -> None:
         async with joined("a", "b", order="total") as groups:
             group = groups[0]
             sent = await group.send(b"x")
-            later = asyncio.create_task(group._deliveries.wait(sent.number + 2))
+            later = asyncio.create_task(group._listener.deliveries.wait(sent.number + 2))
             await sent.delivered()
-            group.doubted(fx.Unavailable("It came too late.", "a", sent.number + 1, 2))
-            for wait in (later, group._stability.wait("a", sent.number + 1, sent.number + 1)):
+            group._listener.doubted(fx.Unavailable("It came too late.", "a", sent.number + 1, 2))
+            for wait in (later, group._listener.stability.wait("a", sent.number + 1, sent.number + 1)):
                 with pytest.raises(MissedError, match="too late"):
                     await wait
 
@@ -323,3 +327,22 @@ def test_every_order_promises_stability() -> None:
         "stability" in make_order(order, {"sequencer": "a"} if order == "sequencer" else {}).promises()
         for order in ORDERS
     )
+
+
+@pytest.mark.parametrize("order", ["fifo", *ORDERED])
+def test_members_may_deliver_only_what_is_stable(order: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with joined("a", "b", "c", order=order, deliver="stable", trace=tmp_path) as groups:
+            for number in range(30):
+                for group in groups:
+                    await group.send(f"{group.name} {number}".encode())
+            await asyncio.gather(*(messages(group, 90) for group in groups))
+
+    within(scenario())
+    result = audit_locally([tmp_path])
+    assert (result.verdict, result.deliveries, result.violations["safe"]) == (Verdict.PASS, 270, 0)
+
+
+def test_stable_delivery_and_history_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="History cannot be kept or read"):
+        within(join(a_group_name(), name="a", deliver="stable", history=tmp_path).__aenter__())

@@ -126,7 +126,7 @@ def test_what_ends_a_membership_is_raised_where_threads_wait_and_by_later_calls(
             threads.submit(group.receive),
             threads.submit(group.wait_for_members, 2),
         ]
-        group._loop.call_soon_threadsafe(group._live.failed, OutputError("The disk is full."))
+        group._loop.call_soon_threadsafe(group._live._failed, OutputError("The disk is full."))
         for each in waiting:
             with pytest.raises(OutputError, match="disk"):
                 each.result(WITHIN_S)
@@ -142,7 +142,7 @@ def test_an_interrupt_while_a_member_lingers_ends_it_at_once() -> None:
     group.wait_for_members(2, timeout=WITHIN_S)
     assert other._live._member is not None
     other._loop.call_soon_threadsafe(other._live._member.stop)
-    group.send(b"held by nobody else")
+    group.send(b"held by no other")
     main = threading.main_thread().ident
     assert main is not None
     interrupt = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT))

@@ -62,13 +62,15 @@ def test_the_application_is_told_when_an_order_went_apart() -> None:
         async with joined("a", "b", order="total") as (group, _):
             news = group.presence()
             assert (await anext(news)).kind == "appeared"
-            group.doubted(fx.Disagreed("b", "It delivers these in another order than we do.", "b", 7))
+            group._listener.doubted(
+                fx.Disagreed("b", "It delivers these in another order than we do.", "b", 7)
+            )
             event = await anext(news)
             assert (event.kind, event.site) == ("disagreed", "b")
             assert "b:7" in event.reason
-            group.doubted(fx.Unavailable("Nobody has it."))
+            group._listener.doubted(fx.Unavailable("No member has it."))
             event = await anext(news)
-            assert (event.kind, event.site, event.reason) == ("unavailable", "a", "Nobody has it.")
+            assert (event.kind, event.site, event.reason) == ("unavailable", "a", "No member has it.")
 
     within(body())
 

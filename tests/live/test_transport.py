@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from antiphon.core.errors import UsageError
 from antiphon.core.wire import DIRECT, HEADER, PREFIX, SEALED, VERSION, Codec, Pdu, Reason
-from antiphon.live import gate, members, sockets
+from antiphon.live import challenges, gate, members, sockets
 from antiphon.live.counters import Counters
 from antiphon.live.fragments import FRAGMENT
+from antiphon.live.greetings import GREETINGS
 from antiphon.live.keys import KeyRing
 from antiphon.live.networks import Endpoint, Loopback, Multicast, Peers
 from antiphon.live.poison import POISON
 from antiphon.live.sockets import derived_endpoint
-from antiphon.live.transport import FAN_OUT_SILENCE_NS, GREETINGS, UNKNOWN_SITE, Transport
+from antiphon.live.transport import FAN_OUT_SILENCE_NS, UNKNOWN_SITE, Transport
 from tests.live.pairs import (
     CODEC,
     OTHER_RING,
@@ -52,7 +53,7 @@ def test_a_multicast_reaches_every_other_member_once(keys: KeyRing | None, size:
                 ear.look()
         assert b.heard == c.heard == [("a", note(number, size)) for number in range(3)]
         assert a.heard == []
-        assert set(b.drops) <= {gate.UNPROVEN, gate.REPLAYED, gate.ELSEWHERE}
+        assert set(b.drops) <= {challenges.UNPROVEN, gate.REPLAYED, gate.ELSEWHERE}
 
 
 @KEYS
@@ -103,7 +104,7 @@ def test_whom_one_cannot_find_one_greets_again() -> None:
     with ears(Ear("a", group)) as (a,):
         drive([a], lambda: a.counters.pdus_sent >= GREETINGS)
         with ears(Ear("b", group)) as (b,):
-            b.transport._greetings_left = 0
+            b.transport._greetings._left = 0
             assert not a.transport.addresses
             a.transport.send("b", note(1))
             drive([a, b], lambda: "b" in a.transport.addresses)
@@ -256,7 +257,7 @@ def test_a_dead_process_recorded_traffic_is_not_accepted_by_a_fresh_member() -> 
     with ears(Ear("b", group, RING)) as (b,):
         for datagram in tap.recorded():
             tap.say(datagram)
-        drive([b], lambda: b.drops.get(gate.UNPROVEN, 0) >= 20)
+        drive([b], lambda: b.drops.get(challenges.UNPROVEN, 0) >= 20)
         assert b.heard == []
         assert b.transport.addresses == {}
         assert b.counters.challenges_sent >= 1
@@ -360,7 +361,7 @@ def test_a_process_that_stood_still_learns_that_another_one_has_its_name(keys: K
 def test_a_newcomer_knows_whether_it_was_told_to_wait_just_now() -> None:
     with ears(Ear("a", group_name())) as (a,):
         assert not a.transport.is_pending(100)
-        a.transport._gate.pending_ns = 1000
+        a.transport._gate._own.pending_ns = 1000
         for now, pending in ((1000, True), (1099, True), (1100, False)):
             a.transport._gate.now = now
             assert a.transport.is_pending(100) == pending
@@ -489,7 +490,7 @@ class Target:
 
     def bounded(self) -> None:
         assert self.ear.transport._gate.sizes() == (1, 0, 0, 0)
-        assert not self.ear.transport._reassembly.has_partials()
+        assert not self.ear.transport._fragments.reassembly.has_partials()
 
 
 @pytest.fixture(scope="module")
@@ -555,7 +556,7 @@ def test_an_open_group_never_raises_and_hears_only_who_has_proved_itself() -> No
             target.ear.look()
     for number in range(200):
         target.tap.say(CODEC.encode(note(1), target.ear.transport._group, 5000 + number, 1, "b"))
-    drive([target.ear], lambda: target.ear.drops.get(gate.UNPROVEN, 0) > 3 * members.MOST_MEMBERS)
+    drive([target.ear], lambda: target.ear.drops.get(challenges.UNPROVEN, 0) > 3 * members.MOST_MEMBERS)
     target.bounded()
     assert target.ear.heard == []
 

@@ -9,7 +9,7 @@ from antiphon.core.packing import Packed, pack
 from antiphon.core.wire import HEADER, MAGIC, VERSION, Codec, Garbage, Packet, Pdu, Reason
 from antiphon.live.gate import LATER_FIELDS
 from antiphon.live.group import Group
-from antiphon.live.handshake import Hello, Terms
+from antiphon.live.handshake import NUMBER_BYTES, Challenge, Hello, Terms
 from antiphon.live.transport import Missing, with_own
 from tests.live.members import joined, read, within
 from tests.live.pairs import CODEC, RING, Ear, Note, acquaint, drive, ears, group_name, note, repeat
@@ -47,8 +47,8 @@ class Unheard(Pdu, frozen=True):
 def make_later(group: Group) -> None:
     """Let a member send as a member of a later release would."""
     assert group._transport is not None
-    kinds = group._transport._codec.kinds
-    group._transport._codec = LaterCodec((*kinds, Unheard))
+    framer = group._transport._framer
+    framer._codec = LaterCodec((*framer._codec.kinds, Unheard))
 
 
 @pytest.mark.parametrize("key", [None, RING], ids=["open", "sealed"])
@@ -106,8 +106,8 @@ def test_many_fields_are_counted_too() -> None:
 @pytest.mark.parametrize("key", [None, RING], ids=["open", "sealed"])
 def test_processes_that_share_no_version_say_so_and_stay_apart(key: Any) -> None:
     group = group_name()
-    now, later = Ear("a", group, key), Ear("b", group, key)
-    later.transport._gate._terms = Terms({}, oldest=VERSION + 1, newest=VERSION + 2)
+    terms = Terms({}, oldest=VERSION + 1, newest=VERSION + 2)
+    now, later = Ear("a", group, key), Ear("b", group, key, terms=terms)
     with ears(now, later) as both:
         drive(both, lambda: all(ear.news.refusals for ear in both))
         ours, theirs = f"{VERSION} to {VERSION}", f"{VERSION + 1} to {VERSION + 2}"
@@ -126,8 +126,8 @@ def test_processes_that_share_no_version_say_so_and_stay_apart(key: Any) -> None
 
 def test_processes_that_share_a_version_meet() -> None:
     group = group_name()
-    now, later = Ear("a", group), Ear("b", group)
-    later.transport._gate._terms = Terms({}, oldest=VERSION - 1, newest=VERSION + 2)
+    terms = Terms({}, oldest=VERSION - 1, newest=VERSION + 2)
+    now, later = Ear("a", group), Ear("b", group, terms=terms)
     with ears(now, later) as both:
         acquaint(*both)
         repeat(both, lambda: later.transport.multicast(note(3)), lambda: bool(now.numbers("b")))
@@ -146,3 +146,20 @@ def test_greetings_of_any_version_are_read_and_nothing_else() -> None:
                 assert reason is None
             else:  # the checksum is that of the version byte before
                 assert reason is (expected or Reason.CHECKSUM)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (Hello(0, 63), Hello(-1, 63)),
+        (Hello(0, 63), Hello(0, 64)),
+        (Challenge(0, bytes(NUMBER_BYTES)), Challenge(-1, bytes(NUMBER_BYTES))),
+        (Challenge(0, bytes(NUMBER_BYTES)), Challenge(0, bytes(NUMBER_BYTES + 1))),
+    ],
+)
+def test_fields_of_greetings_are_bounded(good: Pdu, bad: Pdu) -> None:
+    codec = Codec([Hello, Challenge])
+    found = codec.decode(codec.encode(good))
+    assert isinstance(found, Packet)
+    assert found.pdu == good
+    assert isinstance(codec.decode(codec.encode(bad)), Garbage)

@@ -66,6 +66,26 @@ async def a_leave_is_told(groups: list[Group]) -> None:
     assert groups[0].members == {group.name for group in groups[:-1]}
 
 
+async def an_answer_goes_to_those_who_are_left(groups: list[Group]) -> None:
+    """The reply that docs/causal.md shows, after a destination of the question has left."""
+    first, second, third = groups
+    await first.send(b"question", to={second.name, third.name})
+    question = await anext(aiter(second))
+    await third.leave()
+    await until(second, "vanished", third.name)
+    assert question.to is not None
+    answer = await second.send(b"answer", to=question.to | {question.sender})
+    assert (answer.to, answer.skipped) == (frozenset({first.name, second.name}), frozenset({third.name}))
+    await answer.atomic()
+    heard = await anext(aiter(first))
+    assert (heard.body, heard.skipped) == (b"answer", frozenset())
+    lonely = await second.send(b"anyone?", to={third.name})
+    assert (lonely.to, lonely.skipped) == (frozenset(), frozenset({third.name}))
+    await lonely.atomic()
+    with pytest.raises(UsageError, match="never was"):
+        await second.send(b"x", to={"stranger"})
+
+
 async def a_batch_is_read_by_a_function(groups: list[Group]) -> None:
     found: list[bytes] = []
     reading = asyncio.create_task(groups[1].for_each_batch(lambda batch: found.extend(batch.bodies)))
@@ -80,6 +100,7 @@ STORIES = (
     everyone_delivers_everything,
     a_long_message_is_stable_and_whole,
     a_leave_is_told,
+    an_answer_goes_to_those_who_are_left,
     a_batch_is_read_by_a_function,
 )
 
