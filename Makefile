@@ -3,9 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 OUT ?= out
+# Processes that run tests. Many tests wait for sockets and processes: more than one a core may pay.
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test lint docs swarm fuzz mutants campaign reproduce bench-sim bench-audit bench-live bench-services bench-hostile bench-network bench-gossip bench-large bench-trees soak pins clean
+.PHONY: help install demo check test lint docs swarm fuzz mutants campaign reproduce bench-sim bench-audit bench-import bench-live bench-services bench-hostile bench-network bench-gossip bench-large bench-trees bench-scale bench-replicated soak pins clean
 
 help: ## list every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,11 +27,11 @@ lint: $(INSTALLED) ## ruff and mypy --strict
 	@$(BIN)/mypy
 
 check: $(INSTALLED) lint ## in a minute: lint, types, and the tests that need nothing and take no time
-	@$(BIN)/pytest -n 2 -m "not (spark or browser or live or slow)"
+	@$(BIN)/pytest -n $(WORKERS) -m "not (spark or browser or live or slow)"
 
 test: $(INSTALLED) lint ## lint, types and all tests
-	@scripts/debian-packages chromium iproute2 || true
-	@$(BIN)/pytest -n 2 --dist loadgroup
+	@scripts/debian-packages chromium iproute2 redis-server nats-server || true
+	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 docs: $(INSTALLED) ## a searchable site of docs/ and the reference (out/docs/html/index.html); needs no network
 	@$(BIN)/python scripts/docs_site.py $(OUT)/docs
@@ -58,8 +60,11 @@ reproduce: $(INSTALLED) ## every study, the claims' verdicts and the report (in 
 bench-sim: $(INSTALLED) ## hops per second of our simulator beside SimPy's
 	@$(BIN)/python bench/sim.py
 
-bench-audit: $(INSTALLED) ## deliveries audited per second beside DuckDB
+bench-audit: $(INSTALLED) ## 10^7 to 10^9 deliveries beside DuckDB and Polars (half an hour, 15 GB of disk)
 	@$(BIN)/python bench/audit.py
+
+bench-import: $(INSTALLED) ## log lines imported per second beside Spark rewriting them as JSON
+	@$(BIN)/python bench/import.py
 
 bench-live: $(INSTALLED) ## live throughput and latency beside raw UDP and Corosync (half an hour)
 	@$(BIN)/python bench/live.py
@@ -79,8 +84,14 @@ bench-gossip: $(INSTALLED) ## a hundredth of the 12,000 gossip runs on Spark, be
 bench-large: $(INSTALLED) ## one round of S_Gossip among 100,000 members: time and memory
 	@$(BIN)/python bench/large.py
 
+bench-scale: $(INSTALLED) ## what control costs as a group grows: simulated to 1,000 members, live to 60 (an hour)
+	@$(BIN)/python bench/scale.py
+
 bench-trees: $(INSTALLED) ## the trees of meta-groups for 1,000 groups over 10,000 sites
 	@$(BIN)/python bench/trees.py
+
+bench-replicated: $(INSTALLED) ## replicated objects beside PySyncObj: sets a second, latency, kills, state transfer
+	@$(BIN)/python bench/replicated.py
 
 soak: $(INSTALLED) ## ten minutes at full speed for each order: memory, losses, promises (SECONDS=600)
 	@$(BIN)/python bench/soak.py --seconds $(or $(SECONDS),600)

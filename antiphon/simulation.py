@@ -40,7 +40,7 @@ def simulate_and_judge(scenario: Scenario, configuration: Any, seed: int) -> Sim
     row = run_row(scenario, configuration, seed)
     recorder = MemoryRecorder(row.run)
     metrics = scenario.run(configuration, seed, recorder)
-    violations = check_trace(recorder.events(), row, row.promises)
+    violations = check_trace(recorder.events(), row, row.promises, recorder.calls)
     return SimulatedRun(metrics | {"violations": len(violations)}, row, recorder, violations)
 
 

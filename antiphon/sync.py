@@ -31,6 +31,7 @@ from antiphon.core.packing import Destinations
 from antiphon.live.errors import LeftError
 from antiphon.live.group import Group as LiveGroup
 from antiphon.live.joining import join as live_join
+from antiphon.live.levels import Level
 from antiphon.live.messages import Batch, Body, UniqueId
 from antiphon.live.messages import Message as LiveMessage
 
@@ -258,6 +259,14 @@ class Message:
     def stable(self, *, timeout: float | None = None) -> None:
         """Wait until every destination that counts is known to hold this message."""
         self._group._wait(self._live.stable(), timeout)
+
+    def level(self) -> Level:
+        """The levels of acceptance that it has reached here, in causal order with `levels=True`."""
+        return self._live.level()
+
+    def reached(self, level: Level | str, *, timeout: float | None = None) -> None:
+        """Wait until it has reached a level of acceptance here, such as 'atomic' or 'full'."""
+        self._group._wait(self._live.reached(level), timeout)
 
     def delivered(self, *, timeout: float | None = None) -> int | None:
         """Wait until it is delivered at its sender. Returns its position in a total order, None in others."""

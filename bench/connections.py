@@ -22,7 +22,7 @@ from antiphon.trace.recorder import MemoryRecorder
 
 RUNS: Final = 200
 CHECKED: Final = 10
-"""One run in so many is judged by the pure checkers too."""
+"""One in this many runs is judged by the pure checkers, too."""
 
 
 class Stopwatch:

@@ -220,7 +220,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--seed", type=int, default=1, help="which runs are drawn (default 1)")
-    parser.add_argument("--share", type=int, default=SHARE, help="do one run of so many (default 100)")
+    parser.add_argument("--share", type=int, default=SHARE, help="do one in this many runs (default 100)")
     parser.add_argument("--master", default="local[2]", help="Spark master (default local[2])")
     options = parser.parse_args()
     # Spark's workers inherit this: they must find this module to find the scenario that it times.

@@ -4,8 +4,8 @@ Run it with `make bench-large`, or `python bench/large.py [--members N] [--json]
 them have multicast, and links carry 300 Mbit/s, since at the text's 30 kbit/s those near the root would be
 overloaded; the step is 1.5 s. Compiled code is loaded by a small round before, which does not count.
 
-Nobody else simulates this, so there is no rival: the aim is a round in under five minutes and 8 GB. The time
-is the processor's and includes setting up. The memory is the most that the process ever held.
+No other simulator does this, so there is no rival: the aim is a round in under five minutes and 8 GB. The
+time is the processor's and includes setting up. The memory is the most that the process ever held.
 """
 
 import argparse

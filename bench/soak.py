@@ -80,7 +80,7 @@ def soak(order: str, seconds: float, churn: str | None) -> dict[str, Any]:
         str(antiphon), "perf", "--members", str(MEMBERS), "--size", str(SIZE), "--seconds", str(seconds),
         "--order", order, "--json", *(("--churn", "1", "--churn-by", churn) if churn else ()),
     ]  # fmt: skip
-    # What is said goes to files: a pipe that nobody empties would stop a talkative child.
+    # Output goes to files: a full pipe would stop the child.
     with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as talked:
         with subprocess.Popen(command, stdout=said, stderr=talked, text=True) as process:
             samples = watch(process, seconds)

@@ -7,7 +7,7 @@ of each of 50 groups, whose mean depth and extra nodes are shown too.
 
 What it depends on: nothing but Python and the machine. Where few sites share a label almost every site is a
 meta-group of its own, which is the hard case; the printed shape's routes run along chains of thousands of
-nodes, so that routes, which nobody needs for sending, take longer than the trees.
+nodes, so that routes, which sending does not need, take longer than the trees.
 """
 
 import argparse

@@ -19,13 +19,13 @@ FRONT = {
 }
 CONTENTS = {
     "Run it": "choosing live total causal total-across groups networks security stability failure-detection "
-    "late-join resource-sharing testing-applications benchmarks",
-    "Prove it": "audit trace report",
+    "late-join objects replicated resource-sharing testing-applications benchmarks",
+    "Prove it": "audit import stats trace report",
     "Study it": "simulator studies campaigns advisor analysis",
     "Protocols": "protocols/fifo protocols/dpg protocols/precedence-graph protocols/sco protocols/metagroups "
-    "protocols/sequencer protocols/coordp protocols/fulldist protocols/train protocols/gossip "
-    "protocols/s-coordp protocols/s-train protocols/s-gossip protocols/totem protocols/causal-rivals "
-    "protocols/group-rivals",
+    "protocols/sequencer protocols/quorum protocols/coordp protocols/fulldist protocols/train "
+    "protocols/gossip protocols/s-coordp protocols/s-train protocols/s-gossip protocols/totem "
+    "protocols/causal-rivals protocols/group-rivals",
     "Reference": "reference cli glossary",
     "The project": "architecture contributing testing changelog",
 }
@@ -67,7 +67,8 @@ def moved(path: Path) -> str:
 def as_page(path: Path) -> str:
     """A source file as a page of the site."""
     code = (ROOT / path).read_text(encoding="utf-8")
-    return f"---\norphan: true\n---\n\n# {path}\n\n````{path.suffix[1:]}\n{code}````\n"
+    language = "json" if path.suffix == ".ipynb" else path.suffix[1:]
+    return f"---\norphan: true\n---\n\n# {path}\n\n````{language}\n{code}````\n"
 
 
 def contents() -> str:

@@ -10,7 +10,8 @@ A history is a few lines. Each site has one line, its log from left to right::
 
 A message is its sender and number, `a0`; `a0..2` is a batch of three. Alone it is delivered; `!` sends it,
 to the group after `@` or to the destinations after `>`; `?` receives it, `=` declares it stable, `~` discards
-it. `-` is an absence, `+` a return. What is not named under `expect` is expected not to be violated.
+it. `-` is an absence, `+` a return; `a0|b0` are two rows of one step; `a0%p` is of the domain p. What is not
+named under `expect` is expected not to be violated.
 """
 
 import re
@@ -22,7 +23,7 @@ from antiphon.trace.schema import Event, Run
 
 _TOKEN: Final = re.compile(
     r"(?P<mark>[!?=~]?)(?P<sender>[a-z]+)(?P<first>\d+)(?:\.\.(?P<last>\d+))?"
-    r"(?:@(?P<group>\w+))?(?:>(?P<destinations>[\w,]*))?"
+    r"(?:@(?P<group>\w+))?(?:>(?P<destinations>[\w,]*))?(?:%(?P<domain>\w+))?"
 )
 _KINDS: Final[dict[str, Kind]] = {
     "": "deliver",
@@ -51,7 +52,11 @@ def history(text: str, name: str = "run") -> tuple[list[Event], Run, dict[Proper
                 assert word in expected
                 expected[word] = int(count)
         elif key:
-            events += [_event(name, key, step, token) for step, token in enumerate(rest.split())]
+            events += [
+                _event(name, key, step, token)
+                for step, tokens in enumerate(rest.split())
+                for token in tokens.split("|")
+            ]
     return events, Run(name, None, PROPERTIES, groups), expected
 
 
@@ -64,7 +69,18 @@ def _event(run: str, site: str, step: int, token: str) -> Event:
     count = None if last is None else int(last) - first + 1
     destinations = None if chosen is None else tuple(filter(None, chosen.split(",")))
     kind = _KINDS[match["mark"]]
-    return Event(run, site, step, kind, match["sender"], first, count, match["group"], destinations)
+    return Event(
+        run,
+        site,
+        step,
+        kind,
+        match["sender"],
+        first,
+        count,
+        match["group"],
+        destinations,
+        domain=match["domain"],
+    )
 
 
 def kept_histories() -> dict[str, str]:

@@ -6,7 +6,8 @@
 A mutant is a file with one comparison turned around (`<` to `<=` or `>=`, `in` to `not in`, …), one `and`
 made an `or`, or one bound moved by one. It is killed if a test fails or does not end in time, and survives
 if all pass: then nothing holds that line. Mutants live in a copy of the tree; the tree itself is never
-changed. Each is tested in a fork of one process that has loaded the libraries.
+changed. Each is tested in a fork by the tests that reach the changed place, the quickest first; `schemata`
+says how.
 
 The exit code is 0 if none survives, 1 if some do, 2 if the tests fail without any mutant.
 """
@@ -17,16 +18,25 @@ import copy
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from random import Random
 from typing import Any, Final
+
+from tests.schemata import (
+    SWITCH,
+    SWITCH_SOURCE,
+    Reached,
+    Selecting,
+    Switching,
+    wait_for,
+    with_switches,
+)
 
 ROOT: Final = Path(__file__).parent.parent
 COPIED: Final = ("antiphon", "tests", "pyproject.toml", "examples", "docs")
@@ -47,7 +57,8 @@ BOUNDS: Final = frozenset({"ge", "gt", "le", "lt", "min_length", "max_length"})
 READERS: Final = frozenset(
     {
         "validation.py", "coding.py", "checks.py", "reports.py", "pdus.py", "tag_lists.py",
-        "vectors.py", "wire.py", "packing.py", "fields.py", "gate.py", "fragments.py", "handshake.py",
+        "vectors.py", "wire.py", "packing.py", "fields.py", "gate.py", "admission.py",
+        "challenges.py", "moves.py", "own_name.py", "fragments.py", "fragment_reader.py", "handshake.py",
         "sealing.py", "belief.py", "peer.py",
     }
 )  # fmt: skip
@@ -75,15 +86,17 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "antiphon/protocols/rivals": ("tests/protocols/rivals",),
     "antiphon/live": (
         "tests/live/test_gate.py", "tests/live/test_fragments.py", "tests/live/test_pieces.py",
-        "tests/live/test_transport.py", "tests/live/test_keys.py",
+        "tests/live/test_transport.py", "tests/live/test_keys.py", "tests/live/test_addresses.py",
+        "tests/live/test_history.py", "tests/live/test_metering.py", "tests/live/test_networks.py",
+        "tests/live/test_onlooker.py", "tests/live/test_versions.py", "tests/live/test_hosts.py",
     ),
     "antiphon": ("tests/{room}",),
 }  # fmt: skip
 """The tests of a folder: those of the longest name that its path begins with. `{room}` is its room's name."""
-SLACK: Final = 5.0
-"""A mutant's tests may take this many times as long as those of the tree before they are ended."""
+LONGEST_S: Final = 1800.0
+"""The tests may take as long without a mutant."""
 SLACK_S: Final = 10.0
-"""And so much longer. Raising it costs time for mutants that never end."""
+"""Added to that. Raising it costs time for mutants that never end."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +109,10 @@ class Mutant:
     after: str
     place: int
     """Which of the file's changes it is."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.path}:{self.place}"
 
     def told(self) -> str:
         return f"{self.path}:{self.line}: {self.before}  ->  {self.after}"
@@ -221,6 +238,17 @@ def mutated(path: str, source: str, place: int) -> str:
     return ast.unparse(tree)
 
 
+def switched(path: str, source: str, places: Set[int]) -> str:
+    """The whole file with all of these changes, of which a switch chooses one."""
+    tree = ast.parse(source)
+    changes: dict[int, list[tuple[str, Callable[[Any], None]]]] = {}
+    found = places_of(path, tree, only_readers=False, pdus=frozenset()).found
+    for place in sorted(places):
+        node, change = found[place]
+        changes.setdefault(id(node), []).append((f"{path}:{place}", change))
+    return with_switches(tree, changes)
+
+
 def pdu_names(root: Path) -> frozenset[str]:
     """The names of all kinds of PDUs, and of what brings them."""
     names = {"Received", "Pdu", "Packet", "Arrival"}
@@ -269,50 +297,64 @@ def expand(root: Path, patterns: Iterable[str]) -> list[str]:
 
 
 class Workshop:
-    """A copy of the tree in which one file at a time is another."""
+    """A copy of the tree in which files are others for a while."""
 
-    def __init__(self, root: Path, folder: Path, arguments: Sequence[str]) -> None:
+    def __init__(self, root: Path, folder: Path, arguments: Sequence[str], slack_s: float) -> None:
         self._folder = folder
         self._arguments = list(arguments)
+        self._slack_s = slack_s
+        self._reached = Reached()
         for name in COPIED:
             if (root / name).is_dir():
                 shutil.copytree(root / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
             elif (root / name).exists():
                 shutil.copy2(root / name, folder / name)
-        self._limit_s = 600.0
 
-    def measure(self, slack_s: float) -> tuple[str, float]:
-        """How long the tests take without a mutant: mutants have to be about as quick."""
-        fate, seconds = self._run()
-        self._limit_s = SLACK * seconds + slack_s
-        return fate, seconds
+    def try_switched(self, mutants: Sequence[Mutant]) -> Iterator[Verdict]:
+        """Try all mutants that can be switched on; RuntimeError if the tests fail without any."""
+        by_place = {mutant.key: mutant for mutant in mutants}
+        (self._folder / f"{SWITCH}.py").write_text(SWITCH_SOURCE)
+        originals: dict[Path, bytes] = {}
+        for path, chosen in groupby(mutants, key=lambda mutant: mutant.path):
+            place = self._folder / path
+            originals[place] = place.read_bytes()
+            place.write_text(switched(path, originals[place].decode(), {mutant.place for mutant in chosen}))
+        reading, writing = os.pipe()
+        plugin = Switching([*by_place], self._folder / "reached.json", writing, self._slack_s, LONGEST_S)
+        child = self._fork(self._arguments, plugin)
+        os.close(writing)
+        with os.fdopen(reading) as told:
+            first = told.readline()
+            if not first or json.loads(first) is None:
+                raise RuntimeError("without a mutant the tests do not pass")
+            self._reached = Reached(*json.loads(first))
+            for line in told:
+                key, fate, seconds = json.loads(line)
+                yield Verdict(by_place[key], fate, seconds)
+        os.waitpid(child, 0)
+        for place, original in originals.items():
+            place.write_bytes(original)
 
-    def try_out(self, mutant: Mutant) -> Verdict:
+    def try_loaded(self, mutant: Mutant) -> Verdict:
+        """Try a mutant by loading the tree with it."""
+        tests = self._reached.tests_of(mutant.key)
         place = self._folder / mutant.path
         original = place.read_bytes()
+        files = dict.fromkeys(test.partition("::")[0] for test in tests)
         try:
             place.write_text(mutated(mutant.path, original.decode(), mutant.place))
-            fate, seconds = self._run()
+            child = self._fork([*files], Selecting(tests))
+            return Verdict(mutant, *wait_for(child, self._reached.limit_s(tests, self._slack_s)))
         finally:
             place.write_bytes(original)
-        return Verdict(mutant, fate, seconds)
 
-    def _run(self) -> tuple[str, float]:
-        begin_s = time.monotonic()
+    def _fork(self, arguments: Sequence[str], plugin: object) -> int:
         child = os.fork()
         if child == 0:
-            os._exit(self._test())
-        while time.monotonic() - begin_s < self._limit_s:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                fate = "survived" if os.waitstatus_to_exitcode(status) == 0 else "failed"
-                return fate, time.monotonic() - begin_s
-            time.sleep(0.01)
-        os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        return "timeout", time.monotonic() - begin_s
+            os._exit(self._test(arguments, plugin))
+        return child
 
-    def _test(self) -> int:
+    def _test(self, arguments: Sequence[str], plugin: object) -> int:
         """In a process of its own, at the head of a group of its own: what it starts ends with it."""
         import pytest
 
@@ -327,7 +369,8 @@ class Workshop:
         own = [name for name in sys.modules if name.partition(".")[0] in ("antiphon", "tests")]
         for name in own:
             del sys.modules[name]
-        return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--no-header", *self._arguments]))
+        options = ["-x", "-q", "-p", "no:cacheprovider", "--no-header"]
+        return int(pytest.main([*options, *arguments], plugins=[plugin]))
 
 
 def warm_up() -> None:
@@ -351,15 +394,16 @@ def judge(
     """Try each mutant; RuntimeError if the tests fail without any."""
     warm_up()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        workshop = Workshop(root, Path(folder), tests)
-        fate, seconds = workshop.measure(slack_s)
-        if fate != "survived":
-            raise RuntimeError(f"without a mutant the tests do not pass ({fate} after {seconds:.0f} s)")
-        verdicts: list[Verdict] = []
+        workshop = Workshop(root, Path(folder), tests, slack_s)
+        verdicts: dict[Mutant, Verdict] = {}
+        for verdict in workshop.try_switched(mutants):
+            verdicts[verdict.mutant] = verdict
+            tell(verdict)
         for mutant in mutants:
-            verdicts.append(workshop.try_out(mutant))
-            tell(verdicts[-1])
-    return verdicts
+            if mutant not in verdicts:
+                verdicts[mutant] = workshop.try_loaded(mutant)
+                tell(verdicts[mutant])
+    return [verdicts[mutant] for mutant in mutants]
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ def broken_promises(promises: Collection[Property], events: Sequence[Event], run
     """What breaks these promises.
 
     A run without a promise of total order may be ordered by accident, above all a short one of two members.
-    What lies within a spell is then judged by its sender's numbers all the same: nobody promised more.
+    What lies within a spell is then judged by its sender's numbers all the same: no more was promised.
     """
     broken = check_trace(events, run, promises)
     if "total" in promises:
@@ -32,7 +32,7 @@ def lies_within_a_spell(history: History, violation: Violation) -> bool:
     """Whether the site delivered a lower and a higher number of that sender within one spell."""
     assert violation.site is not None
     numbers: list[int] = []
-    for _, kind, message in history.logs[violation.site]:
+    for _, kind, message, _ in history.logs[violation.site]:
         if kind == "absent":
             numbers = []
         elif kind == "deliver" and message is not None and message.sender == violation.sender:

@@ -74,6 +74,52 @@ def finish(rng: Random, logs: Logs) -> list[Event]:
     return events
 
 
+def as_imported(rng: Random, events: list[Event]) -> list[Event]:
+    """The same run as another system's logs may tell it.
+
+    Some steps are shared, some rows are lost, messages belong to domains and have names, or no site logs a
+    send: each of these in some traces and not in others.
+    """
+    if rng.random() < 0.7:
+        events = _with_ties(rng, events)
+    if rng.random() < 0.3:
+        events = [event for event in events if rng.random() < 0.97]
+    if rng.random() < 0.15:
+        events = [event for event in events if event.kind != "send"]
+    if rng.random() < 0.4:
+        domains = rng.choice((("p", "q"), (None, "p"), ("p", "q", "r", None)))
+        width = rng.choice((1, 4))
+        events = [
+            event
+            if event.number is None
+            else msgspec.structs.replace(
+                event,
+                count=None,
+                domain=domains[(event.number // width + len(event.sender or event.site)) % len(domains)],
+            )
+            for event in events
+        ]
+    if rng.random() < 0.3:
+        events = [
+            msgspec.structs.replace(event, message_id=f"m-{event.sender or event.site}-{event.number}")
+            if event.number is not None and (event.count or 1) == 1
+            else event
+            for event in events
+        ]
+    return events
+
+
+def _with_ties(rng: Random, events: list[Event]) -> list[Event]:
+    """Let some rows share the step of the row before."""
+    share, steps = rng.choice((0.1, 0.5, 0.9)), {}
+    for site in {event.site for event in events}:
+        step = -1
+        for row in range(sum(event.site == site for event in events)):
+            step += 1 if row == 0 or rng.random() > share else 0
+            steps[site, row] = step
+    return [msgspec.structs.replace(event, step=steps[event.site, event.step]) for event in events]
+
+
 def _packed(rng: Random, log: list[Event]) -> list[Event]:
     """Join neighbours that one row can stand for, more or less eagerly; leave the sender of sends out."""
     eagerness = rng.choice((0.0, 0.5, 1.0))
@@ -174,7 +220,7 @@ class Model:
         group: Group | None = None,
         destinations: tuple[Site, ...] | None = None,
     ) -> None:
-        # Clocks that make no sense show that nobody relies on them.
+        # Clocks that make no sense show that nothing relies on them.
         time_ns = self.rng.choice((None, self.rng.randint(0, 10**9)))
         sender, number = message or (None, None)
         row = Event(self.name, member.site, 0, kind, sender, number, None, group, destinations, None, time_ns)
@@ -281,7 +327,7 @@ def plant_duplicate(rng: Random, logs: Logs, run: Run) -> Property | None:
 
 
 def plant_forgery(rng: Random, logs: Logs, run: Run) -> Property | None:
-    """Deliver something that nobody sent, of a sender known or unknown."""
+    """Deliver something that was never sent, of a sender known or unknown."""
     site = rng.choice(list(logs))
     sender = rng.choice((*logs, "stranger"))
     _insert(rng, logs, Event(run.run, site, 0, "deliver", sender, (1 << 50) + rng.randrange(5)))

@@ -101,11 +101,17 @@ async def perform(text: str, props: dict[str, Any], monkeypatch: pytest.MonkeyPa
     async with cluster(0) as network:
         monkeypatch.setattr(antiphon, "join", network.join, raising=False)
         monkeypatch.setattr(antiphon, "node", network.node, raising=False)
+        monkeypatch.setattr(antiphon, "replicate", network.replicate, raising=False)
         monkeypatch.setattr(asyncio, "run", started.append)
         if not joins:
             props["group"] = await network.join("orders", name="alice", order="total")
             await props["group"].send(b"hello")
-        for name in NAMES if joins else NAMES[:1]:
+        if "shop" in text and "antiphon.replicate(" not in text:
+            alone = network.replicate("shop", antiphon.Objects(), name="alice", members={"alice"})
+            props["shop"] = await alone
+        # Members of a replicated group are named in full.
+        named = [name for name in NAMES if "members=" not in text or f'"{name}"' in text]
+        for name in named if joins else NAMES[:1]:
             told = text.replace('name="alice"', f'name="{name}"')
             code = compile(told, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
             outcome = eval(code, dict(props))
@@ -237,7 +243,8 @@ def test_the_contents_name_every_page_once() -> None:
 def test_the_reference_has_every_public_name() -> None:
     text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\.\. auto\w+:: antiphon\.([\w.]+)$", text, re.M)
-    public = set(antiphon.__all__) - {"__version__", "sync", "testing"}
+    public = set(antiphon.__all__) - {"__version__", "audit", "sync", "testing"}
+    public |= {"spark.frames.audit"}  # what the package antiphon.audit does when it is called
     public |= {f"testing.{name}" for name in antiphon.testing.__all__}
     public |= {f"sync.{name}" for name in antiphon.sync.__all__}
     assert sorted(listed) == sorted(public)
@@ -267,3 +274,28 @@ def test_the_map_names_only_what_is_there() -> None:
     for page in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
         for path in re.findall(r"`([\w.]+/[\w./]*)`", (ROOT / page).read_text(encoding="utf-8")):
             assert (ROOT / path).exists() or (ROOT / "antiphon" / path).exists(), f"{page}: {path}"
+
+
+def named_tests(text: str) -> Iterator[str]:
+    """The files, folders and single tests that a page names; a bare file is one of tests/live."""
+    for name in re.findall(r"`((?:tests|bench)/[\w*/.:]+|test_\w+\.py(?:::\w+)?)`", text):
+        yield name if "/" in name else f"tests/live/{name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_test_that_a_page_names_exists(page: Path) -> None:
+    for name in named_tests(page.read_text(encoding="utf-8")):
+        file, _, test = name.partition("::")
+        found = list(ROOT.glob(file))
+        assert found, f"{page.name} names {name}"
+        assert not test or any(f"def {test}(" in each.read_text() for each in found), (
+            f"{page.name} names {name}"
+        )
+
+
+def test_each_line_of_the_security_page_names_a_test() -> None:
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("|") and not line.startswith("|--")]
+    held = [row for row in rows if not row.endswith("| tests |")]
+    assert len(held) > 20
+    assert [row for row in held if not list(named_tests(row))] == []

@@ -1,5 +1,6 @@
 """Every example runs as its reader would run it, and the README's is one of them."""
 
+import json
 import re
 import subprocess
 import sys
@@ -33,6 +34,23 @@ def test_audit_other_logs_finds_what_is_wrong_and_writes_a_trace(tmp_path: Path)
     text = output_of(ROOT / "examples" / "audit_other_logs.py", str(tmp_path / "trace"))
     assert re.findall(r"^(\w+): ", text, re.MULTILINE) == ["causal", "total"]
     assert (tmp_path / "trace" / "runs").is_dir()
+
+
+def test_the_notebook_leads_from_a_log_to_a_verdict_and_statistics(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its code cells run one after the other, as a notebook server runs them."""
+    notebook = json.loads((ROOT / "examples" / "audit.ipynb").read_text())
+    names: dict[str, object] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            exec(compile("".join(cell["source"]), "audit.ipynb", "exec"), names)
+    told = capsys.readouterr().out
+    assert "verdict: fail" in told
+    assert "'duplicate': 1, 'atomicity': 1, 'fifo': 1" in told
+    assert "ORDERS:21 (ORDERS@21) is addressed to mail too" in told
+    assert "mail is slow from 2." in told
 
 
 def test_the_readmes_examples_are_among_those_that_are_run() -> None:

@@ -18,16 +18,18 @@ MAY_TOUCH: dict[str, set[str]] = {
     "trace": {"core"},
     "check": {"core", "trace"},
     "audit": {"core", "trace", "check"},
+    "timing": {"core", "trace"},
     "live": {"core", "analysis", "protocols", "trace"},
     "load": {"core", "live"},
+    "replicated": {"core", "protocols", "live", "trace"},
     "sync.py": {"core", "live"},
-    "testing": {"core", "live"},
+    "testing": {"core", "live", "replicated"},
     "simulation.py": {"core", "sim", "trace", "check"},
-    "spark": {"core", "sim", "trace", "check", "audit", "simulation"},
+    "spark": {"core", "sim", "trace", "check", "audit", "timing", "live", "sync", "simulation"},
     "studies": {"core", "analysis", "protocols", "sim", "trace", "spark", "simulation"},
-    "report": {"core", "trace", "check", "studies"},
+    "report": {"core", "trace", "check", "timing", "studies"},
     "cli": {"core", "analysis", "protocols", "sim", "trace", "check", "audit", "live", "load", "spark"}
-    | {"applications", "report", "simulation", "studies"},
+    | {"applications", "replicated", "report", "simulation", "studies", "timing"},
 }
 
 CORE_PACKAGES = {"numpy", "msgspec", "numba"}

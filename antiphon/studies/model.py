@@ -13,8 +13,13 @@ from antiphon.core.errors import UsageError
 from antiphon.spark.statistics import Summary
 from antiphon.studies.results import Results, Where
 
-ClaimVerdict = Literal["reproduced", "not reproduced", "not measured"]
-CLAIM_VERDICTS: Final[tuple[ClaimVerdict, ...]] = ("reproduced", "not reproduced", "not measured")
+ClaimVerdict = Literal["reproduced", "reproduced, if", "not reproduced", "not measured"]
+CLAIM_VERDICTS: Final[tuple[ClaimVerdict, ...]] = (
+    "reproduced",
+    "reproduced, if",
+    "not reproduced",
+    "not measured",
+)
 Spread = Literal["none", "interval", "deviation"]
 
 
@@ -30,12 +35,16 @@ class Finding:
     """None where the runs cannot decide it."""
     interval: str = ""
     reason: str = ""
+    condition: str = ""
+    """The reading of the paper under which a claim holds, where another reading decides otherwise."""
 
     @property
     def verdict(self) -> ClaimVerdict:
         if self.holds is None:
             return "not measured"
-        return "reproduced" if self.holds else "not reproduced"
+        if not self.holds:
+            return "not reproduced"
+        return "reproduced, if" if self.condition else "reproduced"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +60,7 @@ class Claim:
     ours: str = ""
     interval: str = ""
     verdict: ClaimVerdict = "not measured"
+    condition: str = ""
     reason: str = ""
     command: str = ""
 
@@ -63,6 +73,7 @@ class Claim:
             ours=finding.ours,
             interval=finding.interval,
             verdict=finding.verdict,
+            condition=finding.condition if finding.holds else "",
             reason=finding.reason,
             command=command,
         )
@@ -91,6 +102,7 @@ class Claim:
             "ours": self.ours,
             "interval": self.interval,
             "verdict": self.verdict,
+            "condition": self.condition,
             "reason": self.reason,
             "command": self.command,
         }

@@ -156,6 +156,13 @@ class Cluster:
             reports.append(json.loads(said))
         return self._outcome(reports)
 
+    def idle_share(self, seconds: float) -> float:
+        """The share of a processor that the busiest daemon takes while nothing is sent."""
+        before = [processor_s(daemon.pid) for daemon in self._daemons]
+        time.sleep(seconds)
+        after = [processor_s(daemon.pid) for daemon in self._daemons]
+        return max(now - then for now, then in zip(after, before, strict=True)) / seconds
+
     def _outcome(self, reports: Sequence[dict[str, Any]]) -> Outcome:
         if any(report["members"] != self._members for report in reports):
             raise UnavailableError("Corosync is skipped: its clients did not all meet.")
@@ -229,6 +236,12 @@ class Cluster:
         command = [*inside(holder), "corosync-cmapctl", "runtime.members"]
         told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_S)
         return sum(line.endswith("= joined") for line in told.stdout.splitlines())
+
+
+def processor_s(pid: int) -> float:
+    """Processor time that a process has taken so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def inside(holder: subprocess.Popen[bytes]) -> list[str]:

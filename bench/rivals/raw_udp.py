@@ -6,7 +6,7 @@ every receiver unpacks and checks. One `sendmsg` sends up to 64 of them (`UDP_SE
 takes as many (`UDP_GRO`).
 
 Loss would make the figure meaningless, so flow control is ideal and free: members publish in shared memory
-how much they have received of each sender, and nobody is more than a window ahead of the slowest. A run in
+how much they have received of each sender, and no sender is more than a window ahead of the slowest. A run in
 which anything was lost all the same says so. The kernel loops a member's own datagrams back to it as to the
 others; they are received, unpacked and counted like all.
 
@@ -99,7 +99,7 @@ class Member:
         self._in = bytearray(1 << 16)
 
     def run(self) -> None:
-        """Send and receive until somebody ends the process."""
+        """Send and receive until the process is killed."""
         waiting = select.poll()
         waiting.register(self._receiving, select.POLLIN)
         while True:
@@ -173,7 +173,7 @@ def free_port() -> int:
 
 
 def start_member(member: Member) -> int:
-    """Fork a process that runs the member until it is killed; the sockets exist before, so nobody is late."""
+    """Fork a process that runs the member until it is killed. The sockets exist before, so none is late."""
     child = os.fork()
     if child == 0:
         try:

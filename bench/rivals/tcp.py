@@ -4,7 +4,7 @@
 
 It says `ready` when all connections are there and waits for a line, sends for the time given, and prints how
 many bytes a second came to it: of the others, and its own, which it need not send to itself. Of a `pair`
-only the first sends, to the second. Nothing is ordered, and nobody waits for the slowest but TCP itself.
+only the first sends, to the second. Nothing is ordered, and only TCP itself waits for the slowest.
 """
 
 import json

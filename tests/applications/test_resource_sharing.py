@@ -347,7 +347,7 @@ def test_with_agreed_order_replicas_agree_and_everyone_gets_its_turn(
                 room.give(site, Want(random.randint(1, units)))
         else:
             break
-    assert set(turns.values()) == {0}, "somebody waits although nothing is under way"
+    assert set(turns.values()) == {0}, "a member waits although nothing is under way"
 
 
 @given(st.integers(0, 1 << 32), st.integers(2, 5), st.integers(1, 6))
@@ -381,7 +381,7 @@ def test_in_any_order_no_unit_has_two_masters_and_time_outs_end_every_deadlock(
         for site in set(room.sites) - done:
             room.give(site, TimerFired(TIME_OUT))
             room.settle()
-    assert done == set(room.sites), "somebody waits for ever"
+    assert done == set(room.sites), "a member never stops waiting"
 
 
 # Misuse and garbage

@@ -16,7 +16,7 @@ from antiphon.core.packing import (
     pack,
     pack_records,
 )
-from antiphon.core.wire import Codec, Garbage, Packet, Pdu
+from antiphon.core.wire import PACKED, Codec, Garbage, Packet, Pdu, Reason
 
 BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=20)
 
@@ -144,3 +144,41 @@ def test_any_bytes_are_a_batch_or_refused(data: bytes) -> None:
     except ValueError:
         return
     assert sum(map(len, packed)) == packed.size
+
+
+class Letter(Pdu, frozen=True, gc=False):
+    """Bodies that are not at the end of their PDU."""
+
+    code = 202
+    bodies: Packed
+    number: int
+
+
+class Nothing(Pdu, frozen=True, gc=False):
+    code = 203
+
+
+SEVERAL = Codec([Carrier, Letter, Nothing])
+
+
+def test_bodies_may_stand_anywhere_in_a_pdu() -> None:
+    for pdu in (Letter(pack([b"one", b""]), 7), Carrier(3, pack([b"one"])), Nothing()):
+        found = SEVERAL.decode(SEVERAL.encode(pdu))
+        assert isinstance(found, Packet)
+        assert found.pdu == pdu
+
+
+def test_bodies_at_the_end_of_a_pdu_are_not_copied() -> None:
+    datagram = SEVERAL.encode(Carrier(3, pack([b"one"])))
+    found = SEVERAL.decode(datagram)
+    assert isinstance(found, Packet)
+    assert isinstance(found.pdu, Carrier)
+    assert found.pdu.bodies.data is datagram
+
+
+@pytest.mark.parametrize("code", [PACKED - 1, PACKED + 1])
+def test_an_extension_of_another_code_is_no_batch(code: int) -> None:
+    batch = msgspec.msgpack.Ext(code, pack([b"one"]).wire())
+    for pdu, fields in ((Carrier, (3, batch)), (Letter, (batch, 3))):
+        body = b"\x01a" + msgspec.msgpack.encode(fields)
+        assert SEVERAL.decode_body(pdu.code, body) is Reason.BODY

@@ -17,16 +17,19 @@ from antiphon.core.wire import (
     HEADER,
     MAGIC,
     MAXIMUM_BODY_BYTES,
+    MAXIMUM_NAME_BYTES,
     OLDEST,
     SEALED,
     VERSION,
     Codec,
     Garbage,
+    Head,
     Packet,
     Pdu,
     Reason,
     group_hash,
     name_bytes,
+    parse,
 )
 
 
@@ -192,3 +195,16 @@ def test_a_group_is_known_by_the_same_hash_everywhere() -> None:
 def test_names_that_do_not_fit_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="does not fit a PDU"):
         CODEC.encode(Other(1), sender=name)
+
+
+def test_the_longest_name_fits() -> None:
+    sender = "x" * MAXIMUM_NAME_BYTES
+    assert CODEC.decode(CODEC.encode(Other(1), sender=sender)) == Packet(0, 0, 0, sender, Other(1))
+
+
+def test_a_greeting_of_any_version_is_sealed_if_its_bit_says_so() -> None:
+    for version in (0, VERSION):
+        greeting = HEADER.pack(MAGIC, SEALED | version, min(GREETINGS), 0, 0, 0, 0, 0)
+        head = parse(memoryview(greeting))
+        assert isinstance(head, Head)
+        assert head.sealed

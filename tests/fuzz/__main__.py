@@ -1,7 +1,7 @@
 """`python -m tests.fuzz`: fuzz every order, or replay one run.
 
     python -m tests.fuzz --order total --service lan --seed 17     one run, told in full
-    python -m tests.fuzz --order causal --pdus 1000000             until so many PDUs were told
+    python -m tests.fuzz --order causal --pdus 1000000             until this many PDUs were sent
     python -m tests.fuzz --seconds 600                             all orders by turns
     python -m tests.fuzz                                           without end
     python -m tests.fuzz --live --pdus 20000                       real groups of three on loopback

@@ -22,7 +22,7 @@ class After:
         recovered_ns: Nanoseconds,
         forged: Collection[MessageId] = (),
     ) -> None:
-        """Nothing is promised of messages that are `forged`: somebody made them up before they were sent."""
+        """Nothing is promised of messages that are `forged`: the liar made them up before they were sent."""
         self._sites: Final = frozenset(sites)
         self._silent_ns: Final = silent_ns
         self._recovered_ns: Final = recovered_ns
@@ -36,6 +36,10 @@ class After:
                 for message in _messages(event):
                     self._sent_ns.setdefault(message, event.time_ns or 0)
         return broken_promises(run.promises, self._rows(own), run)
+
+    def is_late(self, message: MessageId) -> bool:
+        """Whether a message was sent after the recovery, or never."""
+        return self._sent_ns.get(message, self._recovered_ns) >= self._recovered_ns
 
     def _rows(self, events: Sequence[Event]) -> list[Event]:
         """A row for each message, and the absences; steps are counted anew."""

@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.liar GROUP ORDER SERVICE SEED PDUS RATE KIND [KEY]
 
-It says `ready` on standard output, waits for a line, sends so many PDUs at so many a second, says how many,
+It says `ready` on standard output, waits for a line, sends a number of PDUs at a rate, says how many,
 and ends without a word to the group. What it sends goes through its own transport, which has proved itself to
 the others, with a key if there is one: so all of it passes the gate under its own name.
 """
@@ -46,16 +46,17 @@ class Raw:
 
 def speak_raw(transport: Transport) -> None:
     """Let a transport send raw bodies, too."""
-    encode: Callable[..., bool] = transport._encode
+    framer = transport._framer
+    encode: Callable[..., bool] = framer.encode
 
     def encode_raw(pdu: Any, *rest: Any) -> bool:
         if not isinstance(pdu, Raw):
             return encode(pdu, *rest)
-        del transport._buffer[transport._body_begins :]
-        transport._buffer += pdu.body
+        del framer._buffer[framer._body_begins :]
+        framer._buffer += pdu.body
         return True
 
-    vars(transport)["_encode"] = encode_raw
+    vars(framer)["encode"] = encode_raw
 
 
 class Liar:

@@ -1,9 +1,9 @@
 """The live half: three honest members on loopback, a liar in a process of its own, and the same demands.
 
-Nobody ends, no protocol raises, all deliver again within two seconds of the liar's end, the trace keeps the
-order's promises for what was sent since, and no table of a member has grown without end. Times are real, so
-on a busy machine a member may be late through no fault of its own: how late this process was woken meanwhile
-is measured, and granted.
+No member ends, no protocol raises, all deliver again within two seconds of the liar's end, the trace keeps
+the order's promises for what was sent since, and no table of a member has grown without end. Times are real,
+so on a busy machine a member may be late through no fault of its own: how late this process was woken
+meanwhile is measured, and granted.
 """
 
 import asyncio
@@ -16,10 +16,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import antiphon
-from antiphon.core.ids import Site
+from antiphon.check.verdict import Violation
+from antiphon.core.ids import MessageId, Site
+from antiphon.live.events import Disagreed, Unavailable
 from antiphon.live.group import Group
 from antiphon.live.keys import KeyRing
+from antiphon.live.messages import Batch
 from antiphon.live.orders import DEFAULT_SERVICE
+from antiphon.protocols.dpg.order import NUMBER_TAKEN
 from antiphon.trace.files import read_trace
 from tests.fuzz.containers import Holdings
 from tests.fuzz.judging import After
@@ -77,18 +81,32 @@ class LiveOutcome:
 
 
 class Reading:
-    """What one honest member has delivered, by sender: the numbers, in order."""
+    """What one honest member has delivered, by sender: the numbers, in order. And what it has doubted."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.heard: dict[Site, list[int]] = {}
+        self.passed_over: dict[MessageId, str] = {}
+        """Messages that it said not to deliver, and why."""
+        self.disagreed = False
+        """Whether it said that its order is not that of another honest member."""
         self.task = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        async for batch in self.group.batches():
-            for message in batch:
-                if message.sender != LIAR:
-                    self.heard.setdefault(message.sender, []).append(message.number)
+        async for item in self.group.event_batches():
+            if isinstance(item, Unavailable) and item.sender is not None and item.number is not None:
+                self.passed_over[MessageId(item.sender, item.number)] = item.reason
+            elif isinstance(item, Disagreed):
+                self.disagreed |= item.site in SITES
+            elif isinstance(item, Batch):
+                for message in item:
+                    if message.sender != LIAR:
+                        self.heard.setdefault(message.sender, []).append(message.number)
+
+    def grants(self, message: MessageId, *, is_late: bool) -> bool:
+        """Whether a message of `total` is missing here for what the liar said, and that was told."""
+        reason = self.passed_over.get(message)
+        return reason == NUMBER_TAKEN or (reason is not None and not is_late)
 
 
 class Lateness:
@@ -132,7 +150,7 @@ async def run_live(plan: LivePlan, folder: Path) -> LiveOutcome:
         for each in readings:
             each.task.cancel()
         await asyncio.gather(*(group.finish() for group in groups))
-    _judge(folder, name, silent_ns, recovered_ns)
+    _judge(folder, name, plan, After(SITES, silent_ns, recovered_ns), readings)
     return outcome
 
 
@@ -229,12 +247,28 @@ def _demand_health(group: Group, outcome: LiveOutcome) -> None:
         outcome.drops[reason] = outcome.drops.get(reason, 0) + count
 
 
-def _judge(folder: Path, name: str, silent_ns: int, recovered_ns: int) -> None:
+def _judge(folder: Path, name: str, plan: LivePlan, after: After, readings: list[Reading]) -> None:
     trace = read_trace(folder)
     for run in trace.runs:
         if run.run == name:
-            for violation in After(SITES, silent_ns, recovered_ns).broken(trace.events, run):
-                raise Failed(f"{violation.property} is broken: {violation.explanation}")
+            for violation in after.broken(trace.events, run):
+                if plan.order != "total" or not _is_granted(violation, after, readings):
+                    raise Failed(f"{violation.property} is broken: {violation.explanation}")
+
+
+def _is_granted(violation: Violation, after: After, readings: list[Reading]) -> bool:
+    """As in simulated runs of the quasi-agreed order: see `Performance._is_granted`."""
+    if violation.property == "total":
+        return any(each.disagreed for each in readings)
+    if violation.property != "atomicity":
+        return False
+    assert violation.sender is not None
+    assert violation.number is not None
+    message = MessageId(violation.sender, violation.number)
+    return any(
+        each.group.name == violation.site and each.grants(message, is_late=after.is_late(message))
+        for each in readings
+    )
 
 
 def play(plan: LivePlan, folder: Path) -> LiveOutcome | str:

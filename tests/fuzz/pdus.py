@@ -37,7 +37,7 @@ ODD_NAMES: Final = (
     "\U0001f600", "..", "*",
 )  # fmt: skip
 LONG_LIST: Final = 100
-"""A list of so many entries is not made fifty times as long."""
+"""A list of this many entries is not made fifty times as long."""
 LONG_LISTS: Final = (17, 33, 257, 1024, 1025, 3000)
 LONG_BYTES: Final = (1024, 2048 * 8 + 8, 65_536)
 

@@ -36,6 +36,8 @@ USUAL_PDUS: Final = (60, 250, 1000, 1000, 2500)
 FLOOD_PDUS: Final = 20_000
 FLOODS: Final = 0.03
 """The share of runs that are floods."""
+CROWD_FLOODS: Final = 0.1
+"""The same of a crowd's runs: only floods fill tables of names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,8 @@ def draw_plan(order: str, seed: int, service: str | None = None, *, most_pdus: i
     random = Random(f"plan/{order}/{seed}")
     drawn = random.choice(SERVICE_NAMES)
     liar = random.choices(list(LIARS), list(LIARS.values()))[0]
-    pdus = FLOOD_PDUS if random.random() < FLOODS else random.choice(USUAL_PDUS)
+    floods = CROWD_FLOODS if liar == CROWD else FLOODS
+    pdus = FLOOD_PDUS if random.random() < floods else random.choice(USUAL_PDUS)
     plan: dict[str, Any] = {
         "order": order,
         "seed": seed,

@@ -95,8 +95,11 @@ def record() -> list[dict[str, Any]]:
 
 
 def main() -> None:
+    """Kinds that the file has stay as they are; new kinds of PDU, which a version may get, are added."""
     place = KEPT / f"wire-{VERSION}.json"
-    rows = record()
+    rows: list[dict[str, Any]] = json.loads(place.read_text()) if place.exists() else []
+    kept = {(row["order"], row["kind"]) for row in rows}
+    rows += [row for row in record() if (row["order"], row["kind"]) not in kept]
     place.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
     print(f"{len(rows)} datagrams in {place}")
 

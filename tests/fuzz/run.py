@@ -36,7 +36,7 @@ RETURN_NS: Final = 3 * SECOND_NS
 CLOSING_NS: Final = SECOND_NS
 """How long the last messages may take to be delivered everywhere, if a group has recovered late."""
 AGAIN_NS: Final = 300 * MILLISECOND_NS
-"""After so long another last message is sent. Raising it costs simulated time."""
+"""After this time another last message is sent. Raising it costs simulated time."""
 STUCK_S: Final = 60.0
 """Processor time after which a millisecond of a simulated group is taken to have no end."""
 BEFORE_NS: Final = 100 * MILLISECOND_NS
@@ -105,7 +105,7 @@ class Performance:
         self._offering = True
         self._offered = b""
         self._sent: dict[MessageId, tuple[Nanoseconds, bytes, frozenset[Site]]] = {}
-        """When each honest message was admitted, its body, and to whom it goes."""
+        """When each honest message was admitted, its body, and its destinations."""
         self._reached: dict[MessageId, set[Site]] = {}
         self._delivered: dict[Site, set[tuple[MessageId, int]]] = {}
         """What each honest process has delivered, with the incarnations of the senders."""
@@ -126,6 +126,7 @@ class Performance:
         """Whether an honest member has told that its order is not that of another one."""
         self._silent_ns = 0
         self._recovered_ns = 0
+        self._recovery_ns = 0
         self._largest = 0
         arena.on_deliver = self._note_delivery
         arena.on_admitted = self._note_admission
@@ -137,7 +138,7 @@ class Performance:
 
     def outcome(self, failure: str | None, story: str = "") -> Outcome:
         arena = self._arena
-        took_ms = max(0, self._recovered_ns - self._silent_ns) / MILLISECOND_NS
+        took_ms = self._recovery_ns / MILLISECOND_NS
         return Outcome(self._plan, arena.tally, arena.lies, failure, story, took_ms, self._largest)
 
     def observed(self) -> list[Pdu]:
@@ -236,6 +237,7 @@ class Performance:
         if not self._until(self._has_recovered, RECOVERY_NS):
             raise Failed(f"{RECOVERY_NS // SECOND_NS} s after the silence, {self._lacking()}")
         self._recovered_ns = self._arena.now
+        self._recovery_ns = self._recovered_ns - self._silent_ns
 
     def _has_recovered(self) -> bool:
         return not self._arena.watch.away.intersection(self._sites) and not self._missing_pairs()
@@ -349,7 +351,7 @@ class Performance:
                 raise Failed(f"{host.site} delivered {message} of after the silence with {body!r}")
 
     def _demand_once(self, site: Site, message: MessageId, incarnation: int) -> None:
-        """Nothing is delivered twice by one process, whoever sent it and whatever the liar says meanwhile."""
+        """No process delivers a message twice, whatever the liar says meanwhile."""
         delivered = self._delivered.setdefault(site, set())
         if (message, incarnation) in delivered:
             raise Failed(f"{site} delivered {message} of incarnation {incarnation} twice")
@@ -369,10 +371,10 @@ class Performance:
             numbers = range(effect.number, effect.number + effect.count)
             self._stable.update(MessageId(host.site, number) for number in numbers)
 
-    def _note_doubt(self, _now: Nanoseconds, host: Host, effect: fx.Disagreed | fx.Unavailable) -> None:
-        if isinstance(effect, fx.Disagreed):
+    def _note_doubt(self, _now: Nanoseconds, host: Host, effect: fx.Doubt) -> None:
+        if isinstance(effect, fx.Disagreed | fx.Forked):
             self._disagreed |= host.site in self._sites and effect.other in self._sites
-        elif effect.sender is not None and effect.number is not None:
+        elif isinstance(effect, fx.Unavailable) and effect.sender is not None and effect.number is not None:
             self._passed_over[host.site, MessageId(effect.sender, effect.number)] = effect.reason
 
     def _note_presence(self, _now: Nanoseconds, host: Host, effect: fx.Appeared | fx.Vanished) -> None:

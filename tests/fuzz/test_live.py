@@ -1,11 +1,16 @@
-"""A liar in a live group, with a key and without: nobody ends, and the others soon deliver again."""
+"""A liar in a live group, with a key and without: no member ends, and the others soon deliver again."""
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.fuzz.live import LiveOutcome, LivePlan, play
+from antiphon.core.ids import MessageId
+from antiphon.protocols.dpg.order import NUMBER_TAKEN
+from tests.fuzz.judging import After
+from tests.fuzz.liar import SITES
+from tests.fuzz.live import LiveOutcome, LivePlan, Reading, _is_granted, play
 from tests.fuzz.plans import MEMBER, STALE, STRANGER
 
 PDUS = int(os.environ.get("ANTIPHON_FUZZ_LIVE_PDUS", "2000"))
@@ -37,3 +42,32 @@ def test_a_live_group_outlives_its_liar(
         pytest.fail(f"{outcome}\n{plan.command()}", pytrace=False)
     assert outcome.said == PDUS
     assert sum(outcome.drops.values()) > 0
+
+
+@pytest.mark.parametrize(
+    ("property_", "site", "number", "is_granted"),
+    [
+        ("atomicity", "m0", 1, True),
+        ("atomicity", "m0", 2, False),
+        ("atomicity", "m1", 1, False),
+        ("atomicity", "m0", 3, False),
+        ("atomicity", "m0", 4, True),
+        ("total", None, 1, False),
+        ("fifo", "m0", 1, False),
+    ],
+)
+def test_only_what_a_member_has_told_is_granted(
+    property_: str, site: str | None, number: int, is_granted: bool
+) -> None:
+    """Messages 1 and 2 were sent before the recovery, 3 and 4 after it; m0 told of all but the second."""
+    after = After(SITES, 10, 20)
+    after._sent_ns = {MessageId("m1", each): 7 * each for each in (1, 2, 3, 4)}
+    reading = Reading.__new__(Reading)
+    reading.group = SimpleNamespace(name="m0")  # type: ignore[assignment]
+    reading.passed_over = {MessageId("m1", 1): "late", MessageId("m1", 3): "late"}
+    reading.passed_over[MessageId("m1", 4)] = NUMBER_TAKEN
+    reading.disagreed = False
+    found = SimpleNamespace(property=property_, site=site, sender="m1", number=number)
+    assert _is_granted(found, after, [reading]) == is_granted  # type: ignore[arg-type]
+    reading.disagreed = True
+    assert _is_granted(found, after, [reading]) == (is_granted or property_ == "total")  # type: ignore[arg-type]

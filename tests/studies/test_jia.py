@@ -13,7 +13,18 @@ from antiphon.protocols.metagroups.tree import Forest, build_forest
 from antiphon.protocols.rivals.propagation_tree.tree import build_tree
 from antiphon.sim.scenarios import find_scenario
 from antiphon.simulation import measure
-from antiphon.studies.jia import STUDY, bypassing, changing, costs, living, orders, relays, structure, trees
+from antiphon.studies.jia import (
+    STUDY,
+    bypassing,
+    changing,
+    costs,
+    joining,
+    living,
+    orders,
+    relays,
+    structure,
+    trees,
+)
 from antiphon.studies.jia.judging import costs as is_cost
 from antiphon.studies.jia.loads import LOADS, RESILIENCE
 from antiphon.studies.jia.settings import KINDS, OVERLAPS, SIZES, draw, groups_for
@@ -33,6 +44,7 @@ AS_STATED = {
     "extra": 0.0,
     "changes": 10.0,
     "silent": 5.0,
+    "replaced": 0.0,
     "exceptions": 0.0,
     "altered_share": 0.5,
     "reparented_share": 0.5,
@@ -348,6 +360,7 @@ def test_in_the_texts_world_all_is_reproduced() -> None:
         ("three_hops_share", 0.5, {"J5e"}),
         ("shallow_share", 0.5, {"J5f"}),
         ("exceptions", 0.1, {"J6a"}),
+        ("replaced", 0.1, {"J6a"}),
         ("sites_changed_share", 0.9, {"J6b"}),
         ("altered_share", 1.1, {"J6c"}),
         ("violations", 0.1, {"J3c", "J7"}),
@@ -415,3 +428,20 @@ def test_tables_and_figures_are_made_of_whatever_is_there() -> None:
                 for panel in figure.panels:
                     assert bool(panel.drawn(results).series) is (results is everything)
     assert costs.rows(everything)
+
+
+@pytest.mark.parametrize("sites", [10, 100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_join_that_alters_no_tree_costs_few_pdus_however_many_sites_there_are(sites: int) -> None:
+    """By running it."""
+    bill = measure(joining.SCENARIO, joining.Configuration(sites=sites, groups=sites // 5), 0)
+    pdus, size = bill["pdus"], bill["bytes"]
+    assert isinstance(pdus, int)
+    assert isinstance(size, int)
+    assert bill["wait_s"] is not None
+    assert 0 < pdus < 50
+    assert size < 20_000
+
+
+def test_a_quiet_join_makes_and_deletes_no_meta_group() -> None:
+    membership = {"A": ("a", "b", "c"), "B": ("c", "d")}
+    assert joining.quiet_joins(membership) == [("b", "B")]

@@ -142,6 +142,15 @@ def test_a_verdict_follows_the_finding(holds: bool | None, expected: str) -> Non
     assert Finding(ours="", holds=holds).verdict == expected
 
 
+def test_a_claim_that_turns_on_a_reading_says_which() -> None:
+    assert Finding(ours="", holds=True, condition="clocks agree").verdict == "reproduced, if"
+    assert Finding(ours="", holds=False, condition="clocks agree").verdict == "not reproduced"
+    claim = Claim(
+        id="X", where="", statement="", judge=lambda _: Finding(ours="", holds=True, condition="clocks agree")
+    )
+    assert claim.judged(Results([])).to_json()["condition"] == "clocks agree"
+
+
 def test_a_claim_whose_runs_failed_is_not_measured_and_says_so() -> None:
     claim = Claim(
         id="X",

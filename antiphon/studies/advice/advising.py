@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from antiphon.analysis.trigger import sound_threshold
 from antiphon.core.errors import UsageError
+from antiphon.core.time import from_seconds
 from antiphon.studies.advice.plans import NETWORK_NODES, Plan
 from antiphon.studies.advice.tables import FINISHED, Learnt, learnt
 
@@ -96,6 +97,18 @@ class Candidate:
     @property
     def fit(self) -> bool:
         return self.threshold is not None and self.finished >= SURE
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options with which a group uses it, by the names that `antiphon.join` knows."""
+        turned = {
+            "step_ns": None if self.step_s is None else from_seconds(self.step_s),
+            "subset": self.subset,
+            "subgroup": self.subgroup,
+        }
+        return {"stability": self.protocol} | {
+            name: value for name, value in turned.items() if value is not None
+        }
 
     def shown(self) -> dict[str, Any]:
         """Ready for JSON, without the knobs that it does not have."""

@@ -106,7 +106,7 @@ def template(random: Random) -> Parameters:
 
 
 def fifo(random: Random) -> Parameters:
-    """Everything, with each repair, each stability protocol and each failure detector."""
+    """Everything, with each repair, each stability protocol, each detector, and as a small or large group."""
     return everything(random) | {
         "repair": random.choice(REPAIRS),
         "stability": random.choice(list(PROTOCOLS)),
@@ -114,6 +114,7 @@ def fifo(random: Random) -> Parameters:
         "window": random.choice([1, 4, 64]),
         "retain": random.choice([4, 16, 256]),
         "apart_ms": random.choice([0.0, 0.0, 50.0]),
+        "neighbours": random.choice([2, 6]),
     }
 
 
@@ -151,7 +152,8 @@ def totem_agreed(random: Random) -> Parameters:
 def dpg(random: Random) -> Parameters:
     """At least one member stays and none crashes; the LAN service gets a channel that keeps the order.
 
-    Its order is agreed almost always: a campaign counts how often it is not.
+    Its order is agreed almost always: a campaign counts how often it is not. After a partition members must
+    report what they delivered alone, unless a quorum kept them from it.
     """
     service, network = random.choice(
         [("lan", "medium"), ("sequencer", "mesh"), ("sequencer", "medium"), ("bounded-delay", "mesh")]
@@ -162,9 +164,12 @@ def dpg(random: Random) -> Parameters:
         "service": service,
         "loss": random.choice([0.0, 0.01, 0.03, 0.05]),
         "crashes": 0,
-        "partitions": 0,
+        "partitions": random.choice([0, 0, 1]),
     }
     parameters["churn"] = min(parameters["churn"], parameters["members"] - 1)
+    if parameters["partitions"]:
+        parameters["away_ms"] = random.choice([20.0, 100.0, 300.0, 1500.0])
+        parameters["quorum"] = random.choice([0, 0, parameters["members"] // 2 + 1])
     calm = {"jitter_ms": 0.0, "duplication": 0.0, "reordering": 0.0}
     return parameters | (calm if service == "lan" else {})
 
@@ -233,6 +238,35 @@ def token(random: Random) -> Parameters:
     return parameters | {"resilience": random.randint(1, parameters["members"])}
 
 
+def quorum(random: Random) -> Parameters:
+    """Kill, stop, partition, loss, clocks set back, slow disks and members that change, around calls on a few
+    keys.
+
+    Without disks a majority must remember, so members crash only where there are three or more.
+    """
+    members = random.choice([2, 3, 3, 3, 4, 5, 5, 6])
+    messages = random.randint(20, 120)
+    network = rough_network(random)
+    del network["network"]
+    disk = random.random() < 0.7 or members < 3
+    return network | {
+        "members": members,
+        "messages": messages,
+        "rate": messages / random.choice([0.1, 0.5, 1.0, 2.0]),
+        "keys": random.choice([1, 1, 2, 3]),
+        "crashes": random.choice([0, 1, 2, 4]),
+        "partitions": random.choice([0, 0, 1, 2]),
+        "pauses": min(random.choice([0, 0, 1, 2]), members),
+        "calm_ms": random.choice([50.0, 200.0, 600.0]),
+        "away_ms": random.choice([20.0, 100.0, 400.0]),
+        "disk": disk,
+        "disk_ms": random.choice([0.1, 2.0, 50.0]),
+        "changes": random.choice([0, 0, 1]) if members > 2 else 0,
+        "clock_jumps": random.choice([0, 0, 2, 5]),
+        "snapshot_bytes": random.choice([200, 1000, 4000]),
+    }
+
+
 DRAWINGS: Final[Mapping[str, Drawing]] = {
     "co": fixed_members,
     "dpg": dpg,
@@ -241,6 +275,7 @@ DRAWINGS: Final[Mapping[str, Drawing]] = {
     "group-sequencers": fixed_groups,
     "metagroups": metagroups,
     "propagation-tree": fixed_groups,
+    "quorum": quorum,
     "sco": sco,
     "sco-c0": fixed_members,
     "sco-c1": fixed_members,

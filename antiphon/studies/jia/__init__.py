@@ -6,14 +6,22 @@ measures nothing; its arguments are run where possible, and computed from the tr
 
 from typing import Final
 
-from antiphon.studies.jia import burden, bypassing, changing, costs, living, orders, structure, trees
+from antiphon.studies.jia import burden, bypassing, changing, costs, joining, living, orders, structure, trees
 from antiphon.studies.study import Study
 
 STUDY: Final = Study(
     name="jia",
     paper="Jia and So, A multicast mechanism with ordering on overlapping groups",
     title="One order across overlapping groups",
-    grids=(*structure.GRIDS, orders.GRID, *bypassing.GRIDS, *costs.GRIDS, *changing.GRIDS, *living.GRIDS),
+    grids=(
+        *structure.GRIDS,
+        orders.GRID,
+        *bypassing.GRIDS,
+        *costs.GRIDS,
+        *changing.GRIDS,
+        *living.GRIDS,
+        joining.GRID,
+    ),
     sections=(
         trees.SECTION,
         bypassing.SECTION,
@@ -21,5 +29,6 @@ STUDY: Final = Study(
         changing.SECTION,
         burden.SECTION,
         living.SECTION,
+        joining.SECTION,
     ),
 )

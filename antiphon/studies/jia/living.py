@@ -15,7 +15,7 @@ from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import Nanoseconds, to_seconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols.metagroups import DATA_PDUS, MetaGroups, pdus
+from antiphon.protocols.metagroups import DATA_PDUS, PDUS, MetaGroups, pdus
 from antiphon.sim.groups import GroupsSubject, simulate_groups
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.scenarios.metagroups import SCENARIO as METAGROUPS
@@ -33,9 +33,11 @@ CHANGE_PDUS: Final[tuple[type[Pdu], ...]] = (
     pdus.Prepare,
     pdus.Report,
     pdus.Accept,
+    pdus.AcceptChange,
     pdus.Accepted,
     pdus.Refuse,
     pdus.Install,
+    pdus.Decided,
     pdus.Want,
     pdus.Copy,
 )
@@ -117,7 +119,9 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
         built.append(MetaGroups(site, membership, knobs, seeds.stream(f"metagroups/{site}"), others=sites))
         return Watched(built[-1], len(sites) - 1, log)
 
-    subject = GroupsSubject(build=build, data_kinds=DATA_PDUS, settle_ns=4 * knobs.suspect_ns, forgets=True)
+    subject = GroupsSubject(
+        build=build, pdus=PDUS, data_kinds=DATA_PDUS, settle_ns=4 * knobs.suspect_ns, forgets=True
+    )
     metrics = simulate_groups(configuration, subject, seed, recorder, ChangingWorkload)
     versions = max(site.figures()["version"] for site in built) - 1
     return metrics | log.metrics(versions, configuration.members)

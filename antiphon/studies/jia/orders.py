@@ -44,7 +44,7 @@ class Configuration:
     overlap: Annotated[float, "groups that a site is in on average"] = 2.0
     messages: Annotated[int, "multicasts"] = 150
     rate: Annotated[float, "multicasts a second"] = 3000.0
-    jitter_ms: Annotated[float, "delays are from 1 ms to so much more"] = 5.0
+    jitter_ms: Annotated[float, "delays are from 1 ms to 1 ms plus this"] = 5.0
     loss: Annotated[float, "probability that an arrival is lost"] = 0.02
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from antiphon.protocols.metagroups.formation import Label
 from antiphon.protocols.metagroups.shapes import Shape
 from antiphon.protocols.metagroups.tree import Forest, build_forest
 from antiphon.protocols.overlapping import Batch, GroupsConfiguration
-from antiphon.protocols.rivals.propagation_tree import Propagation, PropagationTree, Request, Tree
+from antiphon.protocols.rivals.propagation_tree import PDUS, Propagation, PropagationTree, Tree
 from antiphon.sim.group_rivals import RivalConfiguration, cost_s, simulate_rival
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.studies.jia.settings import KINDS, Membership, draw
@@ -117,7 +117,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
         "depth": sum(route.depth for route in routes) / len(routes),
         "extra_nodes": sum(len(route.extra) for route in routes) / len(routes),
     }
-    return simulate_rival(configuration, build, (Request, Propagation), seed, recorder, lambda _: shape)
+    return simulate_rival(configuration, build, PDUS, seed, recorder, lambda _: shape)
 
 
 SCENARIO: Final = Scenario(

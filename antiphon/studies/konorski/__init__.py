@@ -18,8 +18,8 @@ STUDY: Final = Study(
         *lan.GRIDS,
         *membership.GRIDS,
         *sharing.GRIDS,
-        large.GRID,
-        order.GRID,
+        *large.GRIDS,
+        *order.GRIDS,
     ),
     sections=(
         sharing.SECTION,

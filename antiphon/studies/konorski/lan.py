@@ -32,6 +32,8 @@ LOW_RATES: Final = (100.0, 200.0, 400.0, 600.0)
 DELIV_CYCLES_MS: Final = (*SHORTER_DELIV_MS, DELIV_MS)
 BUFFERS_TRIED: Final = (1, 2, 5, 10, BUFFERS)
 BUFFER_RATE: Final = 700.0
+REPORT_SHARE: Final = 0.2
+"""Share of the messages' bytes that the paper leaves to reports."""
 WINDOW: Final = 4
 """The window where only one is tried."""
 
@@ -68,6 +70,20 @@ FIGURE_GRIDS: Final = (
         for mode in LESS.values()
     ),
 )
+ALIKE_GRIDS: Final = tuple(
+    Grid(
+        scenario="dpg",
+        axes={
+            **fixed({**SITE, **mode, "deliv_ms": DELIV_MS, "churn": 0, "rate": HIGHEST}),
+            "window": (3, 4, 5),
+        },
+        quick={"window": (WINDOW,)},
+        derived={"messages": offered},
+        seeds=TWICE,
+    )
+    for mode in LESS.values()
+)
+"""Without the option or the detector, and everything else as with them."""
 FAST_GRIDS: Final = tuple(
     Grid(
         scenario="dpg",
@@ -93,7 +109,7 @@ BUFFER_GRID: Final = Grid(
     derived={"messages": offered},
     seeds={"quick": 1, "full": 5},
 )
-GRIDS: Final = (*FIGURE_GRIDS, *FAST_GRIDS, BUFFER_GRID)
+GRIDS: Final = (*FIGURE_GRIDS, *ALIKE_GRIDS, *FAST_GRIDS, BUFFER_GRID)
 
 
 def runs_of(mode: dict[str, bool], churn: int = 0, **more: Any) -> dict[str, Any]:
@@ -247,19 +263,33 @@ def few_violations(results: Results) -> Finding:
 
 # K4 to K6
 
+SAME_SETTINGS: Final = "Deliv_Cycle and flow control are the same with and without it"
+CALIBRATED: Final = "a PDU takes a site as long as we chose it to: about 740 are possible with 30 vertices"
+
+
+def operating_point(results: Results) -> Point:
+    """The best throughput with reports within a fifth of the messages' bytes, as the paper has set them.
+
+    All claims about the group at work are judged at this one point.
+    """
+    points = results.found(runs_of(FULL, vertex_us=VERTEX_US))
+    within = [point for point in points if point.metrics["report_share"].mean <= REPORT_SHARE]
+    sound = [point for point in within if per_ten_thousand([point]) * MANY_THOUSANDS <= 10_000]
+    return max(sound, key=throughput) if sound else most(results, FULL)
+
 
 def over_740(results: Results) -> Finding:
-    summary = most(results, FULL).metrics["busy_throughput"]
+    summary = operating_point(results).metrics["busy_throughput"]
     return Finding(
         ours=f"{summary.mean:.0f} a second",
         interval=f"{summary.low:.0f} to {summary.high:.0f} (95%)" if summary.count > 1 else "",
         holds=summary.mean > 740,
-        reason="The time for a PDU was chosen so that about 740 are possible with graphs of 30 vertices.",
+        condition=CALIBRATED,
     )
 
 
 def small_graphs(results: Results) -> Finding:
-    metrics = most(results, FULL).metrics
+    metrics = operating_point(results).metrics
     size = metrics["graph_p95"].mean
     return Finding(
         ours=f"mean {metrics['graph_mean'].mean:.1f} vertices, 95% of the time up to {size:.0f}, largest "
@@ -269,8 +299,8 @@ def small_graphs(results: Results) -> Finding:
 
 
 def few_reports(results: Results) -> Finding:
-    share = most(results, FULL).metrics["report_share"].mean
-    return Finding(ours=f"{share:.1%} of the messages' bytes", holds=share <= 0.2)
+    share = operating_point(results).metrics["report_share"].mean
+    return Finding(ours=f"{share:.1%} of the messages' bytes", holds=share <= REPORT_SHARE)
 
 
 def falls_by_the_absent(results: Results) -> Finding:
@@ -286,13 +316,25 @@ def falls_by_the_absent(results: Results) -> Finding:
     )
 
 
+def alike(results: Results, mode: dict[str, bool]) -> tuple[float, float]:
+    """The throughputs with everything and in this mode, at the same rate, window and Deliv_Cycle."""
+    same: dict[str, Any] = {"rate": HIGHEST, "deliv_ms": DELIV_MS, "vertex_us": VERTEX_US}
+    upper = best(results, runs_of(FULL, **same))
+    lower = results.found(runs_of(mode, **same, window=upper.parameters["window"]))
+    return throughput(upper), throughput(lower[0])
+
+
 def falls_to_a_third(results: Results, mode: dict[str, bool]) -> Finding:
-    upper, lower = throughput(most(results, FULL)), throughput(most(results, mode))
+    """With the same settings; the best settings of each mode are the other reading."""
+    upper, lower = alike(results, mode)
+    tuned = throughput(most(results, mode)) / throughput(most(results, FULL))
     fast = throughput(most(results, mode, 0, 0.0)) / throughput(most(results, FULL, 0, 0.0))
     return Finding(
-        ours=f"{upper:.0f} to {lower:.0f} a second, {lower / upper:.2f} of it",
-        interval=f"{fast:.2f} of it if graphs cost no time",
+        ours=f"{upper:.0f} to {lower:.0f} a second, {lower / upper:.2f} of it, with the same settings; "
+        f"{tuned:.2f} of it with the best settings of each",
+        interval=f"{fast:.2f} of it with the best settings if graphs cost no time",
         holds=lower / upper <= 1 / 3,
+        condition="" if tuned <= 1 / 3 else SAME_SETTINGS,
     )
 
 

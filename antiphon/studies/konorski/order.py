@@ -13,7 +13,7 @@ from antiphon.studies.study import Grid, fixed
 MISSES: Final = (0.0, 0.01, 0.02, 0.05, 0.1)
 STATED: Final = 0.05
 """Up to this miss rate the target holds."""
-SERVICES: Final = ("lan", "sequencer")
+SERVICES: Final = ("lan", "sequencer", "bounded-delay")
 BANDWIDTHS: Final = {10_000_000: "10 Mbit/s", 100_000_000: "100 Mbit/s"}
 FIXED: Final[dict[str, Any]] = {"members": 7, "messages": 2000, "rate": 1000.0, "size": 100, "churn": 0}
 
@@ -23,6 +23,27 @@ GRID: Final = Grid(
     quick={"loss": (0.0, 0.02, STATED), "bandwidth": (10_000_000,)},
     seeds={"quick": 1, "full": 6},
 )
+
+
+SPLIT: Final[dict[str, Any]] = {
+    "members": 5, "messages": 600, "rate": 300.0, "size": 100, "partitions": 1, "calm_ms": 300.0,
+    "loss": 0.01,
+}  # fmt: skip
+"""Five sites whose channel is split once, for a random side."""
+LASTING_MS: Final = (400.0, 1500.0)
+"""How long the channel is split: less, and more, than it takes until silent members count as gone."""
+QUORUMS: Final = (0, 3)
+PARTITION_GRID: Final = Grid(
+    scenario="dpg",
+    axes={**fixed(SPLIT), "service": SERVICES, "away_ms": LASTING_MS, "quorum": QUORUMS},
+    quick={"away_ms": LASTING_MS[1:]},
+    seeds={"quick": 1, "full": 10},
+)
+GRIDS: Final = (GRID, PARTITION_GRID)
+
+
+def split(**more: Any) -> dict[str, Any]:
+    return {"scenario": "dpg", **SPLIT, **more}
 
 
 def group(**more: Any) -> dict[str, Any]:
@@ -47,12 +68,13 @@ def order_is_kept(results: Results, service: str) -> Finding:
 
 
 def violations_are_noticed(results: Results) -> Finding:
-    """At every miss rate, channel and service: members notice every violation."""
-    points = results.found(group())
+    """At every miss rate, channel and service, and after partitions: members notice every violation."""
+    calm, parted = results.found(group()), results.found(split())
+    points = [*calm, *parted]
     unnoticed, violated = total(points, "unnoticed"), total(points, "violated")
     return Finding(
-        ours=f"{violated:.0f} messages violated in {runs(points)} runs, {unnoticed:.0f} of them in runs in "
-        "which no member noticed a thing",
+        ours=f"{violated:.0f} messages violated in {runs(points)} runs, {total(parted, 'violated'):.0f} of "
+        f"them after partitions; {unnoticed:.0f} that no member reported",
         holds=not unnoticed,
         reason="There was nothing to notice." if not violated else "",
     )
@@ -66,6 +88,19 @@ def rows(results: Results) -> list[list[str]]:
                 points = results.matching(group(service=service, bandwidth=bandwidth, loss=loss))
                 if points:
                     made.append([service, words, f"{loss:.0%}", *_cells(points)])
+    return made
+
+
+def partition_rows(results: Results) -> list[list[str]]:
+    made = []
+    for service in SERVICES:
+        for lasting_ms in LASTING_MS:
+            for quorum in QUORUMS:
+                points = results.matching(split(service=service, away_ms=lasting_ms, quorum=quorum))
+                if points:
+                    told = ("violated", "forks", "forked_places", "disagreements", "unavailable", "unnoticed")
+                    cells = [f"{total(points, name):.0f}" for name in told]
+                    made.append([service, f"{lasting_ms:g}", str(quorum or "none"), *cells])
     return made
 
 
@@ -93,8 +128,8 @@ SECTION: Final = Section(
         Table(
             title="Violated messages by miss rate",
             caption="Violated: out of order or missing somewhere. Disagreements and unavailable messages "
-            "were reported by members to their applications; unnoticed are violated messages of runs without "
-            "any such report.",
+            "were reported by members to their applications; unnoticed are violated messages that no report "
+            "covers.",
             columns=(
                 "service",
                 "channel",
@@ -111,11 +146,29 @@ SECTION: Final = Section(
             ),
             compute=rows,
         ),
+        Table(
+            title="Partitions",
+            caption="Five sites, split once. Forks: members that gave up their order and told which places "
+            "they delivered alone. A quorum of 3 keeps a minority from delivering.",
+            columns=(
+                "service",
+                "milliseconds",
+                "quorum",
+                "violated",
+                "forks",
+                "places alone",
+                "disagreements",
+                "unavailable",
+                "unnoticed",
+            ),
+            compute=partition_rows,
+        ),
     ),
     claims=judged_by(
         "konorski",
         K10a=lambda results: order_is_kept(results, "lan"),
         K10b=lambda results: order_is_kept(results, "sequencer"),
         K10c=violations_are_noticed,
+        K10d=lambda results: order_is_kept(results, "bounded-delay"),
     ),
 )

@@ -116,6 +116,17 @@ TWO_OF_THREE: Final = (
 )
 
 
+DEFERRED_LONGER: Final = (
+    "D0 defers nothing and D1 up to k units: with k = 4 a confirmation waits for half a round on average. "
+    "S6c says with which k it is within 20%."
+)
+
+
+def is_small(ratio: float) -> bool:
+    """The text's own measure of a small difference, in its summary: 'smaller than 20%'."""
+    return ratio < 1.0 + SMALL
+
+
 def over_k(
     measure: Measure, pair: tuple[Scheme, Scheme], holds: Callable[[float], bool], reason: str = ""
 ) -> Callable[[Results], Finding]:
@@ -198,7 +209,7 @@ SECTION: Final = Section(
         "sco",
         S4a=lambda results: follows(results, controls, falls, "a message"),
         S4b=lambda results: follows(results, delay, rises, "units"),
-        S4c=over_k(delay, ("D1", "D0"), lambda value: value < MUCH),
+        S4c=over_k(delay, ("D1", "D0"), is_small, DEFERRED_LONGER),
         S4d=over_k(delay, ("C0", "D1"), lambda value: value >= MUCH, TWO_OF_THREE),
         S4e=over_k(
             delay,
@@ -229,7 +240,7 @@ SECTION: Final = Section(
             "C1 defers twice in three rounds, D1 once in two: a ratio of about two thirds.",
             CHOICES[1:],
         ),
-        S5f=over_d(delay, ("D1", "D0"), lambda value: value < MUCH),
+        S5f=over_d(delay, ("D1", "D0"), is_small, DEFERRED_LONGER),
         S6a=lambda results: second_best(results, messages, "C1"),
         S6b=lambda results: second_best(results, delay, "D0"),
         S6c=both_close,

@@ -1,7 +1,7 @@
 """How the claims of the SCO paper are judged.
 
 - A quoted number holds if ours is within 10% of it.
-- 'Much' means at least twice; 'not much' less than that.
+- 'Much smaller' means at most half. 'Not much longer' means by less than 20%, as the text's summary has it.
 - 'Smaller than 20%' and '50% smaller' are taken at their word.
 - An order or a trend holds if it does at every point that was run.
 - A claim about many points names the worst of them.
