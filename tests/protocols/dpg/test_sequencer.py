@@ -537,6 +537,51 @@ class TestTakeover:
         assert not asked, "all that some lacked was told at once"
         judge(group)
 
+    def test_a_claimant_that_stood_still_reads_the_answers_before_it_numbers(self) -> None:
+        """An event loop may fire late timers before it has read all that came meanwhile."""
+        group = begun(seed=4)
+        old = group.sequencer()
+        witness, claimant = others(group)[:2]
+        group.drops = lambda who, to, pdu: who == old and to != witness and isinstance(pdu, Numbered)
+        tag = group.send(witness)
+        group.run(3)
+        group.kill(old)
+        group.drops = lambda *_: False
+        late = group.send(claimant)
+        member = group.members[claimant]
+        group.run_until(lambda: member.service._claim is not None, 120)
+        group.stop(claimant)
+        group.run(100)
+        backlog, member.backlog = member.backlog, []
+        group.resume(claimant)
+        for act in backlog:
+            act()
+        group.run(200)
+        for each in group.living():
+            assert each.order()[-2:] == [tag, late]
+        judge(group)
+
+    def test_members_that_hear_nothing_for_a_moment_do_not_number_alone(self) -> None:
+        group = begun(NAMES[:3])
+        group.drops = lambda *_: True
+        for name in group.members:
+            group.send(name)
+        group.run(200)
+        group.drops = lambda *_: False
+        group.run(600)
+        judge(group)
+        assert len({tuple(member.order()) for member in group.members.values()}) == 1
+
+    def test_the_last_of_several_members_goes_on_alone(self) -> None:
+        group = begun(NAMES[:3])
+        last = others(group)[0]
+        for name in group.members:
+            if name != last:
+                group.kill(name)
+        tag = group.send(last)
+        group.run(700)
+        assert group.members[last].order()[-1] == tag
+
     def test_a_number_given_anew_does_not_move_what_has_its_place(self) -> None:
         group = Group(["a"])
         member = group.members["a"]
@@ -1028,7 +1073,7 @@ class TestHostile:
             assert bool(claim._refusing) == is_refusal
 
     def test_one_liar_cannot_have_a_claim_given_up(self) -> None:
-        claim = ClaimRound(frozenset("bc"), 5, 10, is_first=False)
+        claim = ClaimRound(frozenset("bc"), 5, 0, 10, is_first=False)
         claim.refuse("x", Epoch(3, "x"))
         assert claim.refused_for() == Epoch(3, "x")
         claim.hear("b", 5)

@@ -29,6 +29,9 @@ Deviations, with reasons:
 - A sequencer orders its own messages and others' by a number only when the PDU that tells it has left the
   host: if it is stopped before, and others give the number anew, it has delivered nothing by it. If the PDU
   left late, the sequencer first asks whether it was replaced meanwhile.
+- A claimant goes on without the members that do not answer in time. If none answers although several could,
+  or if it stood still meanwhile, it waits longer: it is then more likely cut off for a moment than alone, and
+  the others may give the same numbers. So a pause of 100 ms, of the network or of a process, forks no order.
 - A spell begins at the number of the root that was taken up. What waits in the buffers of a member that stood
   still has lower ones, and what was numbered in between is neither asked for nor ordered.
 - A sequencer that was stopped for long enough to be replaced asks whether it is

@@ -40,13 +40,25 @@ class ClaimRound:
     It is complete when every awaited member has answered. Where no member is known, others may be about to
     claim as well: then only the deadline ends it. Others refuse a claim whose counter leaps, as that of a
     member that believed a liar does: they answer with an epoch below the claimed one.
+
+    A claimant that several members could answer, and that none answers, is more likely cut off for a moment
+    than alone. It waits for `RECENT_NS` instead of the usual time: if it went on at once, the others would
+    give the same numbers to other messages.
     """
 
     def __init__(
-        self, awaited: frozenset[Site], through: int, deadline_ns: Nanoseconds, *, is_first: bool
+        self,
+        awaited: frozenset[Site],
+        through: int,
+        now: Nanoseconds,
+        wait_ns: Nanoseconds,
+        *,
+        is_first: bool,
     ) -> None:
         self.known_by_all = through
-        self.deadline_ns = deadline_ns
+        self._deadline_ns = now + wait_ns
+        self._alone_ns = now + (max(wait_ns, RECENT_NS) if len(awaited) > 1 else wait_ns)
+        self._wait_ns = wait_ns
         self._missing = set(awaited)
         self._accepting: set[Site] = set()
         self._refusing: dict[Site, Epoch] = {}
@@ -71,6 +83,16 @@ class ClaimRound:
             return None
         return max(self._refusing.values())
 
+    def stood_still(self, now: Nanoseconds) -> None:
+        """This process stood still: the answers of that time are yet to be read."""
+        self._deadline_ns = max(self._deadline_ns, now + self._wait_ns)
+        self._alone_ns = max(self._alone_ns, now + self._wait_ns)
+
+    def is_complete(self) -> bool:
+        """Whether every member that could answer has answered."""
+        return not (self._missing or self._is_first)
+
     def is_over(self, now: Nanoseconds) -> bool:
         """Whether to go on with the answers that have come."""
-        return now >= self.deadline_ns or not (self._missing or self._is_first)
+        has_answers = bool(self._accepting or self._refusing)
+        return self.is_complete() or now >= (self._deadline_ns if has_answers else self._alone_ns)

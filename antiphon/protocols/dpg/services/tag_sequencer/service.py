@@ -80,6 +80,7 @@ class SequencerService:
         self._has_left = False
         self._claim: ClaimRound | None = None
         self._claim_armed = False
+        self._claim_due_ns: Nanoseconds = 0
         self._base_known = False
         self._told_ns: Nanoseconds = 0
         self._begin_epoch(now)
@@ -324,7 +325,7 @@ class SequencerService:
             self._succeed(now)
         else:  # its last numbers are still on their way
             self._vacant = True
-            self._claim_soon(self._options.gather_answers_ns)
+            self._claim_soon(now, self._options.gather_answers_ns)
 
     def _succeed(self, now: Nanoseconds) -> None:
         """The sequencer has given up: the lowest member claims at once, others if it does not."""
@@ -337,19 +338,18 @@ class SequencerService:
         if all(self._member.site < other for other in others):
             self._begin_claim(now)
         else:
-            self._claim_soon(self._options.spread_ns)
+            self._claim_soon(now, self._options.spread_ns)
 
     def _claim_in_turn(self, now: Nanoseconds) -> None:
         """There is no sequencer: the lowest member claims first, so that two seldom claim at once."""
         is_lowest = all(self._member.site < other for other in self._neighbours.recent(now))
-        self._claim_soon(self._options.spread_ns if is_lowest else 3 * self._options.spread_ns)
+        self._claim_soon(now, self._options.spread_ns if is_lowest else 3 * self._options.spread_ns)
 
-    def _claim_soon(self, least_ns: Nanoseconds) -> None:
+    def _claim_soon(self, now: Nanoseconds, least_ns: Nanoseconds) -> None:
         """Claim after a partly random pause, unless another member does before."""
         if self._claim is None and not self._claim_armed and self._taking_part:
-            self._claim_armed = True
             spread_ns = round(self._member.random.random() * self._options.spread_ns)
-            self._member.emit(SetTimer(CLAIM, least_ns // 2 + spread_ns))
+            self._arm_claim(now, least_ns // 2 + spread_ns)
 
     def _begin_claim(self, now: Nanoseconds) -> None:
         """Claim to be the next epoch's sequencer."""
@@ -373,9 +373,9 @@ class SequencerService:
         # The sequencer to be replaced is awaited as well, if it may live: it has delivered what it numbered.
         awaited = (self._member.lately(now) | self._neighbours.recent(now)) - {self._member.site}
         trips_ns = ROUND_TRIPS * (ASSUMED_NS if old == NO_EPOCH else self._number_requests.least_ns)
-        deadline_ns = now + max(self._options.gather_answers_ns, self._patience.lease_ns // 2, trips_ns)
+        wait_ns = max(self._options.gather_answers_ns, self._patience.lease_ns // 2, trips_ns)
         is_first = old == NO_EPOCH and not awaited
-        self._claim = ClaimRound(awaited, self._numbers.through, deadline_ns, is_first=is_first)
+        self._claim = ClaimRound(awaited, self._numbers.through, now, wait_ns, is_first=is_first)
         self._pursue(now)
 
     def _pursue(self, now: Nanoseconds) -> None:
@@ -388,8 +388,12 @@ class SequencerService:
                 self._give_in(now, epoch)
             return
         self._member.emit(Multicast(Claim(self._epoch.counter, self._numbers.through)))
+        self._arm_claim(now, self._options.gather_answers_ns // CLAIM_REPEATS)
+
+    def _arm_claim(self, now: Nanoseconds, wait_ns: Nanoseconds) -> None:
         self._claim_armed = True
-        self._member.emit(SetTimer(CLAIM, max(1, self._options.gather_answers_ns // CLAIM_REPEATS)))
+        self._claim_due_ns = now + max(1, wait_ns)
+        self._member.emit(SetTimer(CLAIM, max(1, wait_ns)))
 
     def _give_in(self, now: Nanoseconds, epoch: Epoch) -> None:
         """This member believed in an epoch far beyond the others', which they refuse: follow theirs."""
@@ -403,6 +407,8 @@ class SequencerService:
     def _fire_claim(self, now: Nanoseconds) -> None:
         self._claim_armed = False
         if self._claim is not None:
+            if now > self._claim_due_ns + self._options.tick_ns:
+                self._claim.stood_still(now)
             self._pursue(now)
         elif self._vacant and self._taking_part and not self._leader.active:
             self._begin_claim(now)
@@ -431,7 +437,7 @@ class SequencerService:
             if tag:
                 self._follower.learn(now, number, tag)
         self._claim.hear(sender, pdu.through)
-        if self._claim.is_over(now):
+        if self._claim.is_complete():
             self._pursue(now)
 
     # Being the sequencer
