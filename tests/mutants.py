@@ -93,6 +93,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
         "tests/live/test_transport.py", "tests/live/test_keys.py", "tests/live/test_addresses.py",
         "tests/live/test_history.py", "tests/live/test_metering.py", "tests/live/test_networks.py",
         "tests/live/test_onlooker.py", "tests/live/test_versions.py", "tests/live/test_hosts.py",
+        "tests/live/test_met_names.py", "tests/live/test_loss_notice.py",
     ),
     "antiphon": ("tests/{room}",),
 }  # fmt: skip
