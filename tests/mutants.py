@@ -85,6 +85,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "antiphon/protocols/fifo": ("tests/protocols/fifo", "tests/protocols/test_links.py"),
     "antiphon/protocols/sequencer": ("tests/protocols/sequencer",),
     "antiphon/protocols/metagroups": ("tests/protocols/metagroups",),
+    "antiphon/protocols/quorum": ("tests/protocols/quorum", "tests/sim/test_quorum.py"),
     "antiphon/protocols/detection": ("tests/protocols/detection",),
     "antiphon/protocols/stability": ("tests/protocols/stability", "tests/protocols/fifo/test_stability.py"),
     "antiphon/protocols/rivals": ("tests/protocols/rivals",),
