@@ -9,6 +9,9 @@ if all pass: then nothing holds that line. Mutants live in a copy of the tree; t
 changed. Each is tested in a fork by the tests that reach the changed place, the quickest first; `schemata`
 says how.
 
+`tests/kept/equivalent_mutants.toml` names changes that change nothing, each with the reason: they are left
+out.
+
 The exit code is 0 if none survives, 1 if some do, 2 if the tests fail without any mutant.
 """
 
@@ -20,7 +23,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import groupby
@@ -81,6 +85,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "antiphon/protocols/fifo": ("tests/protocols/fifo", "tests/protocols/test_links.py"),
     "antiphon/protocols/sequencer": ("tests/protocols/sequencer",),
     "antiphon/protocols/metagroups": ("tests/protocols/metagroups",),
+    "antiphon/protocols/quorum": ("tests/protocols/quorum", "tests/sim/test_quorum.py"),
     "antiphon/protocols/detection": ("tests/protocols/detection",),
     "antiphon/protocols/stability": ("tests/protocols/stability", "tests/protocols/fifo/test_stability.py"),
     "antiphon/protocols/rivals": ("tests/protocols/rivals",),
@@ -89,10 +94,13 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
         "tests/live/test_transport.py", "tests/live/test_keys.py", "tests/live/test_addresses.py",
         "tests/live/test_history.py", "tests/live/test_metering.py", "tests/live/test_networks.py",
         "tests/live/test_onlooker.py", "tests/live/test_versions.py", "tests/live/test_hosts.py",
+        "tests/live/test_met_names.py", "tests/live/test_loss_notice.py",
     ),
     "antiphon": ("tests/{room}",),
 }  # fmt: skip
 """The tests of a folder: those of the longest name that its path begins with. `{room}` is its room's name."""
+EQUIVALENT: Final = "tests/kept/equivalent_mutants.toml"
+"""A list of changes that change nothing, so that no test can notice them."""
 LONGEST_S: Final = 1800.0
 """The tests may take as long without a mutant."""
 SLACK_S: Final = 10.0
@@ -105,10 +113,17 @@ class Mutant:
 
     path: str
     line: int
+    function: str
+    """In which it is; empty if in none."""
     before: str
     after: str
     place: int
     """Which of the file's changes it is."""
+
+    @property
+    def change(self) -> tuple[str, str, str, str]:
+        """What it is, also when lines have moved."""
+        return self.path, self.function, self.before, self.after
 
     @property
     def key(self) -> str:
@@ -226,8 +241,17 @@ def mutants_of(path: str, source: str, *, only_readers: bool, pdus: frozenset[st
             expression = around[id(expression)]  # a bare number does not tell where it stands
         before, kept = ast.unparse(expression), copy.copy(node)
         change(node)
-        yield Mutant(path, node.lineno, before, ast.unparse(expression), every[id(node), repr(change)])
+        after, place = ast.unparse(expression), every[id(node), repr(change)]
+        yield Mutant(path, node.lineno, _function_of(node, around), before, after, place)
         node.__dict__.update(kept.__dict__)
+
+
+def _function_of(node: ast.AST, around: Mapping[int, ast.AST]) -> str:
+    while not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if id(node) not in around:
+            return ""
+        node = around[id(node)]
+    return node.name
 
 
 def mutated(path: str, source: str, place: int) -> str:
@@ -276,6 +300,13 @@ def gather(
         chosen = sorted(Random(seed).sample(range(len(found)), count))
         found = [found[place] for place in chosen]
     return found
+
+
+def equivalent_of(root: Path) -> list[tuple[str, str, str, str]]:
+    """The changes that change nothing: path, function, expression, changed expression."""
+    place = root / EQUIVALENT
+    rows = tomllib.loads(place.read_text())["mutant"] if place.exists() else []
+    return [(row["path"], row["function"], row["before"], row["after"]) for row in rows]
 
 
 def concerning(root: Path, targets: Iterable[str]) -> list[str]:
@@ -433,6 +464,9 @@ def main() -> int:
     if options.list:
         print("\n".join(mutant.told() for mutant in mutants))
         return 0
+    same = set(equivalent_of(root))
+    tried = [mutant for mutant in mutants if mutant.change not in same]
+    left_out, mutants = len(mutants) - len(tried), tried
     tests = expand(root, options.tests) if options.tests else concerning(root, options.target)
     print(f"{len(mutants)} mutants, each for {' '.join(tests)}", file=sys.stderr, flush=True)
 
@@ -451,7 +485,8 @@ def main() -> int:
         rows = [asdict(verdict.mutant) | {"fate": verdict.fate} for verdict in verdicts]
         print(json.dumps({"survived": len(survivors), "mutants": rows}, indent=1))
     else:
-        print(f"{len(verdicts)} mutants, {len(survivors)} survived")
+        told = f", {left_out} that change nothing left out" if left_out else ""
+        print(f"{len(verdicts)} mutants, {len(survivors)} survived{told}")
         print("".join(f"  {mutant.told()}\n" for mutant in survivors), end="")
     return int(bool(survivors))
 

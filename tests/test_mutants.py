@@ -3,11 +3,12 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.mutants import ROOT, Mutant, concerning, expand, gather, mutants_of
+from tests.mutants import EQUIVALENT, ROOT, Mutant, concerning, equivalent_of, expand, gather, mutants_of
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +70,14 @@ def test_a_folder_has_its_tests() -> None:
     assert concerning(ROOT, ["antiphon/check"]) == expand(ROOT, ["tests/check"])
 
 
+def test_each_change_that_changes_nothing_is_one_change_of_today() -> None:
+    """An entry of code that has changed, or that would hide a second change, is wrong."""
+    listed = equivalent_of(ROOT)
+    found = gather(ROOT, {path for path, *_ in listed}, only_readers=False, count=None, seed=1)
+    counts = Counter(mutant.change for mutant in found)
+    assert [row for row in listed if counts[row] != 1] == []
+
+
 @pytest.fixture
 def small_tree(tmp_path: Path) -> Path:
     """A tree with two functions and a test that does not notice every change of theirs."""
@@ -113,3 +122,13 @@ def test_tests_that_fail_without_a_mutant_say_nothing(small_tree: Path) -> None:
     done = mutate(small_tree, "--tests", "tests/test_small.py")
     assert done.returncode == 2
     assert "without a mutant the tests do not pass" in done.stderr
+
+
+def test_a_change_that_changes_nothing_is_left_out(small_tree: Path) -> None:
+    (small_tree / EQUIVALENT).parent.mkdir()
+    (small_tree / EQUIVALENT).write_text(
+        '[[mutant]]\npath = "antiphon/small.py"\nfunction = "spins"\n'
+        'before = "count != 0"\nafter = "count == 0"\nreason = ""\n'
+    )
+    done = mutate(small_tree, "--tests", "tests/test_small.py", "--slack-s", "2")
+    assert "count == 0" not in {row["after"] for row in json.loads(done.stdout)["mutants"]}

@@ -118,7 +118,7 @@ def join(view: memoryview, each: int, group: int) -> Joined | None:
     None otherwise.
     """
     last = (len(view) - 1) // each * each
-    if each <= OVERHEAD_BYTES or len(view) - last <= OVERHEAD_BYTES:
+    if len(view) - last <= OVERHEAD_BYTES:
         return None
     count = last // each + 1
     first = parse_fragment(view[:each], group)
@@ -283,8 +283,7 @@ class Reassembly(Generic[Sender]):
 
     def is_late(self, sender: Sender, counter: int) -> bool:
         """Whether the PDU is complete already."""
-        if counter > self._newest.get(sender, 0):
-            self._newest[sender] = counter
+        self._newest[sender] = max(counter, self._newest.get(sender, 0))
         late = (sender, counter) in self._done
         if late:
             self._counters.drop(LATE)
@@ -331,8 +330,7 @@ class Reassembly(Generic[Sender]):
         if not partial.missing:
             self.finish(sender, partial.counter)
             return b"".join(partial.pieces)  # type: ignore[arg-type]  # none is missing
-        if shelf.held_bytes > MOST_PARTIAL_BYTES or self.held_bytes > MOST_BYTES:
-            self._make_room(sender)
+        self._make_room(sender)
         return None
 
     def _make_room(self, sender: Sender) -> None:

@@ -280,17 +280,21 @@ class Member:
 
     # Steps
 
-    def _receive(self, place: int) -> None:
-        """Read one socket.
+    def _at_once(self, now: Nanoseconds) -> int:
+        """How many PDUs to read.
 
         When datagrams come singly, looking for a second one costs as much as reading it. So only one is read;
         the event loop calls again at once if there are more.
         """
+        one_by_one = self._arrived_last <= 1 and now - self._read_ns > PAUSE_NS
+        self._read_ns = now
+        return 1 if one_by_one else PDUS_AT_ONCE
+
+    def _receive(self, place: int) -> None:
+        """Read one socket."""
         try:
             read_ns = self._now_ns()
-            one_by_one = self._arrived_last <= 1 and read_ns - self._read_ns > PAUSE_NS
-            self._read_ns = read_ns
-            arrivals = self._transport.receive(1 if one_by_one else PDUS_AT_ONCE, place=place, now=read_ns)
+            arrivals = self._transport.receive(self._at_once(read_ns), place=place, now=read_ns)
             self._arrived_last = len(arrivals)
             if self._away:
                 arrivals = []

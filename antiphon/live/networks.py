@@ -214,7 +214,7 @@ def parse_endpoint(text: str) -> Endpoint:
     Endpoint(host='::1', port=7400)
     """
     host, colon, port = text.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
+    bracketed = host[:1] + host[-1:] == "[]"
     if not colon or not host or (":" in host and not bracketed):
         raise UsageError(f"'{text}' is no host and port.", hint="For example: alpha:7400 or [::1]:7400")
     return Endpoint(host[1:-1] if bracketed else host, _number(port, 1, 65_535))

@@ -1013,3 +1013,71 @@ def test_a_process_that_tells_two_names_is_known_by_one(keys: KeyRing | None) ->
     here.prove(9, "x", place(9))
     here.pass_time(3 * NAME_SILENCE_NS)
     assert here.gate.sites["x"].boot == 9
+
+
+# At the bounds
+
+
+@KEYS
+def test_a_gate_is_busy_while_a_process_waits_for_a_name(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    here.pass_time(SECOND_NS)
+    assert not here.gate._admission.is_busy(here.gate.now)
+    here.prove(8, "x", THERE)
+    assert here.gate._admission.is_busy(here.gate.now)
+
+
+@KEYS
+def test_a_newcomer_is_refused_a_place_aloud_only_while_the_quietest_member_may_just_be_slow(
+    keys: KeyRing | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "MOST_MEMBERS", 1)
+    here = Guarded(keys)
+    here.acquaint(7)
+    here.tick(here.gate.sites["x"].heard_ns + NAME_SILENCE_NS)
+    here.prove(8, "y", THERE)
+    assert here.drops[admission.FULL] == 1
+    assert here.news.refusals == []
+
+
+@KEYS
+def test_a_claim_is_refused_as_soon_as_the_owner_answers(keys: KeyRing | None) -> None:
+    here = Guarded(keys)
+    here.acquaint(7)
+    here.tick(PRESS_NS)
+    here.prove(8, "x", THERE)
+    here.gate.now += 1
+    here.stay(7)
+    assert [refusal.final for refusal in here.refusals(THERE)] == [False, True]
+
+
+def test_another_key_is_reported_also_when_the_last_key_was_derived(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "DERIVED_PER_TICK", 1)
+    here = Guarded(RING)
+    here.tick(1)
+    here.hear(HELLO, 7)
+    assert here.take(sealed(HELLO, 8, 1, "y", OTHER_RING)) is None
+    assert len(here.news.refusals) == 1
+
+
+@KEYS
+def test_a_table_that_a_crowd_filled_has_room_again_within_two_seconds(
+    keys: KeyRing | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The crowd has one address, and strangers there go on greeting. Newcomers try once a second."""
+    monkeypatch.setattr(admission, "MOST_MEMBERS", 40)
+    here = Guarded(keys)
+    for number in range(40):
+        here.tick(number)
+        here.acquaint(number + 1000, f"crowd{number}", HERE)
+    silent_ns, newcomers = here.gate.now, range(5)
+    for turn in range(3):
+        for number in newcomers:
+            if f"new{number}" not in here.gate.sites:
+                here.prove(number + 1, f"new{number}", place(number))
+        for now in range(silent_ns + turn * SECOND_NS, silent_ns + (turn + 1) * SECOND_NS, PRESS_NS):
+            here.tick(now)
+            for number in range(ANSWERS_PER_ADDRESS + 1):
+                here.hear(HELLO, now + number + 5000, "stranger", HERE)
+    assert {f"new{number}" for number in newcomers} <= set(here.gate.sites)

@@ -372,7 +372,9 @@ def test_what_is_too_late_to_tell_counts_as_seen() -> None:
     window = ReplayWindow(0)
     window.note(2 * WINDOW)
     assert window.is_new(WINDOW + 1)
+    assert not window.is_past(WINDOW + 1)
     assert not window.is_new(WINDOW)
+    assert window.is_past(WINDOW)
     window.note(3 * WINDOW - 1)
     assert not window.is_new(2 * WINDOW), "seen, and still within the window"
     assert window.is_new(2 * WINDOW + 1)

@@ -13,6 +13,13 @@ def test_names_are_met_as_senders_and_as_destinations() -> None:
     assert "f" not in met
 
 
+def test_each_destination_is_met_also_if_others_are_known() -> None:
+    met = MetNames()
+    met.read("a", frozenset({"a", "b"}))
+    met.read("a", [frozenset({"b"}), frozenset({"c", "a"})])
+    assert [*met._met] == ["a", "b", "c"]
+
+
 def test_the_names_met_first_are_forgotten() -> None:
     met = MetNames()
     met.meet(str(number) for number in range(names.MOST_NAMES + 1))

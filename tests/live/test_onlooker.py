@@ -10,6 +10,7 @@ from antiphon.core.errors import UsageError
 from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.time import SECOND_NS
 from antiphon.core.wire import Codec, Packet
+from antiphon.live import onlooker
 from antiphon.live.joining import join
 from antiphon.live.keys import KeyRing, read_keys, write_keys
 from antiphon.live.onlooker import Onlooker, Sight
@@ -151,3 +152,11 @@ def test_a_member_that_does_not_take_part_yet_tells_nothing() -> None:
             assert member._host.status() is not None
 
     within(body())
+
+
+def test_an_onlooker_follows_a_bounded_number_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onlooker, "MOST_MEMBERS", 1)
+    here = Onlooker("g")
+    here.told("a", a_status())
+    here.told("b", a_status())
+    assert [*here.sights] == ["a"]

@@ -1,23 +1,29 @@
 """The transport between real sockets on loopback: what is sent arrives once, under its sender's name."""
 
+import select
 import socket
-from typing import ClassVar
+import sys
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.errors import UsageError
-from antiphon.core.wire import DIRECT, HEADER, PREFIX, SEALED, VERSION, Codec, Pdu, Reason
-from antiphon.live import challenges, gate, members, sockets
+from antiphon.core.wire import DIRECT, HEADER, PREFIX, SEALED, VERSION, Codec, Pdu, Reason, group_hash
+from antiphon.live import challenges, gate, members, sockets, transport
 from antiphon.live.counters import Counters
-from antiphon.live.fragments import FRAGMENT
+from antiphon.live.fragments import FRAGMENT, NOT_NEW, cut
 from antiphon.live.greetings import GREETINGS
+from antiphon.live.handshake import GREETING_BYTES, Hello
 from antiphon.live.keys import KeyRing
-from antiphon.live.networks import Endpoint, Loopback, Multicast, Peers
+from antiphon.live.members import Known
+from antiphon.live.metering import Pulse
+from antiphon.live.networks import Address, Endpoint, Loopback, Multicast, Peers
 from antiphon.live.poison import POISON
+from antiphon.live.sealing import GENERATION_BITS, TOKEN_BYTES, ReplayWindow, Seals
 from antiphon.live.sockets import derived_endpoint
-from antiphon.live.transport import FAN_OUT_SILENCE_NS, UNKNOWN_SITE, Transport
+from antiphon.live.transport import FAN_OUT_SILENCE_NS, UNKNOWN_SITE, Missing, Transport
 from tests.live.pairs import (
     CODEC,
     OTHER_RING,
@@ -36,6 +42,8 @@ from tests.live.pairs import (
 )
 
 IP_RECVTTL = 12
+KNOWN = Known(7, 7, "b", ("127.0.0.1", 9), None, -1, 0)
+"""A member that this machine does not reach."""
 KEYS = pytest.mark.parametrize("keys", [None, RING], ids=["open", "sealed"])
 
 
@@ -582,3 +590,122 @@ def test_an_exception_of_ours_ends_nothing_and_is_kept(
         assert sender == f"127.0.0.1:{a.port()}"
         assert "RuntimeError: a fault" in error
         assert len(data) > HEADER.size
+
+
+# At the bounds
+
+
+def test_reading_ends_at_the_limit_also_at_the_second_socket() -> None:
+    group = group_name()
+    with ears(Ear("a", group), Ear("b", group)) as (a, b):
+        settle(a, b)
+        b.transport.multicast(note(1))
+        b.transport.send("a", note(2))
+        drive([], lambda: all(select.select([each], [], [], 0)[0] for each in a.transport.filenos()))
+        assert len(a.transport.receive(1)) == 1
+
+
+def test_echoes_are_awaited_only_of_kinds_that_are_echoed() -> None:
+    with ears(Ear("a", group_name())) as (a,):
+        a.transport.multicast(note(1))
+        assert a.transport._echoes == {}
+
+
+def test_a_repeated_fragment_is_no_fault_of_ours() -> None:
+    group = group_name()
+    with ears(Ear("a", group), Ear("b", group)) as (a, b):
+        acquaint(a, b)
+        data = b.transport._codec.encode(note(1, 1500), group_hash(group), b.transport.boot, 1 << 20, "b")
+        heads = cut(data, 600, group_hash(group), b.transport.boot, 1 << 20)
+        fragments = [memoryview(head + bytes(body)) for head, body in heads]
+        reader, address = a.transport._fragments, b.transport._sockets._sending.getsockname()
+        for each in (fragments[0], fragments[0], fragments[1]):
+            assert reader.take(each, address, 1) is None
+        assert a.drops[NOT_NEW] == 1
+
+
+def test_fragments_of_the_generations_around_the_newest_are_taken() -> None:
+    group = group_name()
+    with ears(Ear("a", group, RING), Ear("b", group, RING)) as (a, b):
+        acquaint(a, b)
+        reader, known = a.transport._fragments, a.transport._gate.sites["b"]
+        known.window = ReplayWindow(5 << GENERATION_BITS)
+        seals = Seals(RING, group)
+        for generation, is_taken in ((3, False), (4, True), (5, True), (6, True), (7, False)):
+            counter = generation << GENERATION_BITS
+            tokens = seals.own(known.boot, generation).tokens(counter, 2)
+            found = reader._tokens_of(known, counter, 2, tokens[:TOKEN_BYTES], 0)
+            assert (found == tokens) == is_taken
+
+
+@pytest.mark.parametrize("bitmap", [b"", b"\x00"])
+def test_a_member_that_asks_for_no_fragment_gets_none(bitmap: bytes) -> None:
+    with ears(Ear("a", group_name())) as (a,):
+        a.transport._repair(KNOWN, Missing(1, bitmap))
+        assert a.counters.fragments_resent == 0
+
+
+def test_a_member_gets_fragments_again_up_to_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ears(Ear("a", group_name())) as (a,):
+        counter = a.transport.multicast(note(1, 140_000))
+        monkeypatch.setattr(transport, "REPAIR_BYTES_PER_MEMBER", 2 * a.transport.datagram_bytes)
+        a.transport._repair(KNOWN, Missing(counter, b"\x03"))
+        assert a.counters.fragments_resent == 2
+        a.transport._repair(KNOWN, Missing(counter, b"\x01"))
+        assert a.counters.fragments_resent == 2
+        assert a.drops[transport.TOO_MUCH_REPAIR] == 1
+
+
+def test_only_a_member_that_a_pulse_asks_answers_it() -> None:
+    group = group_name()
+    with ears(Ear("a", group), Ear("b", group)) as (a, b):
+        settle(a, b)
+        sent = a.counters.pdus_sent
+        b.transport.send("a", Pulse(1, ()))
+        b.transport.send("a", note(1))
+        drive((a,), lambda: bool(a.heard))
+        assert a.counters.pdus_sent == sent
+        b.transport.send("a", Pulse(2, (a.transport.boot,)))
+        drive((a,), lambda: a.counters.pdus_sent > sent)
+
+
+def test_a_greeting_is_padded_to_the_size_of_what_it_answers_and_never_beyond() -> None:
+    """From 256 bytes on, the length of the padding takes one more byte: one size cannot be met."""
+    with ears(Ear("a", group_name())) as (a,):
+        framer, found = a.transport._framer, {}
+        assert framer.encode(Hello(), 0)
+        least = framer.length
+        for size in range(least, GREETING_BYTES + 1):
+            assert framer.encode(Hello(), size)
+            found[size] = framer.length - size
+        assert {size - least: found[size] for size in found if found[size]} == {256: -1}
+
+
+class Joining:
+    """A socket whose kernel says these things beside a datagram."""
+
+    def __init__(self, *ancillary: tuple[int, int, bytes]) -> None:
+        self.ancillary = list(ancillary)
+
+    def recvmsg(self, *_sizes: int) -> tuple[bytes, list[tuple[int, int, bytes]], int, Address]:
+        return bytes(10), self.ancillary, 0, ("127.0.0.1", 1)
+
+
+@pytest.mark.parametrize(
+    ("level", "kind", "option", "each"),
+    [
+        (sockets.SOL_UDP, sockets.UDP_GRO, (4).to_bytes(4, sys.byteorder), 4),
+        (sockets.SOL_UDP, sockets.UDP_GRO, (10).to_bytes(4, sys.byteorder), 0),
+        (sockets.SOL_UDP, sockets.UDP_GRO, b"\x04\x00\x00", 0),
+        (sockets.SOL_UDP + 1, sockets.UDP_GRO, (4).to_bytes(4, sys.byteorder), 0),
+        (sockets.SOL_UDP, sockets.UDP_GRO + 1, (4).to_bytes(4, sys.byteorder), 0),
+    ],
+)
+def test_datagrams_are_joined_only_if_the_kernel_says_so(
+    level: int, kind: int, option: bytes, each: int
+) -> None:
+    with ears(Ear("a", group_name())) as (a,):
+        stub: Any = Joining((level, kind, option))
+        found = a.transport._sockets._read_joined(stub)
+        assert found is not None
+        assert found[1] == each

@@ -195,17 +195,16 @@ class CoordP(Stability):
 
     def _on_acknowledgement(self, sender: Site, pdu: Acknowledgement) -> list[Effect]:
         # A negative count has the effect of a zero: what is stable already stays so.
-        held, missing, answers = pdu.held, self._missing, self._answers
+        held, missing = pdu.held, self._missing
         if not self._are_counts(held):
             return self._ignore()
         if missing is None or pdu.round != self._round or sender not in missing:
             return self._on_stray_acknowledgement(sender, pdu.round)
         missing.remove(sender)
-        answers.append(held)
+        self._answers.append(held)
         if not missing:
             return self._finish()
-        if len(answers) == FOLD_ANSWERS:
-            self._fold()
+        self._bound_answers()
         return []
 
     def _on_stray_acknowledgement(self, sender: Site, number: int) -> list[Effect]:
@@ -222,6 +221,10 @@ class CoordP(Stability):
             self._round = max(self._round, number)
             return self._begin()
         return []
+
+    def _bound_answers(self) -> None:
+        if len(self._answers) == FOLD_ANSWERS:
+            self._fold()
 
     def _fold(self) -> None:
         """Take the answers so far into the minimum."""

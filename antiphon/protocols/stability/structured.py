@@ -223,7 +223,7 @@ class Structured(Numbered):
         if not lacking:
             return everyone
         missing = int.from_bytes(lacking, "little")
-        sound = len(lacking) <= (end - first + 7) // 8 and missing <= everyone
+        sound = len(lacking) <= (end - first + 7) // 8 and not missing >> (end - first)
         return everyone & ~missing if sound and not missing >> (place - first) & 1 else None
 
     def _fold(self, counts: Counts) -> None:

@@ -22,7 +22,7 @@ from antiphon.protocols.metagroups.credible import MOST_REQUESTS, can_follow, is
 from antiphon.protocols.metagroups.ending import end_tree
 from antiphon.protocols.metagroups.ledger import MOST_INCARNATIONS, MOST_SENDERS, MOST_SPANS, Ledger, Spans
 from antiphon.protocols.metagroups.membership import LATEST_VERSION
-from antiphon.protocols.metagroups.parts import name_of, reassemble
+from antiphon.protocols.metagroups.parts import decision_name, name_of, reassemble
 from antiphon.protocols.metagroups.pdus import (
     FINISHED,
     LARGEST_BATCH_BYTES,
@@ -38,8 +38,11 @@ from antiphon.protocols.metagroups.pdus import (
     NO_GROUP,
     PART_BYTES,
     Accept,
+    AcceptChange,
     Accepted,
+    AskMoves,
     Body,
+    Change,
     Copy,
     Decision,
     Ending,
@@ -51,6 +54,8 @@ from antiphon.protocols.metagroups.pdus import (
     Install,
     Item,
     Mark,
+    Move,
+    Moves,
     Part,
     Prepare,
     Progress,
@@ -80,6 +85,7 @@ HEARTBEAT_MS = KNOBS.heartbeat_ns / MILLISECOND_NS
 SUSPECT_MS = KNOBS.suspect_ns / MILLISECOND_NS
 RECORD = SiteRecord("a", (1, 1), 1, ("A",))
 ITEM = Item("a", 1, 1, "A")
+MOVE = Move(1, 1, "e", "B", (1, 0), 1, 0)
 DECISION = Decision((1, 1, "a"), 1, (1, "a"), (RECORD,), (), (), (), ())
 
 
@@ -123,6 +129,11 @@ def ended(**changes: object) -> Install:
 
 def held(**changes: object) -> Report:
     return Report(1, 1, (1, 1), None, (structs.replace(Holding((1, 1), (), 0, ()), **changes),))
+
+
+def changed(**changes: object) -> AcceptChange:
+    change = Change((1, "a"), (RECORD,), (), (), (), (Ending((1, 1), (), (), 0),))
+    return AcceptChange(2, 1, decision_name(DECISION), structs.replace(change, **changes))
 
 
 LAST, BEYOND = NUMBER_LIMIT - 1, NUMBER_LIMIT
@@ -336,6 +347,9 @@ LIMITS: dict[str, tuple[Pdu, Pdu]] = {
     "part.data": (Part(131, 1, 0, 1, bytes(PART_BYTES)), Part(131, 1, 0, 1, bytes(PART_BYTES + 1))),
     "part.no data": (Part(131, 1, 0, 1, b"x"), Part(131, 1, 0, 1, b"")),
     "part.kind": (Part(255, 1, 0, 1, b"x"), Part(256, 1, 0, 1, b"x")),
+    "move.number": (Moves((MOVE,)), Moves((structs.replace(MOVE, number=0),))),
+    "ask.known": (AskMoves((1, 1, "a"), 1, 0), AskMoves((1, 1, "a"), 1, -1)),
+    "moves.none": (Moves((MOVE,)), Moves(())),
     "part.name": (Part(131, (1 << 63) - 1, 0, 1, b"x"), Part(131, 1 << 63, 0, 1, b"x")),
 }
 
@@ -419,6 +433,8 @@ RELATIONS: dict[str, tuple[Pdu, Pdu]] = {
         decided(records=(RECORD, structs.replace(RECORD, site="b"))),
         decided(records=(structs.replace(RECORD, site="b"), RECORD)),
     ),
+    "the records of a change": (changed(), changed(records=(RECORD, RECORD))),
+    "the endings of a change": (changed(), changed(endings=(Ending((1, 1), (), ("a",), 0),))),
     "the order of groups": (listed(groups=("A", "B")), listed(groups=("B", "A"))),
     "the letters of a record": (
         listed(groups=tuple(f"{index:04}" for index in range(MOST_GROUPS))),

@@ -284,6 +284,9 @@ LIES: dict[str, tuple[str, str, Pdu]] = {
     "a move from a node to itself": ("b", "a", PlaceMove(structs.replace(MOVE, target=1))),
     "a confirmation of what was not granted": ("a", "e", Moved(MOVE)),
     "a turn noted that was not told": ("b", "e", Turned(MOVE, 0)),
+    "a turn noted at a site of no node": ("y", "e", Turned(MOVE, 0)),
+    "a turn from a node where the site is not": ("e", "i", Turn(Move(1, 1, "e", "A", (1, 0), 2, 0), 2, 0)),
+    "a question of another version": ("a", "e", AskMoves((0, 0, ""), 99, 0)),
     "a question of another cluster": ("a", "e", AskMoves((7, 0, "q"), 1, 0)),
 }  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Checks of what peers send, one by one: each test fails without the check that it is about."""
 
+import pytest
 from msgspec import structs
 
 from antiphon.core.effects import Effect, Stable
@@ -8,22 +9,28 @@ from antiphon.core.inputs import Received
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Pdu
-from antiphon.protocols.metagroups import MetaGroupsConfiguration
+from antiphon.protocols.metagroups import MetaGroupsConfiguration, granting
 from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch
+from antiphon.protocols.metagroups.granting import Granter
 from antiphon.protocols.metagroups.ledger import Ledger
+from antiphon.protocols.metagroups.parts import decision_name
 from antiphon.protocols.metagroups.pdus import (
     FINISHED,
     Accept,
     AcceptChange,
     Accepted,
+    AskMoves,
     Body,
+    Change,
     Copy,
+    Decided,
     Entry,
     Goodbye,
     Heartbeat,
     Install,
     Item,
+    Moves,
     Prepare,
     Progress,
     Query,
@@ -31,6 +38,7 @@ from antiphon.protocols.metagroups.pdus import (
     Request,
     Session,
     Taken,
+    Vote,
     Want,
 )
 from antiphon.protocols.metagroups.peers import PeerTable
@@ -301,3 +309,122 @@ def test_names_of_settled_batches_are_forgotten() -> None:
         stream.put(Batch("b", 0, number, 1, "A", pack([b"x"])))
     stream.on_mark(3, 2)
     assert [item.number for item in stream.names()] == [2]
+
+
+def test_a_site_without_a_cluster_answers_no_questions_about_one() -> None:
+    cluster = cluster_of()
+    decision = view_at(cluster, "a").decision
+    newcomer(cluster)
+    before = len(cluster.effects["e"])
+    change = Change((1, "a"), (), (), (), (), ())
+    for pdu in (
+        AskMoves(decision.origin, decision.version, 0),
+        AcceptChange(decision.version + 1, 1, decision_name(decision), change),
+    ):
+        cluster.give("e", Received("a", pdu))
+    assert pdus(cluster.effects["e"][before:], Moves) == []
+    assert pdus(cluster.effects["e"][before:], Accepted) == []
+
+
+def test_only_a_decision_after_the_view_is_asked_for() -> None:
+    cluster = cluster_of()
+    decision = view_at(cluster, "b").decision
+
+    def asks(version: int) -> bool:
+        before = len(cluster.effects["b"])
+        cluster.give("b", Received("a", Decided(decision.origin, version, decision_name(decision))))
+        return bool(pdus(cluster.effects["b"][before:], Heartbeat))
+
+    assert not asks(decision.version - 1)
+    assert not asks(decision.version)
+    assert asks(decision.version + 1)
+
+
+def test_a_vote_is_of_a_round_that_was_and_of_no_later_decision() -> None:
+    cluster = cluster_of()
+    proposer = cluster.members["a"]._member._membership._proposer
+    view = view_at(cluster, "a")
+    proposer._rounds = 3
+
+    def is_credible(ballot: tuple[int, str], decided: tuple[int, str]) -> bool:
+        decision = following(view, without="e", ballot=decided)
+        return proposer._is_credible(Vote(ballot, True, True, decision))
+
+    assert is_credible((3, "a"), (3, "a"))
+    assert not is_credible((4, "a"), (3, "a"))
+    assert not is_credible((2, "a"), (3, "a"))
+
+
+# Moves
+
+
+def moving() -> tuple[Cluster, Granter, Heartbeat]:
+    """The first site of a view, and the wish of site e, which alters no tree."""
+    cluster = Cluster({"A": "bcdefgh", "B": "bcij", "X": "axyz"})
+    cluster.pass_time(120)
+    record = view_at(cluster, "a").records["e"]
+    wish = Heartbeat(None, 1, record.session, record.serial + 1, ("A", "B"), RULES)
+    return cluster, cluster.members["a"]._member._membership._granter, wish
+
+
+def test_a_wish_is_granted_once_to_a_site_of_the_view_while_nothing_else_changes() -> None:
+    cluster, granter, wish = moving()
+    view = view_at(cluster, "a")
+
+    def grants(sender: Site, pdu: Heartbeat, *, is_free: bool = True) -> bool:
+        return granter.on_request(0, sender, pdu, view, is_free=is_free) is not None
+
+    assert not grants("e", wish, is_free=False)
+    assert not grants("q", wish)
+    assert not grants("e", structs.replace(wish, session=(wish.session[0], wish.session[1] + 1)))
+    assert not grants("e", structs.replace(wish, serial=wish.serial - 1))
+    assert grants("e", wish)
+    assert not grants("e", wish)
+
+
+def test_the_moves_of_one_view_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, granter, wish = moving()
+    view = view_at(cluster, "a")
+    monkeypatch.setattr(granting, "MOST_MOVES", 1)
+    assert granter.on_request(0, "e", wish, view, is_free=True) is not None
+    other = structs.replace(wish, session=view.records["f"].session)
+    assert granter.on_request(0, "f", other, view, is_free=True) is None
+
+
+@pytest.mark.parametrize("busy", ["acceptor", "proposer", "trees", "requests", "overdue"])
+def test_nothing_is_granted_while_the_view_may_change(busy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, granter, wish = moving()
+    member = cluster.members["a"]._member
+    service, seen = member._membership, []
+    monkeypatch.setattr(granter, "on_request", lambda *_, is_free: seen.append(is_free))
+    if busy in ("acceptor", "proposer"):
+        name = "is_bound" if busy == "acceptor" else "is_busy"
+        kind = type(getattr(service, f"_{busy}"))
+        monkeypatch.setattr(kind, name, property(lambda _: True))
+    elif busy == "trees":
+        member._trees.stopped.add((1, 0))
+    elif busy == "requests":
+        monkeypatch.setattr(type(member._peers), "requests", {"f": view_at(cluster, "a").records["f"]})
+    else:
+        monkeypatch.setattr(granter, "overdue", lambda _now: True)
+    service._is_change(0, "e", wish, view_at(cluster, "a"))
+    assert seen == [False]
+
+
+def test_a_stream_that_ends_takes_its_last_entry_and_no_later_one() -> None:
+    cluster = cluster_of()
+    cluster.admit("a", "A")
+    found: list[bool] = []
+
+    def at_the_end(source: str, target: str, pdu: Pdu) -> bool:
+        if isinstance(pdu, Entry) and not found:
+            endpoint = cluster.members[target]._member._trees._endpoints[pdu.tree]
+            (strand,) = endpoint._strands
+            for end in (pdu.seq - 1, pdu.seq):
+                strand.end = end
+                found.append(endpoint.on_entry(cluster.now, source, pdu))
+        return False
+
+    cluster.lost = at_the_end
+    cluster.pass_time(100)
+    assert found == [False, True]
