@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import stat
@@ -36,7 +37,9 @@ from antiphon.live.history import (
 )
 from antiphon.live.joining import join
 from antiphon.live.limits import Limits
+from antiphon.trace import frames
 from antiphon.trace.files import read_trace
+from antiphon.trace.frames import CHECKSUM, FRAME_BYTES, HEAD, encoded
 from antiphon.trace.segments import SegmentRecorder
 from tests.live.members import DEADLINE_S, a_group_name, joined, read, within
 from tests.promises import broken_promises
@@ -620,3 +623,37 @@ def test_a_node_catches_up_and_says_so(
             assert node.returncode == 0
 
     within(play())
+
+
+# At the bounds of a frame
+
+
+def a_batch(body: bytes = b"") -> bytes:
+    return encoded(history.BATCH, history.BATCH_HEAD.pack(7, 3, 1, 0) + body)
+
+
+def batches_in(data: bytes, size: int | None = None) -> list[int]:
+    return [each.end for each in history.read_batches(io.BytesIO(data), len(data) if size is None else size)]
+
+
+def test_batches_are_read_up_to_the_first_that_is_torn_damaged_or_of_another_kind() -> None:
+    one, two = a_batch(), a_batch(b"body")
+    assert batches_in(one) == [len(one)]
+    assert batches_in(one + two) == [len(one), len(one + two)]
+    assert batches_in(one + two[:-1]) == [len(one)]
+    assert batches_in(one + two, len(one + two) - 1) == [len(one)]
+    assert batches_in(one + two[: HEAD.size]) == [len(one)]
+    assert batches_in(encoded(history.BEGIN, two[HEAD.size : -CHECKSUM.size])) == []
+    assert batches_in(two[:-1] + bytes([two[-1] ^ 1])) == []
+    assert batches_in(encoded(history.BATCH, b"x")) == []
+
+
+def test_a_frame_may_be_as_long_as_the_longest_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = a_batch(b"body")
+    content = len(one) - FRAME_BYTES
+    begin = encoded(history.BEGIN, b"{}")
+    for most, fits in ((content, True), (content - 1, False)):
+        monkeypatch.setattr(frames, "MOST_CONTENT_BYTES", most)
+        assert bool(batches_in(one)) == fits
+    assert history.read_begin(io.BytesIO(MAGIC + begin)) is None, "it says too little"
+    assert history.read_begin(io.BytesIO(MAGIC + begin[:-1])) is None

@@ -68,8 +68,10 @@ class Membership:
         """When this member last resumed after it had stood still."""
         self._was_counted = False
         """Whether others counted an earlier life of ours, and may not know yet that it is over."""
+        self._claimed = -1
+        """A later life of ours that is said to be over, above which the next one lies; or -1."""
         self._refuted = -1
-        """A life of ours that is said to be over and never was, or -1."""
+        """The same, so late that no life of ours can lie above it; or -1."""
         self._notified_ns: dict[Site, Nanoseconds] = {}
 
     # Beginning and ending
@@ -109,8 +111,8 @@ class Membership:
     def _next_life(self) -> int:
         """Above those that are said to be over, unless that is too far."""
         life = self._peers.me.life
-        if life < self._refuted <= life + LONGEST_LEAP:
-            return self._refuted + 1 | LEAPT
+        if life < self._claimed:
+            return self._claimed + 1 | LEAPT
         return life + 1 | life & LEAPT
 
     def _settle(self, now: Nanoseconds) -> None:
@@ -266,11 +268,14 @@ class Membership:
         """
         peers, life = self._peers, self._peers.me.life
         end = max((name.life for name in pdu.over or () if name.site == peers.site), default=-1)
-        if end < life or life < end <= self._refuted or sender == peers.site:
+        is_too_late = end > life + LONGEST_LEAP
+        if end < life or (is_too_late and end <= self._refuted) or sender == peers.site:
             return False
         is_less = (pdu.members, sender) <= (1 + len(peers.present), peers.site)
         if is_less and self._state.lives.is_over(sender, pdu.life):
             return False
-        if end > life:
+        if is_too_late:
             self._refuted = end
+        elif end > life:
+            self._claimed = end
         return True

@@ -1,5 +1,7 @@
 """Joins that alter no tree (Jia and So, section 6): the tree and its id stay, and few sites are told."""
 
+from types import SimpleNamespace
+
 import pytest
 from msgspec import structs
 
@@ -27,6 +29,7 @@ from antiphon.protocols.metagroups.pdus import (
     Turn,
     Turned,
 )
+from antiphon.protocols.metagroups.server import NO_SESSION, Placed
 from antiphon.sim.sizes import encoded_size
 from tests.protocols.harness.metagroups_group import KNOBS, Cluster
 from tests.protocols.harness.staging import pdus
@@ -349,3 +352,34 @@ def test_a_receiver_that_enters_counts_from_the_next_entry_on() -> None:
     assert outlet.held == 1
     outlet.on_held(0, "e", 2, 1)
     assert (outlet.held, outlet.done) == (2, 1)
+
+
+def test_only_a_member_leaves_a_node_and_only_there_where_a_move_begins() -> None:
+    cluster = begun()
+    server = next(
+        endpoint.server
+        for endpoint in cluster.members["d"]._member._trees._endpoints.values()
+        if endpoint.server is not None
+    )
+    assert "e" in server.members.receivers
+    elsewhere = server.node + 1
+    for move in (
+        structs.replace(MOVE, site="j", source=server.node, target=elsewhere),
+        structs.replace(MOVE, number=2, source=elsewhere, target=server.node),
+    ):
+        vars(server)["_tree"] = SimpleNamespace(step_down=lambda *_: None)
+        server._append_move(cluster.now, Placed(as_batch(move), ("a", NO_SESSION, 0), "a"), move)
+    assert server._turns == {}
+    assert "e" in server.members.receivers
+
+
+def test_requests_are_kept_for_others_only_where_bodies_travel_apart() -> None:
+    cluster = begun()
+    endpoints = [
+        each for name in cluster.names for each in cluster.members[name]._member._trees._endpoints.values()
+    ]
+    servers = [each.server for each in endpoints if each.server is not None]
+    cluster.admit("e", "A")
+    cluster.pass_time(1)
+    assert any(server._log for server in servers)
+    assert not any(server._requested for server in servers)

@@ -985,3 +985,14 @@ def test_a_member_that_is_restarted_below_what_others_remember_leaps_above_it() 
     group.pass_time(1500)
     assert life_of(group, "d") > 10**6 << SPELL_BITS
     assert_works(group, *"abcd")
+
+
+def test_a_life_beyond_reach_does_not_hide_one_that_can_be_surpassed() -> None:
+    """A member that was told of the former still gives in where others hold the latter to be over."""
+    group = join(*"abc")
+    lie(group, control_of(group, over=(Name("a", FAR_LIFE, gone=True),)), "a")
+    claimed = life_of(group, "a") + (5 << SPELL_BITS)
+    lie(group, control_of(group, over=(Name("a", claimed, gone=True),)), "a")
+    assert life_of(group, "a") > claimed
+    lie(group, control_of(group, over=(Name("a", FAR_LIFE, gone=True),)), "a")
+    assert group.members["a"].figures()["begun_anew"] == 2
