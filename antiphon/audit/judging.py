@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from antiphon.audit.case import Case, Finding
 from antiphon.audit.log import Log
+from antiphon.audit.precedence import Precedence
 from antiphon.audit.properties.atomicity import judge_atomicity
 from antiphon.audit.properties.causal import judge_causal, judge_causal_receipt
 from antiphon.audit.properties.deliveries import judge_duplicate, judge_fifo, judge_integrity
@@ -40,8 +40,9 @@ JUDGES: Final[Mapping[Property, Callable[[Case], Finding]]] = {
 }
 
 
-CHEAP_BYTES: Final = 1 << 30
-"""Memory that a property which was not asked for may take. Raising it judges more, at that price."""
+CHEAP_STEPS: Final = 20_000_000_000
+"""Steps that a property which was not asked for may take, some ten seconds. Raising it judges more, at that
+price."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -67,35 +68,33 @@ class Judgement(msgspec.Struct, frozen=True):
         )
 
 
-def affordable(
-    log: Log, limits: Mapping[Property, int | None], asked: Collection[Property]
-) -> Mapping[Property, int | None]:
-    """The properties that were asked for, and of the others those that cost little.
-
-    Causal order costs memory for each message sent and each site that sends.
-    """
-    sends = log.send_entry[log.send_entry >= 0]
-    senders = len(np.unique(np.searchsorted(log.starts, sends, "right")))
-    if 4 * len(sends) * senders <= CHEAP_BYTES or "causal" in asked:
-        return limits
-    return {name: limit for name, limit in limits.items() if name != "causal"}
-
-
 def judge(
-    log: Log, limits: Mapping[Property, int | None] | None = None, *, in_order: bool = True
+    log: Log,
+    limits: Mapping[Property, int | None] | None = None,
+    *,
+    in_order: bool = True,
+    asked: Collection[Property] | None = None,
 ) -> Judgement:
     """Judge a run; `limits` names the properties and bounds how many violations of each are explained.
 
     Without `in_order`, a spell of presence is judged by senders' numbers even if the run happens to be in one
-    order, as short runs often are: for runs that do not promise total order.
+    order, as short runs often are: for runs that do not promise total order. If `asked` names properties,
+    others are judged only where they cost little.
     """
     case = Case(log, limits or dict.fromkeys(PROPERTIES), in_order)
     counts: dict[Property, int] = {}
     explained: list[Violation] = []
     for name in case.limits:
+        if asked is not None and name not in asked and not _is_cheap(case, name):
+            continue
         counts[name], violations = JUDGES[name](case)
         explained += violations
     return Judgement(counts, explained, not (len(log.weights) and case.circular))
+
+
+def _is_cheap(case: Case, name: Property) -> bool:
+    """Causal order takes a step for each row up to a site's last send, and each site that delivers."""
+    return name != "causal" or Precedence(case.log, case.lanes).work <= CHEAP_STEPS
 
 
 def judge_calls(run: str, calls: Sequence[Call], limit: int | None) -> Judgement:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from antiphon.audit.judging import Judgement, affordable, judge, judge_calls
+from antiphon.audit.judging import Judgement, judge, judge_calls
 from antiphon.audit.log import Log, build_log
 from antiphon.audit.packing import Segment
 from antiphon.audit.reading import Piece
@@ -307,11 +307,11 @@ def _judged_events(
     """Judge batches as wholes, which is far less work, unless every violation is to be explained."""
     if None not in limits.values():
         log = build_log(run, segments, by_batch=True)
-        judgement = judge(log, affordable(log, limits, asked))
+        judgement = judge(log, limits, asked=asked)
         if judgement.exact:
             return log, judgement
     log = build_log(run, segments)
-    return log, judge(log, affordable(log, limits, asked))
+    return log, judge(log, limits, asked=asked)
 
 
 def _note_verdicts(sums: Sums, log: Facts, judgement: Judgement, verdicts: Sequence[RunVerdict]) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from antiphon.spark.follow import Follower
 
 POLL_S: Final = 0.5
+REPEATED_S: Final = 1.0
+"""A signal that follows the first within this time is the same one again."""
 LEAST_SHOWN: Final = 20
 """Violations of each property that are explained for each batch, at least."""
 
@@ -56,15 +58,16 @@ def follow(request: FollowRequest, master: str) -> AuditResult:
             raise
     raise InputError(
         "Spark's Java process ended before the verdict.",
-        "Signal this process alone. With --state the same command goes on from there.",
+        "Start it again. With --state the same command goes on from there.",
     )
 
 
 def _follow(request: FollowRequest, master: str) -> AuditResult:
     from antiphon.spark.follow import Follower
 
-    if request.folder.exists() and not request.folder.is_dir():
-        raise InputError(f"{request.folder} is no folder.", "--follow takes the folder of a trace.")
+    if not request.folder.is_dir():
+        what = "is no folder" if request.folder.exists() else "does not exist"
+        raise InputError(f"{request.folder} {what}.", "--follow takes the folder of a trace. Make it first.")
     asked = checked_request(
         [str(request.folder)], request.expect, request.only, max(request.show, LEAST_SHOWN)
     )
@@ -72,8 +75,8 @@ def _follow(request: FollowRequest, master: str) -> AuditResult:
         asked = asked._replace(violations_to=empty_folder(Path(request.violations)))
     with (
         starting_spark(master) as spark,
-        Follower(spark, request.folder, asked, state=request.state) as follower,
         _until_signalled() as stop,
+        Follower(spark, request.folder, asked, state=request.state) as follower,
         _served(follower, request.port),
     ):
         say(f"Following {request.folder}. Ctrl-C ends with the verdict.")
@@ -105,16 +108,24 @@ def _tell(violation: Violation, *, json: bool) -> None:
 
 @contextmanager
 def _until_signalled() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set; a second signal acts as usual."""
+    """An event that SIGINT and SIGTERM set; a further signal acts as usual, unless it comes at once.
+
+    `timeout` signals a command and then its process group, so the command gets each signal twice.
+    """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    first: list[float] = []
 
     def stopped(number: int, _: object) -> None:
-        stop.set()
-        signal.signal(number, before[signal.Signals(number)])
+        if not first:
+            first.append(time.monotonic())
+            stop.set()
+        elif time.monotonic() - first[0] >= REPEATED_S:
+            signal.signal(number, before[signal.Signals(number)])
+            signal.raise_signal(number)
 
     for number in before:
         signal.signal(number, stopped)

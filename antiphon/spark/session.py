@@ -91,10 +91,12 @@ def _start(master: str, app_name: str, folder: Path, settings: Mapping[str, str]
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName(app_name)
-    for key, value in {**_settings(master, folder), **settings}.items():
+    chosen = {"spark.master": master, "spark.app.name": app_name, **_settings(master, folder), **settings}
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     try:
         with _environment(_launch_environment(master)):
+            _launch_java(chosen)
             spark: SparkSession = builder.getOrCreate()
     except Exception as error:
         raise UsageError(
@@ -108,6 +110,21 @@ def _start(master: str, app_name: str, folder: Path, settings: Mapping[str, str]
     if server is not None:
         server.handle_error = lambda *_: None
     return spark
+
+
+def _launch_java(settings: Mapping[str, str]) -> None:
+    """Start Spark's Java process in a session of its own, unless there is one.
+
+    A signal to the process group of a command, such as that of `timeout`, then leaves it running until the
+    command has ended. It ends with the process that started it in any case, by the pipe between them.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})
+        SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _stop(spark: "SparkSession") -> None:

@@ -13,16 +13,17 @@ from antiphon.audit.judging import Judgement
 from antiphon.audit.packing import Segment, pack
 from antiphon.audit.windows import driving
 from antiphon.audit.windows.cutting import cut, in_order, index_parts
+from antiphon.audit.windows.driving import JUDGED_IN_WINDOWS
 from antiphon.audit.windows.gluing import intervals
 from antiphon.audit.windows.local import judge_in_windows
 from antiphon.check.checkers import check_trace
 from antiphon.check.verdict import Violation
-from antiphon.core.recording import PROPERTIES, Property
+from antiphon.core.recording import OF_EVENTS, Property
 from antiphon.trace.arrow import events_table
 from antiphon.trace.schema import Event, Run
 from tests.strategies import Flavour, random_trace
 
-EIGHT: tuple[Property, ...] = (*PROPERTIES, "pairwise")
+JUDGED: tuple[Property, ...] = tuple(name for name in OF_EVENTS if name in JUDGED_IN_WINDOWS)
 SIZES = (1, 2, 3, 5, 10, 50)
 
 # Beside Spark's tests, whose processes need the same kernels: each is compiled once and then read.
@@ -47,14 +48,14 @@ def parts(rng: Random, events: list[Event], most: int = 12) -> list[Segment]:
 
 
 def in_windows(segments: list[Segment], run: Run, size: int) -> Judgement:
-    return judge_in_windows(run, lambda: segments, dict.fromkeys(EIGHT), size=size)
+    return judge_in_windows(run, lambda: segments, dict.fromkeys(JUDGED), size=size)
 
 
 def assert_equal(events: list[Event], run: Run, rng: Random, size: int, told: str) -> list[Violation]:
-    expected = check_trace(events, run, EIGHT)
+    expected = check_trace(events, run, JUDGED)
     judgement = in_windows(parts(rng, events), run, size)
     assert Counter(map(repr, judgement.violations)) == Counter(map(repr, expected)), told
-    assert judgement.counts == {name: _count(expected, name) for name in EIGHT}, told
+    assert judgement.counts == {name: _count(expected, name) for name in JUDGED}, told
     return expected
 
 
@@ -79,7 +80,7 @@ def test_equal_to_the_pure_checkers(flavour: Flavour) -> None:
             expected = assert_equal(events, run, rng, size, f"{flavour}-{seed} in windows of {size}")
             found.update(violation.property for violation in expected)
     if flavour == "wild":
-        assert min(found[name] for name in EIGHT) > 20, "the generator must break every property often"
+        assert min(found[name] for name in JUDGED) > 20, "the generator must break every property often"
 
 
 def ordered_run(messages: int, sites: int, senders: int) -> dict[str, list[tuple[str, str, int]]]:
@@ -151,8 +152,8 @@ def test_thousands_of_senders() -> None:
     group = tuple(sorted(logs))[:3]
     events = events_of(logs, group)
     judgement = in_windows(parts(Random(2), events, 400), Run("run"), 1000)
-    expected = check_trace(events, Run("run"), EIGHT)
-    assert judgement.counts == {name: _count(expected, name) for name in EIGHT}
+    expected = check_trace(events, Run("run"), JUDGED)
+    assert judgement.counts == {name: _count(expected, name) for name in JUDGED}
     assert judgement.counts["total"] == 1
 
 
@@ -190,14 +191,14 @@ def test_limits_bound_what_is_told_but_not_what_is_counted() -> None:
     events, run = random_trace(Random(11), flavour="wild", most_messages=80)
     segments = parts(Random(4), events)
     whole = in_windows(segments, run, 3)
-    bounded = judge_in_windows(run, lambda: segments, dict.fromkeys(EIGHT, 2), size=3)
+    bounded = judge_in_windows(run, lambda: segments, dict.fromkeys(JUDGED, 2), size=3)
     assert bounded.counts == whole.counts
     assert max(Counter(item.property for item in bounded.violations).values()) <= 2
 
 
 def test_parts_that_overlap_are_judged_as_a_whole() -> None:
     events, run = random_trace(Random(7), flavour="planted")
-    expected = check_trace(events, run, EIGHT)
+    expected = check_trace(events, run, JUDGED)
     halves = [events[::2], events[1::2]]
     packed = [found for half in halves for found in pack(events_table(half))]
     segments = [found.segment for found in packed if found.segment is not None]

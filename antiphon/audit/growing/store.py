@@ -19,7 +19,7 @@ from antiphon.audit.windows.routing import Chunk
 from antiphon.core.errors import InputError, OutputError, UsageError
 
 Array = Any
-FORMAT: Final = "1"
+FORMAT: Final = "2"
 """The version of the tables below and of what lies in them."""
 FILE: Final = "audit.sqlite"
 TABLES: Final = """

@@ -78,13 +78,16 @@ class StoredWindows:
     def _stands(self, made: Circumstances, summary: Summary) -> bool:
         """Whether a summary would come out the same now.
 
-        An absence takes away what a site lacks and nothing else: where nothing is lacking, nothing changes.
+        An absence takes away what a site lacks and, for causal order by receipt, what it only received: where
+        neither matters, nothing changes.
         """
         now = self._circumstances
         if made == now:
             return True
-        lacking = summary.settled.get("atomicity", NONE)[0] or summary.alone.get("stability", NONE)[0]
-        return made.facts == now.facts and made.absent <= now.absent and not lacking
+        found = (summary.settled.get("atomicity"), summary.alone.get("stability"), summary.alone.get("safe"))
+        lacking = any((each or NONE)[0] for each in found)
+        is_same = made.absent == now.absent or (not lacking and "causal-receipt" not in summary.alone)
+        return made.facts == now.facts and made.absent <= now.absent and is_same
 
     def apply(self, name: str, arguments: Arguments) -> Iterator[tuple[int, Any]]:
         windows = list(arguments)

@@ -1,12 +1,11 @@
 """Causal order, with precedence by delivery or by receipt."""
 
-from typing import Any
-
 import numpy as np
 
 from antiphon.audit.case import Array, Case, Finding
 from antiphon.audit.kernels import causality
 from antiphon.audit.log import Log
+from antiphon.audit.precedence import Precedence
 from antiphon.audit.receipts import by_receipt
 from antiphon.check import explain
 from antiphon.check.verdict import Violation, Witness
@@ -23,45 +22,28 @@ def judge_causal_receipt(case: Case) -> Finding:
 
 def _judge(case: Case, name: Property, learned: Log) -> Finding:
     """By the precedence of a log whose deliveries are the rows by which sites learn of messages."""
+    log = case.log
+    precedence = Precedence(learned, case.lanes)
+    found = precedence.early()
+    told = found[: case.limits[name]].tolist()
+    causes = precedence.causes(told)
+    case.circular = case.circular or precedence.is_circular
+    via = np.full((log.message_count if told else 0, 2), -1, np.int64)
+    explained = [
+        _early(case, name, learned, place, cause, via) for place, cause in zip(told, causes, strict=True)
+    ]
+    return case.weigh_lanes(found[:, None]), explained
+
+
+def _early(case: Case, name: Property, learned: Log, index: int, later: int, via: Array) -> Violation:
+    """The violation of a delivery in the lanes, and of the cause that follows it."""
     log, lanes = case.log, case.lanes
-    past = _pasts(case, learned)
-    ties = lanes.groups, lanes.rows
-    count, found = case.search(
-        name,
-        lambda found: causality.find_early(found, lanes.delivered, lanes.starts, *ties, *past),
-        case.weigh_lanes,
-    )
-    via = np.full((log.message_count if len(found) else 0, 2), -1, np.int64)
-    return count, [_early(case, name, learned, place, past, via) for place in np.sort(found[:, 0]).tolist()]
-
-
-def _pasts(case: Case, log: Log) -> tuple[Array, ...]:
-    """The arrays that decide which message precedes which; notes whether any precedes itself."""
-    row = case.sent_rows()
-    chain, rank, ends, chains = causality.send_ranks(
-        log.kinds, log.messages, log.starts, log.send_entry, log.groups, log.rows
-    )
-    chains, first_home, homes = causality.unsent_chains(log.delivered, log.delivery_starts, chain, chains)
-    vectors = np.zeros((int(row.max(initial=-1)) + 1, chains), np.int32)
-    entries = (log.kinds, log.messages, log.starts, log.groups)
-    known = (row, chain, rank, first_home, homes, vectors)
-    if causality.sweep(*entries, ends, *known):
-        case.circular = True
-        causality.raise_to_fixpoint(*entries, ends, *known)
-    return known
-
-
-def _early(case: Case, name: Property, learned: Log, index: int, past: Any, via: Array) -> Violation:
-    """The violation of a delivery in the lanes."""
-    log, lanes = case.log, case.lanes
-    end = lanes.starts[np.searchsorted(lanes.starts, index, "right")]
-    later = causality.find_cause(lanes.delivered, index, end, lanes.groups, lanes.rows, *past)
     effect, cause = int(lanes.delivered[index]), int(lanes.delivered[later])
     links = causality.find_chain(
         learned.kinds, log.messages, log.starts, log.groups, log.rows, log.send_entry, cause, effect, via
     )
     chain = [_link(case, entry, after) for entry, after in links]
-    place, cause_place = lanes.place(index), lanes.place(int(later))
+    place, cause_place = lanes.place(index), lanes.place(later)
     site, step = case.delivered_at(place)
     message, cause_step = log.message_id(effect), case.delivered_at(cause_place)[1]
     story = explain.causal(site, message, step, log.message_id(cause), cause_step, chain)

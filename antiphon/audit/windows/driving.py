@@ -93,7 +93,7 @@ class LocalRunner:
             yield window, getattr(passes, name)(Window(self.context, self.chunks([window])), *given)
 
 
-JUDGED_IN_WINDOWS: Final[frozenset[Property]] = frozenset((*PROPERTIES, "pairwise"))
+JUDGED_IN_WINDOWS: Final[frozenset[Property]] = frozenset((*PROPERTIES, "pairwise", "causal-receipt", "safe"))
 """Properties that the passes look for; a run that is to be judged by others is judged as a whole."""
 
 
@@ -142,41 +142,47 @@ class Driver:
             if window not in redone and name in summary.alone:
                 self._add(name, summary.alone[name])
 
-    # Causal order and stability
+    # Causal order, stability and safe delivery
 
     def _judge_flows(self) -> None:
         interwoven = flow_intervals(self.summaries, len(self.sites))
-        for name in ("causal", "stability"):
+        causal = [name for name in passes.CAUSAL if name in self.limits]
+        declaring = passes.declaring(self.context)
+        for name in (*causal, *declaring):
             self._stands(name, interwoven)
         for interval in interwoven:
             flow = Flow(self.summaries, interval, len(self.sites))
-            if "causal" in self.limits:
-                self._judge_causal(interval, flow)
-            if "stability" in self.limits and self.context.cuts.declares:
-                entering = flow.entering(flow.gathered(lambda window: self.summaries[window].received))
-                arguments = {window: (flow.of(entering, window),) for window in flow.windows}
-                for _, found in self.runner.apply("judge_stability", arguments):
-                    self._add("stability", found)
+            for name in causal:
+                self._judge_causal(name, interval, flow)
+            if not declaring:
+                continue
+            entering = flow.entering(flow.gathered(lambda window: self.summaries[window].received))
+            for name in declaring:
+                arguments = {window: (name, flow.of(entering, window)) for window in flow.windows}
+                for _, found in self.runner.apply("judge_declared", arguments):
+                    self._add(name, found)
 
-    def _judge_causal(self, interval: Interval, flow: Flow) -> None:
-        entering = flow.entering(flow.gathered(lambda window: self.summaries[window].causal[0]))
-        after = flow.after(flow.gathered(lambda window: self.summaries[window].causal[1]))
-        arguments = {window: (flow.of(entering, window), flow.of(after, window)) for window in flow.windows}
+    def _judge_causal(self, name: Property, interval: Interval, flow: Flow) -> None:
+        entering = flow.entering(flow.gathered(lambda window: self.summaries[window].causal[name][0]))
+        after = flow.after(flow.gathered(lambda window: self.summaries[window].causal[name][1]))
+        arguments = {
+            window: (name, flow.of(entering, window), flow.of(after, window)) for window in flow.windows
+        }
         records: list[Early] = []
         count = 0
         for _, (number, found) in self.runner.apply("judge_causal", arguments):
             count += number
             records += found
-        limit, told = self.limits["causal"], len(self.found.get("causal", passes.NONE)[1])
+        limit, told = self.limits[name], len(self.found.get(name, passes.NONE)[1])
         records = records if limit is None else records[: max(limit - told, 0)]
-        self._add("causal", (count, self._explained(records, interval)))
+        self._add(name, (count, self._explained(name, records, interval)))
 
-    def _explained(self, records: list[Early], interval: Interval) -> list[Violation]:
+    def _explained(self, name: Property, records: list[Early], interval: Interval) -> list[Violation]:
         """Look for the cause of each, and for a chain that leads from it."""
         if not records:
             return []
         causes: list[Cause | None] = [None] * len(records)
-        arguments = {window: (records,) for window in interval if window in self.summaries}
+        arguments = {window: (name, records) for window in interval if window in self.summaries}
         for _, found in self.runner.apply("find_causes", arguments):
             for index, cause in enumerate(found):
                 known = causes[index]
@@ -184,38 +190,41 @@ class Driver:
                     causes[index] = cause
         asked = [(record, cause) for record, cause in zip(records, causes, strict=True) if cause is not None]
         assert len(asked) == len(records), "a message of the past is delivered later"
-        chains = self._direct(asked)
+        chains = self._direct(name, asked)
         indirect = [index for index, chain in enumerate(chains) if not chain]
-        for index, chain in zip(
-            indirect, self._indirect([asked[each] for each in indirect], interval), strict=True
-        ):
+        longer = self._indirect(name, [asked[each] for each in indirect], interval)
+        for index, chain in zip(indirect, longer, strict=True):
             chains[index] = chain
         run = self.context.run.run
         return [
-            early(run, record.site, (record.message, record.step), (cause.message, cause.step), chain)
+            early(name, run, record.site, (record.message, record.step), (cause.message, cause.step), chain)
             for (record, cause), chain in zip(asked, chains, strict=True)
         ]
 
-    def _direct(self, asked: list[tuple[Early, Cause]]) -> list[list[explain.Link]]:
+    def _direct(self, name: Property, asked: list[tuple[Early, Cause]]) -> list[list[explain.Link]]:
         """Chains of one link; empty where there is none."""
         by_window: dict[int, list[int]] = {}
         for index, (_, cause) in enumerate(asked):
             by_window.setdefault(self._window_of(cause.message), []).append(index)
         chains: list[list[explain.Link]] = [[] for _ in asked]
-        arguments = {window: ([asked[each] for each in own],) for window, own in by_window.items()}
+        arguments = {window: (name, [asked[each] for each in own]) for window, own in by_window.items()}
         for window, links in self.runner.apply("find_links", arguments):
             for index, link in zip(by_window[window], links, strict=True):
                 chains[index] = [] if link is None else [link]
         return chains
 
-    def _indirect(self, asked: list[tuple[Early, Cause]], interval: Interval) -> list[list[explain.Link]]:
+    def _indirect(
+        self, name: Property, asked: list[tuple[Early, Cause]], interval: Interval
+    ) -> list[list[explain.Link]]:
         """Longer chains, found in the interval's rows as a whole; empty if those are too many."""
         size = sum(self.summaries[window].entries for window in interval if window in self.summaries)
         if not asked or size > REGION:
             return [[] for _ in asked]
         region = Window(self.context, self.runner.chunks(interval))
         return [
-            flowing.chain(region, find_message(region, cause.message), find_message(region, record.message))
+            flowing.chain(
+                region, name, find_message(region, cause.message), find_message(region, record.message)
+            )
             for record, cause in asked
         ]
 

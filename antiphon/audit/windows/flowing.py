@@ -1,4 +1,4 @@
-"""Causal order and stability inside one window, with what enters it from outside.
+"""Causal order, stability and safe delivery inside one window, with what enters it from outside.
 
 Both ask what a site knew at some row. A clock (`kernels.flow`) has the position after the last send of each
 site that is known. For causal order a delivery carries a message's clock on, for stability its first
@@ -13,11 +13,11 @@ from antiphon.audit.kernels import causality, flow, stability
 from antiphon.audit.packing import DELIVER, SEND
 from antiphon.audit.properties.stability import DECLARING
 from antiphon.audit.windows import telling
-from antiphon.audit.windows.window import Window
+from antiphon.audit.windows.window import Learning, Window
 from antiphon.check import explain
 from antiphon.check.verdict import Violation
 from antiphon.core.ids import MessageId, Site
-from antiphon.core.recording import KINDS
+from antiphon.core.recording import KINDS, Property
 
 Array = Any
 
@@ -90,18 +90,23 @@ def _known(window: Window, carries: Array, entering: Array) -> Knowledge:
 # Causal order
 
 
-def causal_knowledge(window: Window, entering: Array) -> Knowledge:
+def learning(window: Window, name: Property) -> Learning:
+    """How sites learn of messages, for causal order or for causal order by receipt."""
+    return window.by_receipt if name == "causal-receipt" else window.by_delivery
+
+
+def causal_knowledge(window: Window, name: Property, entering: Array) -> Knowledge:
     log = window.log
     carries = np.full(len(log.kinds), -1, np.int32)
-    places = np.flatnonzero(log.kinds == DELIVER)
+    places = np.flatnonzero(learning(window, name).kinds == DELIVER)
     carries[places] = window.vector_rows[log.messages[places]]
     return _known(window, carries, entering)
 
 
-def least_positions(window: Window) -> Array:
+def least_positions(window: Window, name: Property) -> Array:
     """By fragment, the least positions of the sends (or homes) of what is first delivered in it."""
     least = nothing_after(window)
-    homes_start, homes = window.homes
+    _, homes_start, homes = learning(window, name)
     flow.least_positions(
         window.fragment,
         window.first_entries,
@@ -115,10 +120,10 @@ def least_positions(window: Window) -> Array:
     return least
 
 
-def early_entries(window: Window, knowledge: Knowledge, after: Array) -> Array:
+def early_entries(window: Window, name: Property, knowledge: Knowledge, after: Array) -> Array:
     """The first deliveries that a message of their past follows at their site."""
     early = np.zeros(len(window.log.kinds), np.bool_)
-    homes_start, homes = window.homes
+    _, homes_start, homes = learning(window, name)
     flow.find_early(
         window.log.starts,
         window.fragment,
@@ -147,13 +152,14 @@ def early_record(window: Window, knowledge: Knowledge, entry: int) -> Early:
     return Early(site, position, step, log.message_id(message), clock, sent_by, sent_at, sent_step)
 
 
-def direct_link(window: Window, effect: Early, cause: int) -> explain.Link | None:
+def direct_link(window: Window, name: Property, effect: Early, cause: int) -> explain.Link | None:
     """The link from a cause to its effect, if the effect's sender sent or delivered the cause before."""
     log = window.log
     site = log.sites.index(effect.sent_by)
     begin, end = log.starts[site : site + 2].tolist()
     own = slice(begin, end)
-    known = (log.messages[own] == cause) & ((log.kinds[own] == SEND) | (log.kinds[own] == DELIVER))
+    kinds = learning(window, name).kinds[own]
+    known = (log.messages[own] == cause) & ((kinds == SEND) | (kinds == DELIVER))
     entries = begin + np.flatnonzero(known & (window.positions[own] < effect.sent_at))
     if not len(entries):
         return None
@@ -163,10 +169,10 @@ def direct_link(window: Window, effect: Early, cause: int) -> explain.Link | Non
     return explain.Link(effect.sent_by, verb, before, step, effect.message, effect.sent_step)
 
 
-def cause_entry(window: Window, site: int, after: int, clock: Array) -> int:
+def cause_entry(window: Window, name: Property, site: int, after: int, clock: Array) -> int:
     """The first entry of a site behind a position that delivers what the clock knows; -1 if none does."""
     begin, end = window.log.starts[site : site + 2]
-    homes_start, homes = window.homes
+    _, homes_start, homes = learning(window, name)
     return int(
         flow.find_cause(
             begin,
@@ -184,28 +190,37 @@ def cause_entry(window: Window, site: int, after: int, clock: Array) -> int:
     )
 
 
-def chain(window: Window, cause: int, effect: int) -> list[explain.Link]:
+def chain(window: Window, name: Property, cause: int, effect: int) -> list[explain.Link]:
     """A shortest chain of this window's sends from one message to another."""
     log = window.log
     via = np.full((log.message_count, 2), -1, np.int64)
     found = causality.find_chain(
-        log.kinds, log.messages, log.starts, log.groups, log.rows, log.send_entry, cause, effect, via
+        learning(window, name).kinds,
+        log.messages,
+        log.starts,
+        log.groups,
+        log.rows,
+        log.send_entry,
+        cause,
+        effect,
+        via,
     )
     return telling.links(window, found)
 
 
-def early_violation(window: Window, knowledge: Knowledge, entry: int) -> Violation:
+def early_violation(window: Window, name: Property, knowledge: Knowledge, entry: int) -> Violation:
     """A violation whose cause and whose chain lie in this window."""
     log = window.log
     record = early_record(window, knowledge, entry)
-    later = cause_entry(window, log.sites.index(record.site), record.position, record.clock)
+    later = cause_entry(window, name, log.sites.index(record.site), record.position, record.clock)
     cause, effect = int(log.messages[later]), int(log.messages[entry])
     return telling.early(
+        name,
         log.run.run,
         record.site,
         (record.message, record.step),
         (log.message_id(cause), log.place(later)[1]),
-        chain(window, cause, effect),
+        chain(window, name, cause, effect),
     )
 
 
@@ -221,12 +236,12 @@ class Declarations(NamedTuple):
     carries: Array
 
 
-def declarations(window: Window) -> Declarations:
+def declarations(window: Window, name: Property) -> Declarations:
     log = window.log
     entries = np.empty(0, np.int64)
     if log.message_count:
         entries = stability.first_declarations(
-            log.kinds, log.messages, log.starts, log.send_entry, *DECLARING["stability"]
+            log.kinds, log.messages, log.starts, log.send_entry, *DECLARING[name]
         )
     entries = entries[np.argsort(log.messages[entries], kind="stable")]
     receptions = stability.first_receptions(log.kinds, log.messages, log.starts, log.message_count)

@@ -4,7 +4,7 @@ The first pass judges the window as if it were the whole run and sums up what th
 only where fragments of different windows are interwoven.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from antiphon.audit.windows.flowing import Cause, Early, Fragments
 from antiphon.audit.windows.ordering import Order, Reach, Spanned, Stretch
 from antiphon.audit.windows.pairs import Shared, shared_stretches
 from antiphon.audit.windows.spells import Bounds, Spell
-from antiphon.audit.windows.window import Window
+from antiphon.audit.windows.window import Context, Window
 from antiphon.check import explain
 from antiphon.check.verdict import Violation
 from antiphon.core.ids import MessageId, Site
@@ -25,6 +25,13 @@ from antiphon.core.recording import Property
 Array = Any
 Found = tuple[int, list[Violation]]
 NONE: Found = (0, [])
+CAUSAL: Final[tuple[Property, ...]] = ("causal", "causal-receipt")
+
+
+def declaring(context: Context) -> list[Property]:
+    """The properties to judge that ask whether a row came before receptions elsewhere."""
+    judged: list[Property] = ["stability"] if context.cuts.declares else []
+    return [name for name in (*judged, "safe") if name in context.limits]
 
 
 class Summary(NamedTuple):
@@ -36,10 +43,11 @@ class Summary(NamedTuple):
     settled: dict[Property, Found]
     """Properties that speak of one message at a time, and fifo: final."""
     alone: dict[Property, Found]
-    """Causal and total order and stability, as if there were no other window."""
+    """Causal and total order, stability and safe delivery, as if there were no other window."""
     fragments: Fragments
-    causal: tuple[Array, Array]
-    """By fragment: what is known at its end from within the window; least positions of what it delivers."""
+    causal: dict[Property, tuple[Array, Array]]
+    """For causal order and causal order by receipt, by fragment: what is known at its end from within the
+    window; least positions of what it delivers."""
     received: Array
     """By fragment: what is known at its end where receptions carry knowledge on."""
     stretches: list[Stretch]
@@ -57,12 +65,13 @@ def summarize(window: Window) -> Summary:
     alone: dict[Property, Found] = {}
     if "total" in limits or "atomicity" in limits:
         alone["total"] = order.knots()
-    nothing = np.empty((0, 0), np.int64)
-    causal, received = (nothing, nothing), nothing
-    if "causal" in limits:
-        alone["causal"], causal = _causal_alone(window)
-    if "stability" in limits and window.context.cuts.declares:
-        alone["stability"], received = _stability_alone(window)
+    causal: dict[Property, tuple[Array, Array]] = {}
+    for name in CAUSAL:
+        if name in limits:
+            alone[name], causal[name] = _causal_alone(window, name)
+    received = np.empty((0, 0), np.int64)
+    for name in declaring(window.context):
+        alone[name], received = _declared_alone(window, name)
     return Summary(
         len(window.log.kinds),
         window.log.sends,
@@ -125,52 +134,58 @@ def _missing(window: Window) -> Found:
 _SETTLED = {"integrity": _integrity, "duplicate": _duplicate, "fifo": _fifo, "atomicity": _missing}
 
 
-def _causal_alone(window: Window) -> tuple[Found, tuple[Array, Array]]:
-    knowledge = flowing.causal_knowledge(window, flowing.nothing_entering(window))
-    entries = flowing.early_entries(window, knowledge, flowing.nothing_after(window))
-    chosen = telling.chosen(entries, window.context.limits["causal"])
-    explained = [flowing.early_violation(window, knowledge, entry) for entry in chosen]
-    return (len(entries), explained), (knowledge.leaving, flowing.least_positions(window))
+def _causal_alone(window: Window, name: Property) -> tuple[Found, tuple[Array, Array]]:
+    knowledge = flowing.causal_knowledge(window, name, flowing.nothing_entering(window))
+    entries = flowing.early_entries(window, name, knowledge, flowing.nothing_after(window))
+    chosen = telling.chosen(entries, window.context.limits[name])
+    explained = [flowing.early_violation(window, name, knowledge, entry) for entry in chosen]
+    return (len(entries), explained), (knowledge.leaving, flowing.least_positions(window, name))
 
 
-def _stability_alone(window: Window) -> tuple[Found, Array]:
-    declared = flowing.declarations(window)
+def _declared_alone(window: Window, name: Property) -> tuple[Found, Array]:
+    declared = flowing.declarations(window, name)
     entering = flowing.nothing_entering(window)
     knowledge = flowing.reception_knowledge(window, declared, entering)
-    return _premature(window, declared, knowledge, entering), knowledge.leaving
+    return _premature(window, name, declared, knowledge, entering), knowledge.leaving
 
 
 def _premature(
-    window: Window, declared: flowing.Declarations, knowledge: flowing.Knowledge, entering: Array
+    window: Window,
+    name: Property,
+    declared: flowing.Declarations,
+    knowledge: flowing.Knowledge,
+    entering: Array,
 ) -> Found:
     found = flowing.premature(window, declared, knowledge, entering)
-    limit = window.context.limits["stability"]
+    limit = window.context.limits[name]
     explained = found if limit is None else found[:limit]
-    return len(found), [too_early(window.log, *each, declared.receptions) for each in explained]
+    return len(found), [too_early(window.log, *each, declared.receptions, name) for each in explained]
 
 
 # Further passes
 
 
-def judge_causal(window: Window, entering: Array, after: Array) -> tuple[int, list[Early]]:
+def judge_causal(window: Window, name: Property, entering: Array, after: Array) -> tuple[int, list[Early]]:
     """Causal order with what is known when the fragments begin, and what their sites deliver after them."""
-    knowledge = flowing.causal_knowledge(window, entering)
-    entries = flowing.early_entries(window, knowledge, after)
-    chosen = telling.chosen(entries, window.context.limits["causal"])
+    knowledge = flowing.causal_knowledge(window, name, entering)
+    entries = flowing.early_entries(window, name, knowledge, after)
+    chosen = telling.chosen(entries, window.context.limits[name])
     return len(entries), [flowing.early_record(window, knowledge, entry) for entry in chosen]
 
 
-def judge_stability(window: Window, entering: Array) -> Found:
-    declared = flowing.declarations(window)
-    return _premature(window, declared, flowing.reception_knowledge(window, declared, entering), entering)
+def judge_declared(window: Window, name: Property, entering: Array) -> Found:
+    """Stability or safe delivery with what is known when the fragments begin."""
+    declared = flowing.declarations(window, name)
+    knowledge = flowing.reception_knowledge(window, declared, entering)
+    return _premature(window, name, declared, knowledge, entering)
 
 
-def find_causes(window: Window, early: list[Early]) -> list[Cause | None]:
+def find_causes(window: Window, name: Property, early: list[Early]) -> list[Cause | None]:
     """For each of these deliveries, the next one of its site in this window that is a cause of it."""
     log = window.log
     causes: list[Cause | None] = []
     for record in early:
-        entry = flowing.cause_entry(window, log.sites.index(record.site), record.position, record.clock)
+        entry = flowing.cause_entry(window, name, log.sites.index(record.site), record.position, record.clock)
         if entry < 0:
             causes.append(None)
             continue
@@ -179,10 +194,11 @@ def find_causes(window: Window, early: list[Early]) -> list[Cause | None]:
     return causes
 
 
-def find_links(window: Window, asked: list[tuple[Early, Cause]]) -> list[explain.Link | None]:
+def find_links(window: Window, name: Property, asked: list[tuple[Early, Cause]]) -> list[explain.Link | None]:
     """For each cause: the link to its effect, if the effect's sender knew the cause before it sent that."""
     return [
-        flowing.direct_link(window, effect, find_message(window, cause.message)) for effect, cause in asked
+        flowing.direct_link(window, name, effect, find_message(window, cause.message))
+        for effect, cause in asked
     ]
 
 

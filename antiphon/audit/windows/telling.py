@@ -9,7 +9,7 @@ from antiphon.audit.windows.window import Window
 from antiphon.check import explain
 from antiphon.check.verdict import Violation, Witness
 from antiphon.core.ids import MessageId, Site
-from antiphon.core.recording import KINDS
+from antiphon.core.recording import KINDS, Property
 
 Array = Any
 
@@ -36,6 +36,7 @@ def missing(window: Window, site: int, first: int) -> Violation:
 
 
 def early(
+    name: Property,
     run: str,
     site: Site,
     effect: tuple[MessageId, int],
@@ -50,7 +51,7 @@ def early(
             Witness(link.site, link.before_step, *link.before),
             Witness(link.site, link.after_step, *link.after),
         ]
-    return Violation("causal", run, site, *effect[0], story, tuple(dict.fromkeys(rows)))
+    return Violation(name, run, site, *effect[0], story, tuple(dict.fromkeys(rows)))
 
 
 def _far_apart(site: Site, effect: MessageId, effect_step: int, cause: MessageId, cause_step: int) -> str:

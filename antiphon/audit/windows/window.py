@@ -14,7 +14,7 @@ import numpy as np
 from antiphon.audit.case import Case
 from antiphon.audit.kernels import flow, identity
 from antiphon.audit.log import build_log
-from antiphon.audit.packing import DELIVER, SEND, Segment, SitePart, column_of
+from antiphon.audit.packing import DELIVER, RECEIVE, SEND, Segment, SitePart, column_of
 from antiphon.audit.windows.cutting import Cuts
 from antiphon.audit.windows.routing import Chunk
 from antiphon.core.ids import MessageId, Site
@@ -45,6 +45,17 @@ class Delivered(NamedTuple):
     place: int
     step: int
     message: MessageId
+
+
+class Learning(NamedTuple):
+    """By which rows sites learn of messages, for causal order."""
+
+    kinds: Array
+    """The kinds of all entries; those by which sites learn are deliveries."""
+    homes_start: Array
+    """Where each message's homes begin."""
+    homes: Array
+    """For unsent messages: the sites that learned of them, and at which position."""
 
 
 class Window:
@@ -155,15 +166,30 @@ class Window:
         return firsts
 
     @cached_property
-    def homes(self) -> tuple[Array, Array]:
-        """For unsent messages: where each site first delivered them, and where each message's list begins."""
-        deliveries = np.flatnonzero(self.firsts & (self.log.send_entry[self.log.delivered] < 0))
-        messages = self.log.delivered[deliveries]
-        order = np.argsort(messages, kind="stable")
-        starts = np.searchsorted(messages[order], np.arange(self.log.message_count + 1))
-        deliveries = deliveries[order]
-        positions = self.positions[self.log.delivery_entries[deliveries]]
-        return starts, np.stack([self.delivery_sites[deliveries].astype(np.int64), positions], axis=1)
+    def by_delivery(self) -> "Learning":
+        """Sites learn of messages when they deliver them."""
+        return self._learning(self.log.kinds)
+
+    @cached_property
+    def by_receipt(self) -> "Learning":
+        """Sites learn of messages when they receive them; those with absences when they deliver them."""
+        log = self.log
+        counts = np.repeat(~self.absent[: log.logged], np.diff(log.starts))
+        kinds = np.where((log.kinds == RECEIVE) & counts, DELIVER, log.kinds).astype(np.uint8)
+        return self._learning(kinds)
+
+    def _learning(self, kinds: Array) -> "Learning":
+        log = self.log
+        entries = np.flatnonzero(kinds == DELIVER)
+        entries = entries[log.send_entry[log.messages[entries]] < 0]
+        sites = np.searchsorted(log.starts, entries, "right") - 1
+        order, first = np.unique(
+            log.messages[entries].astype(np.int64) * log.logged + sites, return_index=True
+        )
+        messages = order // max(log.logged, 1)
+        starts = np.searchsorted(messages, np.arange(log.message_count + 1))
+        homes = np.stack([sites[first], self.positions[entries[first]]], axis=1).astype(np.int64)
+        return Learning(kinds, starts, homes)
 
     def delivered(self, delivery: int) -> Delivered:
         log = self.log
