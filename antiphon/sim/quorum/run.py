@@ -34,7 +34,10 @@ from antiphon.sim.scenario import Metrics
 from antiphon.sim.world import World
 
 SETTLE_NS: Final = 12 * SECOND_NS
-"""Time after the last fault in which every member must be able to call again."""
+"""Longest time after the last fault until every member can call again, and until its last calls are answered.
+A run ends as soon as that is so."""
+LOOK_NS: Final = 100 * MILLISECOND_NS
+"""Interval at which that is looked at. Raising it costs simulated time at the end of every run."""
 MOST_PENDING: Final = 4
 """Calls of one member under way."""
 LATE_NS: Final = 30 * MILLISECOND_NS
@@ -241,10 +244,16 @@ class Run:
         schedule(self.world, faults, self._partition)
         self.world.start()
         calm_ns = max(healed_ns(faults), WARM_NS + self._knobs.horizon_ns)
-        self.world.run(until_ns=calm_ns + SETTLE_NS)
+        self.world.run(until_ns=calm_ns)
+        self._run_until(lambda: self._is_settled, calm_ns + SETTLE_NS)
         last = self._last_calls()
-        self.world.run(until_ns=calm_ns + 2 * SETTLE_NS)
+        self._run_until(lambda: self._is_live(last) and self._is_equal, self.world.now + SETTLE_NS)
         return self._outcome(last)
+
+    def _run_until(self, condition: Callable[[], bool], end_ns: Nanoseconds) -> None:
+        """Run until a condition holds, at most until a moment."""
+        while self.world.now < end_ns and not condition():
+            self.world.run(until_ns=min(end_ns, self.world.now + LOOK_NS))
 
     def _draw_faults(self) -> list[Fault]:
         knobs, random = self._knobs, self._seeds.stream("faults")
@@ -312,6 +321,28 @@ class Run:
     def _staying(self) -> list[Site]:
         return [site for site in self.sites if site not in self._removed]
 
+    @property
+    def _is_settled(self) -> bool:
+        """Whether all changes are made, and every member that stays votes, follows one leader and has caught
+        up: a transfer could still take the results of its last calls."""
+        staying = self._staying
+        if len(self._removed) < len(self._spares):
+            return False
+        protocols = [self.sites[site].protocol for site in staying]
+        return len({(each.leader, each.commit) for each in protocols}) == 1 and all(
+            each.leader is not None and not each.is_cut_off and each.config.voters.keys() == set(staying)
+            for each in protocols
+        )
+
+    def _is_live(self, last: list[SimulatedCall]) -> bool:
+        """Whether every member's last calls are answered."""
+        expected = len(self._staying) * self._knobs.keys
+        return sum(call.end is not None for call in last) == expected
+
+    @property
+    def _is_equal(self) -> bool:
+        return len({self.sites[site].state for site in self._staying}) == 1
+
     def _last_calls(self) -> list[SimulatedCall]:
         """Every member that stays reads each key once more, as soon as it is not cut off."""
         last: list[SimulatedCall] = []
@@ -331,7 +362,6 @@ class Run:
 
     def _outcome(self, last: list[SimulatedCall]) -> Outcome:
         ledger, staying = self.ledger, self._staying
-        expected = len(staying) * self._knobs.keys
         answered = [call for call in ledger.calls if call.end is not None]
         metrics: Metrics = {
             "calls": len(ledger.calls),
@@ -343,8 +373,8 @@ class Run:
             "transfers": ledger.installs,
             "network_messages": self.world.network.network_messages(),
             "disagreements": len(ledger.disagreements),
-            "equal": len({self.sites[site].state for site in staying}) == 1,
-            "live": sum(call.end is not None for call in last) == expected,
+            "equal": self._is_equal,
+            "live": self._is_live(last),
         }
         return Outcome(metrics=metrics, calls=ledger.calls, disagreements=ledger.disagreements)
 
