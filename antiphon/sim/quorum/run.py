@@ -15,6 +15,7 @@ from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds, from_seconds
 from antiphon.protocols.quorum import Quorum, QuorumConfiguration
 from antiphon.protocols.quorum.ports import Wish
+from antiphon.protocols.quorum.sides import Sides
 from antiphon.sim.churn import (
     Fault,
     Pace,
@@ -70,6 +71,7 @@ class QuorumRunConfiguration:
     changes: Annotated[int, "members that are added while it runs; as many others are removed"] = 0
     clock_jumps: Annotated[int, "clocks that are set back or forward; with them, some keys expire"] = 0
     snapshot_bytes: Annotated[int, "bytes of entries after which a member takes a snapshot"] = 4000
+    quorum: Annotated[bool, "a majority decides; without it every side goes on, and sides merge"] = True
 
     def __post_init__(self) -> None:
         if self.members < 1 or self.messages < 1 or self.keys < 1:
@@ -81,10 +83,15 @@ class QuorumRunConfiguration:
                 raise UsageError(f"The {name} is a probability from 0 to below 1.")
         if min(self.crashes, self.partitions, self.pauses, self.changes, self.clock_jumps) < 0:
             raise UsageError("No count of faults is negative.")
-        if self.crashes and not self.disk and self.members < 3:
+        if self.crashes and not self.disk and self.quorum and self.members < 3:
             raise UsageError("Without disks, two members cannot lose one.", hint="Give it three or more.")
         if self.changes >= self.members:
             raise UsageError("One of the members must stay.", hint="Make fewer changes than members.")
+        if not self.quorum and (self.disk or self.changes or self.clock_jumps):
+            raise UsageError(
+                "Without a quorum members keep no disk, come and go by themselves, and have no clock.",
+                hint="Add --no-disk, and leave out --changes and --clock-jumps.",
+            )
         if min(self.calm_ms, self.away_ms) < 1:
             raise UsageError("Calm and trouble last a millisecond or longer.")
 
@@ -147,6 +154,45 @@ class KeyedRegisters:
         self._values, self._expiries, self._time_ns = msgspec.msgpack.decode(data)
 
 
+class KeyedSets:
+    """The machine of a run without a quorum: a set that only grows, so that its merge is the union."""
+
+    def __init__(self) -> None:
+        self.items: set[str] = set()
+
+    def apply(self, command: Any) -> Any:
+        operation, item = command
+        is_in = item in self.items
+        if operation == "contains":
+            return is_in
+        self.items.add(item)
+        return not is_in
+
+    def merge(self, mine: bytes, theirs: bytes) -> bytes:
+        return msgspec.msgpack.encode(
+            sorted({*msgspec.msgpack.decode(mine), *msgspec.msgpack.decode(theirs)})
+        )
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(sorted(self.items))
+
+    def restore(self, data: bytes) -> None:
+        self.items = set(msgspec.msgpack.decode(data))
+
+
+def draw_item(random: Random, number: int, keys: int) -> list[Any]:
+    """Add an item, or look for one that a recent call may have added."""
+    if random.random() < 0.5:
+        return ["add", f"k{number}"]
+    return ["contains", f"k{random.randint(max(0, number - 4 * keys), number)}"]
+
+
+def make_sides(
+    site: Site, _members: Any, configuration: QuorumConfiguration, random: Random, _recovered: Any
+) -> Sides:
+    return Sides(site, configuration, random)
+
+
 def draw_command(random: Random, number: int, keys: int) -> list[Any]:
     """A random command; each value is written once, so that a history shows which write was read."""
     key = f"k{random.randrange(keys)}"
@@ -187,17 +233,18 @@ class Run:
         seed: int,
         recorder: Recorder | None = None,
         *,
-        make: Make = Quorum,
-        machine: Callable[[], Any] = KeyedRegisters,
+        make: Make | None = None,
+        machine: Callable[[], Any] | None = None,
         command: Callable[[Random, int, int], Any] | None = None,
     ) -> None:
         """`make` builds the protocol, so that a test can break it; `machine` and `command` are the
         application."""
         self._knobs = knobs
         self._seeds = Seeds(seed)
-        self._make = make
-        self._machine = machine
-        self._command = command or (draw_expiring_command if knobs.clock_jumps else draw_command)
+        self._make = make or (Quorum if knobs.quorum else make_sides)
+        self._machine = machine or (KeyedRegisters if knobs.quorum else KeyedSets)
+        with_majority = draw_expiring_command if knobs.clock_jumps else draw_command
+        self._command = command or (with_majority if knobs.quorum else draw_item)
         self._clock_offsets: dict[Site, Nanoseconds] = {}
         self.ledger = Ledger()
         everyone = site_names(knobs.members + knobs.changes)
@@ -226,6 +273,7 @@ class Run:
         life = self._lives[site] = self._lives.get(site, 0) + 1
         configuration = QuorumConfiguration(
             stores=knobs.disk, batch_bytes=2000, piece_bytes=500, piece_window=4, kept_bytes=1000,
+            admits_all=not knobs.quorum,
             election_ns=60 * MILLISECOND_NS + from_seconds(8 * (knobs.delay_ms + knobs.jitter_ms) / 1000),
         )  # fmt: skip
         built = self.sites[site] = QuorumSite(
@@ -235,6 +283,11 @@ class Run:
             disk_ns=max(1, from_seconds(knobs.disk_ms / 1000)), snapshot_bytes=knobs.snapshot_bytes,
         )  # fmt: skip
         return built
+
+    @property
+    def model(self) -> str:
+        """What the machine is to the linearizability checker."""
+        return "map" if self._knobs.quorum else "set"
 
     def go(self) -> Outcome:
         faults = self._draw_faults()
@@ -348,7 +401,7 @@ class Run:
         last: list[SimulatedCall] = []
         for site in self._staying:
             for key in range(self._knobs.keys):
-                self._call_at_last(site, ["get", f"k{key}"], last)
+                self._call_at_last(site, ["get" if self._knobs.quorum else "contains", f"k{key}"], last)
         return last
 
     def _call_at_last(self, site: Site, command: Any, last: list[SimulatedCall]) -> None:
@@ -373,10 +426,20 @@ class Run:
             "transfers": ledger.installs,
             "network_messages": self.world.network.network_messages(),
             "disagreements": len(ledger.disagreements),
+            **({} if self._knobs.quorum else {"merges": ledger.merges, "lost": self._lost(answered)}),
             "equal": self._is_equal,
             "live": self._is_live(last),
         }
         return Outcome(metrics=metrics, calls=ledger.calls, disagreements=ledger.disagreements)
+
+    def _lost(self, answered: list[SimulatedCall]) -> int:
+        """Acknowledged additions that are missing in the end. A member that crashes may take those of its
+        side with it, where it was the last one there: additions by members that crashed do not count."""
+        held = set(msgspec.msgpack.decode(self.sites[self._staying[0]].state))
+        added = {
+            call.command[1] for call in answered if call.command[0] == "add" and self._lives[call.client] == 1
+        }
+        return len(added - held)
 
 
 def _one_at_a_time(crashes: list[Any]) -> list[Any]:
