@@ -69,6 +69,9 @@ if TYPE_CHECKING:
     from antiphon.replicated.events import MemberAdded as MemberAdded
     from antiphon.replicated.events import MemberDeparted as MemberDeparted
     from antiphon.replicated.events import MemberRemoved as MemberRemoved
+    from antiphon.replicated.events import Merged as Merged
+    from antiphon.replicated.events import MergeFailed as MergeFailed
+    from antiphon.replicated.events import Parted as Parted
     from antiphon.replicated.events import Restored as Restored
     from antiphon.replicated.events import StoreFailed as StoreFailed
     from antiphon.replicated.events import StoreRecovered as StoreRecovered
@@ -140,6 +143,8 @@ __all__ = [
     "MemberRemoved",
     "Membership",
     "MemoryRecorder",
+    "MergeFailed",
+    "Merged",
     "Message",
     "Missed",
     "MissedError",
@@ -151,6 +156,7 @@ __all__ = [
     "Objects",
     "Order",
     "OutputError",
+    "Parted",
     "Peers",
     "Presence",
     "Queue",
@@ -240,6 +246,9 @@ _NAMES = {
         "MemberAdded",
         "MemberDeparted",
         "MemberRemoved",
+        "MergeFailed",
+        "Merged",
+        "Parted",
         "Restored",
         "StoreFailed",
         "StoreRecovered",

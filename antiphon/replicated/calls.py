@@ -127,6 +127,14 @@ class Calls:
         self._under_way.clear()
         self.refuse(lambda: CutOffError(f"{reason} The command was not applied.", hint))
 
+    def doubt(self, reason: str) -> None:
+        """The callers of batches under way learn that these may have been applied; the rest waits on."""
+        doubt = f"{reason} The command may have been applied, or not."
+        for batch in self._under_way.values():
+            for _, future in batch:
+                _fail(future, CutOffError(doubt, uncertain=True))
+        self._under_way.clear()
+
     def refuse(self, error: Callable[[], BaseException]) -> None:
         """Fail the calls that were not handed in."""
         while self._queue:

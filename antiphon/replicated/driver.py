@@ -26,6 +26,7 @@ from antiphon.live.timers import Timers
 from antiphon.live.transport import Transport
 from antiphon.protocols.quorum import PDUS, Quorum
 from antiphon.protocols.quorum import ports as qp
+from antiphon.protocols.quorum.sides import SIDE_PDUS, Sides
 
 PDUS_AT_ONCE: Final = 64
 """PDUs received before the application runs. Raising it costs latency under load."""
@@ -56,6 +57,7 @@ class Driver:
         stepped: Callable[[], None],
         failed: Callable[[BaseException], None],
         refused: Callable[[Site, str], None],
+        has_quorum: bool,
     ) -> None:
         """`carry_out` gets the protocol's effects that are not for the network; `stepped` is called when all
         effects of some inputs are carried out."""
@@ -70,7 +72,7 @@ class Driver:
         self._refused: Final = refused
         self.counters: Final = Counters()
         self._timers: Final = Timers()
-        self._protocol: Quorum | None = None
+        self._protocol: Quorum | Sides | None = None
         self._reported = 0
         self._running = True
         self._feeding = False
@@ -83,8 +85,9 @@ class Driver:
         self._wake_ns: Nanoseconds = NEVER_NS
         self._tick_ns: Nanoseconds = 0
         self._transport: Final = Transport(
-            site=site, group=group, codec=Codec(PDUS), network=network, keys=keys, counters=self.counters,
-            host=self, terms=Terms({"order": "quorum"}), poison=PoisonRing(), rate_bytes_s=rate_bytes_s,
+            site=site, group=group, codec=Codec(PDUS if has_quorum else SIDE_PDUS), network=network,
+            keys=keys, counters=self.counters, host=self, poison=PoisonRing(), rate_bytes_s=rate_bytes_s,
+            terms=Terms({"order": "quorum" if has_quorum else "sides"}),
         )  # fmt: skip
         for place, number in enumerate(self._transport.filenos()):
             self._loop.add_reader(number, self._receive, place)
@@ -105,7 +108,7 @@ class Driver:
             if not is_waiting or self._now_ns() > end_ns:
                 return
 
-    def start(self, protocol: Quorum) -> None:
+    def start(self, protocol: "Quorum | Sides") -> None:
         self._protocol = protocol
         life = max(self._machine.wall_ns() // MILLISECOND_NS, self._reported + 1)
         self.feed(Start(life))
@@ -217,7 +220,8 @@ class Driver:
     # The gate's host
 
     def incarnation_of(self, site: Site) -> int:
-        return 0 if self._protocol is None else self._protocol.identity_of(site)
+        protocol = self._protocol.present if isinstance(self._protocol, Sides) else self._protocol
+        return 0 if protocol is None else protocol.identity_of(site)
 
     def reported(self, incarnation: int) -> None:
         """Another member knows an incarnation of our name."""

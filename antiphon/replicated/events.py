@@ -28,6 +28,26 @@ class Began(msgspec.Struct, frozen=True):
     members: tuple[Site, ...]
 
 
+class Parted(msgspec.Struct, frozen=True):
+    """Without a quorum: this member reaches no majority of its side, and goes on by itself."""
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """Without a quorum: the state of another side was merged into this one."""
+
+    source: Site
+    """The member that gave it."""
+    size: int
+    """Bytes of the state."""
+
+
+class MergeFailed(msgspec.Struct, frozen=True):
+    """Without a quorum: the application's merge raised, so the other side's state is lost here."""
+
+    source: Site
+    reason: str
+
+
 class LeaderChanged(msgspec.Struct, frozen=True):
     """The group has another leader; None while there is none."""
 
@@ -64,7 +84,7 @@ class StoreRecovered(msgspec.Struct, frozen=True):
 
 ReplicaEvent: TypeAlias = (
     CutOff | Restored | Transferred | Began | LeaderChanged | MemberAdded | MemberRemoved | MemberDeparted
-    | StoreFailed | StoreRecovered | Disagreed | Refused | Unread
+    | Parted | Merged | MergeFailed | StoreFailed | StoreRecovered | Disagreed | Refused | Unread
 )  # fmt: skip
 
 MOST_EVENTS: Final = 1024

@@ -29,6 +29,7 @@ from antiphon.protocols.quorum import Quorum, QuorumConfiguration
 from antiphon.protocols.quorum import ports as qp
 from antiphon.protocols.quorum.applying import Applier
 from antiphon.protocols.quorum.pdus import DEPART, ENTER, MOST_VOTERS
+from antiphon.protocols.quorum.sides import Sides
 from antiphon.replicated import events as ev
 from antiphon.replicated.calls import Calls, encode_command
 from antiphon.replicated.disk import Disk
@@ -40,6 +41,8 @@ from antiphon.trace.call_log import CallLog
 
 M = TypeVar("M", bound=Machine)
 Result = TypeVar("Result")
+Merge = Callable[[bytes, bytes], bytes]
+"""From two snapshots, mine and theirs, to one."""
 
 SNAPSHOT_BYTES: Final = 8 << 20
 """Bytes of commands, beyond the size of the last snapshot, after which the next is taken. Raising it costs
@@ -59,10 +62,11 @@ def replicate(
     machine: M,
     *,
     name: Site,
-    members: Collection[Site],
+    members: Collection[Site] = (),
     store: str | Path | None = None,
     fsync: bool = True,
     quorum: str | None = "majority",
+    merge: Merge | None = None,
     network: str | Network = "loopback",
     key: str | Path | KeyRing | None = None,
     insecure: bool = False,
@@ -82,14 +86,18 @@ def replicate(
         takes its state from the others, and a group that has lost all members begins empty.
     fsync: whether a command counts as stored only when the disk has confirmed it. False survives `kill -9`,
         but no power failure.
-    quorum: 'majority'. A minority stops, and its calls raise `CutOffError`.
+    quorum: 'majority': a minority stops, and its calls raise `CutOffError`. None: every side of a partition
+        goes on, and `merge` makes one state of two when they meet again. Calls are then linearizable within
+        a side only; `members` is not needed, and `store` not offered.
+    merge: with `quorum=None`, a function of two snapshots, mine and theirs, which returns one. It must be
+        deterministic, and must bear a state that it has merged before.
     network, key, insecure, limits: as for `antiphon.join`. `limits.join_s` is how long the start may take.
     trace, run: a folder for the history of the calls on ready-made objects, and the run's name in it.
     departed_after_s: silence after which the group agrees that a member's process is gone.
     """
     return Replicated(
         group, machine, name=name, members=members, store=None if store is None else Path(store), fsync=fsync,
-        quorum=quorum, network=parse_network(network) if isinstance(network, str) else network,
+        quorum=quorum, merge=merge, network=parse_network(network) if isinstance(network, str) else network,
         keys=key if isinstance(key, KeyRing) or key is None else KeyFile(Path(key)), insecure=insecure,
         trace=None if trace is None else Path(trace), run=run, limits=limits or Limits(),
         departed_after_s=departed_after_s,
@@ -109,6 +117,7 @@ class Replicated(Generic[M]):
         store: Path | None,
         fsync: bool,
         quorum: str | None,
+        merge: Merge | None,
         network: Network,
         keys: KeyRing | KeyFile | None,
         insecure: bool,
@@ -117,13 +126,17 @@ class Replicated(Generic[M]):
         limits: Limits,
         departed_after_s: float,
     ) -> None:
-        _check(group, machine, members, quorum, departed_after_s)
+        merge = getattr(machine, "merge", None) if merge is None and quorum is None else merge
+        _check(group, machine, members, departed_after_s)
+        _check_quorum(members, quorum, merge, store)
         require_key(network, keys, insecure=insecure)
         self.group: Final = group
         self.name: Final = require_name(name)
         self._first_members: Final = frozenset(map(require_name, members))
         self._machine: Final = machine
-        self._applier: Final = Applier(machine)
+        self._applier: Final = Applier(machine, merge)
+        self.has_quorum: Final = quorum is not None
+        """Whether a majority decides; else every side of a partition goes on."""
         self._store: Final = store
         self._fsync: Final = fsync
         self._network: Final = network
@@ -137,7 +150,7 @@ class Replicated(Generic[M]):
         self._events: Final = ev.EventFeed()
         self._calls: Final = Calls(self._hand_in)
         self._driver: Driver | None = None
-        self._protocol: Quorum | None = None
+        self._protocol: Quorum | Sides | None = None
         self._disk: Disk | None = None
         self._is_pumping = False
         self._has_clock = False
@@ -166,6 +179,7 @@ class Replicated(Generic[M]):
                 site=self.name, group=self.group, network=self._network, keys=self._keys,
                 rate_bytes_s=self._limits.rate_bytes_s, carry_out=self._carry_out, stepped=self._stepped,
                 failed=self._fail, refused=lambda site, reason: self._events.post(Refused(site, reason)),
+                has_quorum=self.has_quorum,
             )  # fmt: skip
         except BaseException:
             if journal is not None:
@@ -241,15 +255,22 @@ class Replicated(Generic[M]):
         room = driver.receive_buffer_bytes // 2 // PIECE_BYTES
         configuration = QuorumConfiguration(
             stores=journal is not None, piece_bytes=PIECE_BYTES, piece_window=max(2, min(16, room)),
-            depart_ns=self._depart_ns,
+            depart_ns=self._depart_ns, admits_all=not self.has_quorum,
         )  # fmt: skip
-        self._protocol = Quorum(
-            self.name, self._first_members, configuration, self._network.machine.random(), recovered
-        )
+        random = self._network.machine.random()
+        if self.has_quorum:
+            self._protocol = Quorum(self.name, self._first_members, configuration, random, recovered)
+        else:
+            self._protocol = Sides(self.name, configuration, random)
         driver.start(self._protocol)
 
+    @property
+    def _side(self) -> Quorum | None:
+        """The protocol of the group, or of the side, that this member is in now."""
+        return self._protocol.present if isinstance(self._protocol, Sides) else self._protocol
+
     def _why_not(self) -> str:
-        protocol = self._protocol
+        protocol = self._side
         if protocol is not None and protocol.holders:
             names = ", ".join(f"'{name}'" for name in protocol.holders)
             if self.name not in self._first_members:
@@ -336,17 +357,17 @@ class Replicated(Generic[M]):
     @property
     def members(self) -> frozenset[Site]:
         """The members that vote, as agreed upon; empty before the start."""
-        return frozenset() if self._protocol is None else frozenset(self._protocol.config.voters)
+        return frozenset() if self._side is None else frozenset(self._side.config.voters)
 
     @property
     def leader(self) -> Site | None:
         """The member that gives the order now; None while one is elected."""
-        return None if self._protocol is None else self._protocol.leader
+        return None if self._side is None else self._side.leader
 
     @property
     def is_cut_off(self) -> bool:
         """Whether this member does not reach a majority, so that calls raise at once."""
-        return self._protocol is not None and self._protocol.is_cut_off
+        return self.has_quorum and self._side is not None and self._side.is_cut_off
 
     async def add(self, name: Site) -> None:
         """Add a member. Its process may be started before or after; returns when it has all state and
@@ -366,6 +387,10 @@ class Replicated(Generic[M]):
 
     async def _change(self, wish: qp.Wish) -> None:
         self._lifecycle.require_in()
+        if not self.has_quorum:
+            raise UsageError(
+                "Without a quorum, members come and go by themselves.", hint="Start or end their processes."
+            )
         assert self._driver is not None
         while (wish.name in self.members) == wish.remove:
             if self.is_cut_off:
@@ -395,7 +420,7 @@ class Replicated(Generic[M]):
         return {
             "applied_commands": self._applier.commands,
             "waiting_calls": self._calls.waiting,
-            **({} if self._protocol is None else self._protocol.figures()),
+            **({} if self._side is None else self._side.figures()),
             **({} if self._driver is None else self._driver.counters.snapshot()),
         }
 
@@ -409,7 +434,7 @@ class Replicated(Generic[M]):
     def _stepped(self) -> None:
         """All effects of some inputs are carried out: hand in more, and look at the log's size."""
         self._calls.pump()
-        protocol = self._protocol
+        protocol = self._side
         if protocol is None or self._lifecycle.is_out:
             return
         grown = protocol.new_bytes - protocol.snapshot_bytes
@@ -440,10 +465,18 @@ class Replicated(Generic[M]):
             case qp.Rejoined():
                 self._events.post(ev.Restored())
             case qp.Founded(anew=anew):
-                assert self._protocol is not None
-                self._look_at_members(self._protocol.config.voters)
+                assert self._side is not None
+                self._look_at_members(self._side.config.voters)
                 if anew:
                     self._events.post(ev.Began(tuple(sorted(self._first_members))))
+            case qp.TakeState(index=index):
+                assert self._driver is not None
+                self._driver.feed(qp.Taken(index, self._applier.snapshot()))
+            case qp.Merge():
+                self._merge(effect)
+            case qp.Parted():
+                self._events.post(ev.Parted())
+                self._calls.doubt(self._cut_off_sentence())
             case qp.Members(config=config):
                 self._look_at_members(config.voters)
             case fx.Disagreed(other=other, reason=reason):
@@ -451,13 +484,20 @@ class Replicated(Generic[M]):
             case qp.Expelled():
                 self._fail(RemovedError(f"'{self.name}' was removed from '{self.group}'."))
 
+    def _merge(self, effect: qp.Merge) -> None:
+        error = self._applier.merge(effect.data)
+        if error is None:
+            self._events.post(ev.Merged(effect.source, len(effect.data)))
+        else:
+            self._events.post(ev.MergeFailed(effect.source, f"{type(error).__name__}: {error}"))
+
     def _apply(self, effect: qp.Apply) -> None:
         entry = effect.entry
         results = self._applier.apply(entry)
         if effect.ticket is not None:
             self._calls.applied(effect.ticket, results)
         elif entry.kind == ENTER:
-            if entry.sender == self.name and self._protocol is not None and entry.life == self._protocol.life:
+            if entry.sender == self.name and self._side is not None and entry.life == self._side.life:
                 self._entered.set()
         elif entry.kind == DEPART:
             self._events.post(ev.MemberDeparted(entry.sender))
@@ -491,9 +531,7 @@ def _anew(error: BaseException) -> BaseException:
     return type(error)(error.sentence, error.hint) if isinstance(error, LeftError) else error
 
 
-def _check(
-    group: Group, machine: object, members: Collection[Site], quorum: str | None, departed_after_s: float
-) -> None:
+def _check(group: Group, machine: object, members: Collection[Site], departed_after_s: float) -> None:
     if not group or not group.isprintable():
         raise UsageError(f"{group!r} is no name for a group.", hint="Use printable characters.")
     if not isinstance(machine, Machine):
@@ -501,17 +539,29 @@ def _check(
             f"{type(machine).__name__} is no machine.",
             hint="A machine has apply(command), snapshot() and restore(data).",
         )
-    if isinstance(members, str) or not members:
+    if isinstance(members, str):
         raise UsageError("members= is the set of all members' names.", hint='Write members={"a", "b", "c"}.')
     if len(members) > MOST_VOTERS:
         raise UsageError(f"A replicated group has at most {MOST_VOTERS} members.")
-    if quorum is None:
-        raise UsageError(
-            "quorum=None, where every side of a partition goes on, is not offered: two sides' results would "
-            "contradict each other.",
-            hint="Leave quorum= out, or multicast with antiphon.join(order='total') and merge yourself.",
-        )
-    if quorum != "majority":
-        raise UsageError(f"There is no quorum {quorum!r}.", hint="Choose 'majority'.")
     if not departed_after_s > 0:
         raise UsageError("A member has departed after some time: departed_after_s must be positive.")
+
+
+def _check_quorum(
+    members: Collection[Site], quorum: str | None, merge: Merge | None, store: Path | None
+) -> None:
+    if quorum is None:
+        if merge is None:
+            raise UsageError(
+                "quorum=None lets every side of a partition go on, so it needs merge=.",
+                hint="Give a function of two snapshots, mine and theirs, that returns one.",
+            )
+        if store is not None:
+            raise UsageError("quorum=None keeps no store.", hint="Leave out store=, or have a quorum.")
+        return
+    if quorum != "majority":
+        raise UsageError(f"There is no quorum {quorum!r}.", hint="Choose 'majority' or None.")
+    if merge is not None:
+        raise UsageError("merge= is for quorum=None: a majority's state is never merged.")
+    if not members:
+        raise UsageError("members= is the set of all members' names.", hint='Write members={"a", "b", "c"}.')

@@ -135,7 +135,7 @@ class Cluster:
         return made
 
     def replicate(
-        self, group: GroupName, machine: M, *, name: Site, members: Iterable[Site], **options: Any
+        self, group: GroupName, machine: M, *, name: Site, members: Iterable[Site] = (), **options: Any
     ) -> Replicated[M]:
         """`antiphon.replicate` on this cluster's network. A store is written at once, without a thread."""
         require_name(name)

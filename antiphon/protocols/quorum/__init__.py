@@ -74,6 +74,7 @@ from antiphon.protocols.quorum.pdus import (
     Vote,
 )
 from antiphon.protocols.quorum.ports import QuorumEffect, QuorumInput, Recovered
+from antiphon.protocols.quorum.sessions import Sessions
 from antiphon.protocols.quorum.state import Role, State
 from antiphon.protocols.quorum.transfer import TRANSFER, Transfer
 
@@ -94,9 +95,8 @@ class Quorum:
         random: Random,
         recovered: Recovered | None = None,
     ) -> None:
-        """`members` are the names that found the group; a member that is added later is not among them."""
-        if not members:
-            raise UsageError("A replicated group needs at least one member.")
+        """`members` are the names that found the group; a member that is added later is not among them.
+        Without any, this process waits until it is added."""
         self._state = state = State(site, configuration, random, recovered)
         self._leader = Leader(state)
         self._election = Election(state, self._leader.begin, self._leader.end)
@@ -162,6 +162,21 @@ class Quorum:
         return self._state.identity
 
     @property
+    def group(self) -> int:
+        """The group that this process belongs to; 0 if to none."""
+        return self._state.group
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions as what is agreed upon leaves them."""
+        return self._state.sessions
+
+    @property
+    def unplaced(self) -> list[tuple[int, bytes]]:
+        """The tickets and bodies of this process's batches without a place."""
+        return self._caller.unplaced
+
+    @property
     def life(self) -> int:
         """The session of this process."""
         return self._state.life
@@ -224,6 +239,10 @@ class Quorum:
                 self._membership.wish(now, name, remove=remove)
             case ports.Leave():
                 self._leave(now)
+            case ports.Seal(on=on):
+                self._leader.seal(now, on=on)
+            case ports.TakeIn(source=source, data=data):
+                self._leader.take_in(now, source, data)
             case Start():
                 self._start(now, event)
 

@@ -4,6 +4,7 @@ A machine has `apply` (or `apply_from`), `snapshot` and `restore`, and may have 
 `wants_ticks`; `antiphon.replicated.machine` describes them.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -27,8 +28,10 @@ class Raised:
 class Applier:
     """One replica's machine."""
 
-    def __init__(self, machine: Any) -> None:
+    def __init__(self, machine: Any, merge: Callable[[bytes, bytes], bytes] | None = None) -> None:
+        """`merge` makes one snapshot of two: mine and theirs."""
         self._machine: Final = machine
+        self._merge: Final = merge
         self._apply: Final[Any] = machine.apply if not hasattr(machine, "apply_from") else None
         self._apply_from: Final[Any] = getattr(machine, "apply_from", None)
         self._departed: Final = getattr(machine, "departed", None)
@@ -69,6 +72,16 @@ class Applier:
 
     def snapshot(self) -> bytes:
         return bytes(self._machine.snapshot())
+
+    def merge(self, theirs: bytes) -> Exception | None:
+        """Merge another side's state into the machine's. If that raises, the machine stays as it is."""
+        assert self._merge is not None, "sides merge only where the application can"
+        try:
+            merged = bytes(self._merge(self.snapshot(), theirs))
+        except Exception as error:
+            return error
+        self.restore(merged)
+        return None
 
     def restore(self, data: bytes) -> None:
         self._machine.restore(data)

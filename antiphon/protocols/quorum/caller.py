@@ -47,6 +47,15 @@ class Caller:
         """The number of batches without a place."""
         return len(self._waiting)
 
+    @property
+    def unplaced(self) -> list[tuple[int, bytes]]:
+        """The tickets and bodies of batches without a place, in order."""
+        return [
+            (each.ticket, each.body)
+            for each in self._waiting.values()
+            if each.ticket is not None and each.ticket != ABANDONED
+        ]
+
     def begin(self) -> None:
         """Begin a session: its first batch is empty. Batches of an earlier session follow it."""
         earlier = [each for each in self._waiting.values() if each.ticket not in (None, ABANDONED)]

@@ -15,7 +15,9 @@ from antiphon.protocols.quorum.pdus import (
     BATCH,
     DEPART,
     ENTER,
+    MERGE,
     NOOP,
+    SEAL,
     TICK,
     Acknowledge,
     Append,
@@ -127,7 +129,7 @@ class Leader:
     def take(self, now: Nanoseconds, site: Site, life: int, number: int, body: bytes) -> int | None:
         """A batch is handed in. Returns the number that is expected instead, if it has come too early."""
         state = self._state
-        if self.is_full:
+        if self.is_full or (number and self._tails.is_sealed):
             return None
         expected = self._tails.next(site, life)
         if expected is None or number < expected:
@@ -158,8 +160,22 @@ class Leader:
 
     def tick(self, now: Nanoseconds, time_ns: int) -> None:
         """Pass the time on, unless it has gone back."""
-        if self._leads and time_ns > self._tails.time_ns and not self.is_full:
+        if self._leads and time_ns > self._tails.time_ns and not self.is_full and not self._tails.is_sealed:
             self.append(now, Entry(self._state.term, TICK, number=time_ns))
+
+    def seal(self, now: Nanoseconds, *, on: bool) -> None:
+        """Let no batch take effect from here on, or let batches take effect again."""
+        if self._leads and self._tails.is_sealed != on:
+            self.append(now, Entry(self._state.term, SEAL, number=int(on)))
+
+    def take_in(self, now: Nanoseconds, source: Site, data: bytes) -> None:
+        """Give another side's state its place, piece by piece."""
+        state = self._state
+        size = state.knobs.batch_bytes
+        pieces = [data[begin : begin + size] for begin in range(0, len(data), size)] or [b""]
+        if self._leads and not self._tails.is_sealed:
+            for number, piece in enumerate(pieces):
+                self.append(now, Entry(state.term, MERGE, source, len(pieces), number, piece))
 
     def depart(self, now: Nanoseconds, site: Site, life: int | None = None) -> None:
         """A member is gone: end its session."""

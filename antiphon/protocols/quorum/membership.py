@@ -109,7 +109,12 @@ class Membership:
     def _try_to_found(self, now: Nanoseconds) -> None:
         """Found the group if every member is there, and none belongs to a group."""
         state = self._state
-        if state.group or state.site != min(self._members) or self._greeted < FOUNDING_GREETINGS:
+        if (
+            state.group
+            or not self._members
+            or state.site != min(self._members)
+            or self._greeted < FOUNDING_GREETINGS
+        ):
             return
         others = self._members - {state.site}
         if others <= self._answers.keys() and not any(self._answers[name][1] for name in others):
@@ -160,7 +165,7 @@ class Membership:
         if not state.is_voter:
             self._step_down(now)
             return
-        change = self._replacement() or self._promotion() or self._wished()
+        change = self._replacement() or self._promotion() or self._wished() or self._admission()
         if change is not None:
             self._leader.append(now, Entry(state.term, CONFIG, body=msgspec.msgpack.encode(change)))
             self._leader.look_at_members(now)
@@ -206,6 +211,14 @@ class Membership:
             elif not remove and name in self.seen and len(config.names) < MOST_VOTERS:
                 return Config(config.voters, {**config.learners, name: self.seen[name]})
         return None
+
+    def _admission(self) -> Config | None:
+        """A process that belongs to no group has come: it begins as a learner."""
+        config = self._state.config
+        if not self._state.knobs.admits_all or len(config.names) >= MOST_VOTERS:
+            return None
+        found = next((name for name in sorted(self.seen) if config.identity_of(name) is None), None)
+        return None if found is None else Config(config.voters, {**config.learners, found: self.seen[found]})
 
 
 def _without(members: dict[Site, int], name: Site) -> dict[Site, int]:

@@ -33,6 +33,10 @@ CONFIG: Final = 4
 """The members from this entry on."""
 TICK: Final = 5
 """The leader's clock."""
+SEAL: Final = 6
+"""With number 1, no batch takes effect from here on; with number 0, batches do again."""
+MERGE: Final = 7
+"""A piece of another side's state: `number` of `life` pieces. With the last, that state is merged."""
 
 Body: TypeAlias = Annotated[bytes, Meta(max_length=LARGEST_BODY_BYTES)]
 Identities: TypeAlias = Annotated[dict[Name, Incarnation], Meta(max_length=MOST_VOTERS)]
@@ -44,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One entry of the log. `life` and `number` name a batch among those of its sender."""
 
     term: Number
-    kind: Annotated[int, Meta(ge=0, le=TICK)]
+    kind: Annotated[int, Meta(ge=0, le=MERGE)]
     sender: Annotated[Site, Meta(max_length=64)] = ""
     life: Incarnation = 0
     number: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
@@ -302,6 +306,8 @@ class QuorumConfiguration:
     """Bytes of entries kept behind a snapshot for members that lag a little. Raising it costs memory."""
     unstored_bytes: int = 32 << 20
     """Most bytes of entries that wait for the disk; further ones are refused. Raising it costs memory."""
+    admits_all: bool = False
+    """Whether a process that belongs to no group is added as soon as it greets."""
     stores: bool = False
     """Whether the log is kept on disk, and nothing counts before it is there."""
 

@@ -31,6 +31,10 @@ class SnapshotHead(msgspec.Struct, frozen=True, array_like=True, gc=False):
     config: Config
     sessions: Annotated[dict[Name, SessionState], Meta(max_length=1 << 16)]
     time_ns: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+    is_sealed: bool = False
+    is_touched: bool = True
+    merging: list[bytes] = []
+    """Pieces of another side's state that are not all there yet."""
 
 
 class Snapshot:
@@ -150,9 +154,30 @@ class Leave(msgspec.Struct, frozen=True, gc=False):
     """This process is about to end."""
 
 
+class Seal(msgspec.Struct, frozen=True, gc=False):
+    """Let no batch take effect from now on, or let batches take effect again. Only a leader can."""
+
+    on: bool
+
+
+class TakeIn(msgspec.Struct, frozen=True, gc=False):
+    """Merge another side's state, which came from `source`. Only a leader can."""
+
+    source: Site
+    data: bytes
+
+
+class Taken(msgspec.Struct, frozen=True, gc=False):
+    """The machine's state, as `TakeState` asked for it."""
+
+    index: int
+    data: bytes
+
+
 QuorumInput: TypeAlias = (
-    Start | Received | TimerFired | Call | Abandon | Stored | Snapshotted | Wish | ClockTick | Leave
-)
+    Start | Received | TimerFired | Call | Abandon | Stored | Snapshotted | Wish | ClockTick | Leave | Seal
+    | TakeIn | Taken
+)  # fmt: skip
 
 # Effects
 
@@ -189,6 +214,26 @@ class Apply(msgspec.Struct, frozen=True, gc=False):
     index: int
     entry: Entry
     ticket: int | None = None
+
+
+class Merge(msgspec.Struct, frozen=True, gc=False):
+    """Another side's state is agreed upon at this place of the order: merge it into the machine's."""
+
+    index: int
+    source: Site
+    data: bytes
+
+
+class TakeState(msgspec.Struct, frozen=True, gc=False):
+    """Answer with the machine's state, in which everything up to `index` is applied, as the input `Taken`."""
+
+    index: int
+
+
+class Parted(msgspec.Struct, frozen=True, gc=False):
+    """This member goes on alone, from its own state. Its batches under way may have taken effect, or not."""
+
+    reason: str
 
 
 class Unanswered(msgspec.Struct, frozen=True, gc=False):
@@ -232,5 +277,5 @@ class Expelled(msgspec.Struct, frozen=True, gc=False):
 
 QuorumEffect: TypeAlias = (
     Send | Multicast | SetTimer | CancelTimer | Disagreed | Store | Install | Compact | Apply | Unanswered
-    | Led | Severed | Rejoined | Founded | Members | Expelled
+    | Led | Severed | Rejoined | Founded | Members | Expelled | Merge | TakeState | Parted
 )  # fmt: skip

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from antiphon.core.ids import Site
-from antiphon.protocols.quorum.pdus import BATCH, DEPART, ENTER, TICK, Entry
-from antiphon.protocols.quorum.ports import SessionState
+from antiphon.protocols.quorum.pdus import BATCH, DEPART, ENTER, MERGE, SEAL, TICK, Entry
+from antiphon.protocols.quorum.ports import SessionState, SnapshotHead
 
 MOST_SESSIONS: Final = 1024
 """Names whose latest session is remembered. Raising it costs longer snapshots."""
@@ -23,10 +23,23 @@ class Sessions:
     def __init__(self, known: Mapping[Site, SessionState] | None = None, time_ns: int = 0) -> None:
         self.time_ns = time_ns
         """The latest agreed time."""
+        self.is_sealed = False
+        """Whether no batch takes effect now."""
+        self.is_touched = False
+        """Whether any command ever took effect."""
         self._known: dict[Site, SessionState] = dict(known or {})
 
     def copy(self) -> "Sessions":
-        return Sessions(self._known, self.time_ns)
+        found = Sessions(self._known, self.time_ns)
+        found.is_sealed, found.is_touched = self.is_sealed, self.is_touched
+        return found
+
+    @staticmethod
+    def of(head: SnapshotHead) -> "Sessions":
+        """The sessions as a snapshot has them."""
+        found = Sessions(head.sessions, head.time_ns)
+        found.is_sealed, found.is_touched = head.is_sealed, head.is_touched
+        return found
 
     @property
     def known(self) -> dict[Site, SessionState]:
@@ -65,12 +78,19 @@ class Sessions:
             if entry.number <= self.time_ns:
                 return []
             self.time_ns = entry.number
+        elif entry.kind == SEAL:
+            self.is_sealed = bool(entry.number)
+        elif entry.kind == MERGE:
+            self.is_touched = True
         return [entry]
 
     def _take_batch(self, entry: Entry) -> bool:
         found = self._known.get(entry.sender)
         if found is None or not found.open or found.life != entry.life or found.next != entry.number:
             return False
+        if self.is_sealed:
+            return False
+        self.is_touched |= bool(entry.body)
         self._known[entry.sender] = SessionState(entry.life, entry.number + 1, True)
         return True
 

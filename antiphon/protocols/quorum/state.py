@@ -11,13 +11,14 @@ from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.quorum.log import Log, weight
-from antiphon.protocols.quorum.pdus import CONFIG, NO_CONFIG, Config, Entry, QuorumConfiguration
+from antiphon.protocols.quorum.pdus import CONFIG, MERGE, NO_CONFIG, Config, Entry, QuorumConfiguration
 from antiphon.protocols.quorum.ports import (
     Apply,
     Durable,
     Install,
     Led,
     Members,
+    Merge,
     QuorumEffect,
     Recovered,
     Rejoined,
@@ -61,6 +62,8 @@ class State:
         self.log: Final = Log()
         self.commit = 0
         self.sessions = Sessions()
+        self.merging: list[bytes] = []
+        """Pieces of another side's state that are not all there yet."""
         self.snapshot: Snapshot | None = None
         self.ignored = 0
         """PDUs that made no sense and were dropped."""
@@ -90,7 +93,8 @@ class State:
             head = snapshot.head
             self.log.begin(head.index, head.term, head.config)
             self.commit = head.index
-            self.sessions = Sessions(head.sessions, head.time_ns)
+            self.sessions = Sessions.of(head)
+            self.merging = list(head.merging)
             self.snapshot = snapshot
         self.log.append(recovered.entries)
         self._durable_index = self.log.last
@@ -157,7 +161,8 @@ class State:
         head = snapshot.head
         self.log.begin(head.index, head.term, head.config)
         self.commit = head.index
-        self.sessions = Sessions(head.sessions, head.time_ns)
+        self.sessions = Sessions.of(head)
+        self.merging = list(head.merging)
         self.snapshot = snapshot
         self._position += 1
         if self.knobs.stores:
@@ -201,6 +206,19 @@ class State:
                 self.emit(Apply(self.commit, effect, self.taken(now, self.commit, effect)))
             if entry.kind == CONFIG:
                 self.emit(Members(self.log.config_at(self.commit)))
+            elif entry.kind == MERGE:
+                self._merge(entry)
+
+    def _merge(self, entry: Entry) -> None:
+        """A piece of another side's state: the pieces of one state follow each other, from number 0 on."""
+        if entry.number == 0:
+            self.merging = []
+        if entry.number != len(self.merging):
+            return
+        self.merging.append(entry.body)
+        if len(self.merging) == entry.life:
+            self.emit(Merge(self.commit, entry.sender, b"".join(self.merging)))
+            self.merging = []
 
     def led_by(self, leader: Site | None) -> bool:
         """Note the leader. Returns whether it is another one than before."""

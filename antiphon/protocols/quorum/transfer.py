@@ -58,8 +58,9 @@ class Transfer:
         assert term is not None, "the last committed entry is in the log"
         before = state.snapshot
         head = SnapshotHead(
-            state.commit, term, log.config_at(state.commit), state.sessions.known, state.sessions.time_ns
-        )
+            state.commit, term, log.config_at(state.commit), state.sessions.known, state.sessions.time_ns,
+            state.sessions.is_sealed, state.sessions.is_touched, list(state.merging),
+        )  # fmt: skip
         state.snapshot = Snapshot(head, data)
         log.covered(state.commit)
         first = log.kept_from(state.commit, state.knobs.kept_bytes)

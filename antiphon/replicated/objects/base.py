@@ -12,6 +12,8 @@ class ObjectMachine:
     `apply` raises UsageError for a command that makes no sense, and changes nothing then.
     """
 
+    merges: ClassVar[bool] = False
+    """Whether the states of two sides can be merged. If not, the object needs a quorum."""
     wants_ticks: bool = False
     """Whether time could change something."""
     name: ClassVar[str]
@@ -34,6 +36,11 @@ class ObjectMachine:
     def load(self, state: Any) -> None:
         """Replace the whole state."""
         raise NotImplementedError
+
+    @staticmethod
+    def merged(mine: Any, theirs: Any) -> Any:  # noqa: ARG004
+        """One state of two sides' states. Any order, and any repetition, of merges must give the same."""
+        return mine
 
     def unknown(self, operation: str, arguments: Sequence[Any]) -> UsageError:
         return UsageError(f"A {self.name} has no operation {operation} with {len(arguments)} arguments.")

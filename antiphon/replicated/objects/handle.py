@@ -29,6 +29,11 @@ class Replica(Protocol):
 
     @property
     def is_cut_off(self) -> bool: ...
+    @property
+    def has_quorum(self) -> bool:
+        """Whether a majority decides; else every side of a partition goes on."""
+        ...
+
     def events(self) -> AsyncIterator[Any]:
         """What happens, until this replica is over."""
         ...
@@ -50,7 +55,12 @@ class Handle(Generic[Machine]):
         self._replica = replica
         self.name = name
         self.kind = kind
-        replica.read(self._local)  # a wrong kind, or a group without objects, is reported at once
+        machine = replica.read(self._local)  # a wrong kind, or a group without objects, is reported at once
+        if not replica.has_quorum and not machine.merges:
+            raise UsageError(
+                f"A {kind} needs a quorum: two sides' states of it cannot be merged.",
+                "Leave out quorum=None, or use a Map or a Set.",
+            )
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.name}>"

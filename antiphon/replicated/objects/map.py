@@ -89,6 +89,20 @@ class MapMachine(ObjectMachine):
         expiries = {key: [each.lifetime_ns, each.deadline_ns] for key, each in self._expiries.items()}
         return [self._values, expiries]
 
+    merges: ClassVar[bool] = True
+
+    @staticmethod
+    def merged(mine: Any, theirs: Any) -> Any:
+        """The keys of both. Of two values of one key the greater, as it is encoded, is kept."""
+        values, expiries = dict(mine[0]), dict(mine[1])
+        for key, value in theirs[0].items():
+            if key not in values or value > values[key]:
+                values[key] = value
+                expiries.pop(key, None)
+                if key in theirs[1]:
+                    expiries[key] = theirs[1][key]
+        return [dict(sorted(values.items())), dict(sorted(expiries.items()))]
+
     def load(self, state: Any) -> None:
         before = self._values
         self._values, expiries = state

@@ -124,6 +124,21 @@ class Objects:
         for name in list(self._listeners):
             self._tell(name)
 
+    @staticmethod
+    def merge(mine: bytes, theirs: bytes) -> bytes:
+        """Make one state of two sides' states, where there is no quorum: each object by the rule of its kind.
+
+        An object that only one side has is kept. Where a name has two kinds, the lesser kind is kept.
+        """
+        both: dict[str, tuple[str, Any]] = {}
+        for name, kind, state in msgspec.msgpack.decode(mine) + msgspec.msgpack.decode(theirs):
+            known = both.get(name)
+            if known is None or kind < known[0]:
+                both[name] = (kind, state)
+            elif kind == known[0]:
+                both[name] = (kind, type(make_object(kind)).merged(known[1], state))
+        return msgspec.msgpack.encode([[name, *both[name]] for name in sorted(both)])
+
     # What this replica does alone
 
     def find(self, name: str, kind: str) -> ObjectMachine:

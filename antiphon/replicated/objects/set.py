@@ -34,6 +34,13 @@ class SetMachine(ObjectMachine):
     def state(self) -> Any:
         return list(self._items)
 
+    merges: ClassVar[bool] = True
+
+    @staticmethod
+    def merged(mine: Any, theirs: Any) -> Any:
+        """What either side has. An item that one side removed is back if the other has it."""
+        return sorted({*mine, *theirs})
+
     def load(self, state: Any) -> None:
         self._items = dict.fromkeys(state)
 

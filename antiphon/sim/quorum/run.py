@@ -15,6 +15,7 @@ from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds, from_seconds
 from antiphon.protocols.quorum import Quorum, QuorumConfiguration
 from antiphon.protocols.quorum.ports import Wish
+from antiphon.protocols.quorum.sides import Sides
 from antiphon.sim.churn import (
     Fault,
     Pace,
@@ -34,7 +35,10 @@ from antiphon.sim.scenario import Metrics
 from antiphon.sim.world import World
 
 SETTLE_NS: Final = 12 * SECOND_NS
-"""Time after the last fault in which every member must be able to call again."""
+"""Longest time after the last fault until every member can call again, and until its last calls are answered.
+A run ends as soon as that is so."""
+LOOK_NS: Final = 100 * MILLISECOND_NS
+"""Interval at which that is looked at. Raising it costs simulated time at the end of every run."""
 MOST_PENDING: Final = 4
 """Calls of one member under way."""
 LATE_NS: Final = 30 * MILLISECOND_NS
@@ -67,6 +71,7 @@ class QuorumRunConfiguration:
     changes: Annotated[int, "members that are added while it runs; as many others are removed"] = 0
     clock_jumps: Annotated[int, "clocks that are set back or forward; with them, some keys expire"] = 0
     snapshot_bytes: Annotated[int, "bytes of entries after which a member takes a snapshot"] = 4000
+    quorum: Annotated[bool, "a majority decides; without it every side goes on, and sides merge"] = True
 
     def __post_init__(self) -> None:
         if self.members < 1 or self.messages < 1 or self.keys < 1:
@@ -78,10 +83,15 @@ class QuorumRunConfiguration:
                 raise UsageError(f"The {name} is a probability from 0 to below 1.")
         if min(self.crashes, self.partitions, self.pauses, self.changes, self.clock_jumps) < 0:
             raise UsageError("No count of faults is negative.")
-        if self.crashes and not self.disk and self.members < 3:
+        if self.crashes and not self.disk and self.quorum and self.members < 3:
             raise UsageError("Without disks, two members cannot lose one.", hint="Give it three or more.")
         if self.changes >= self.members:
             raise UsageError("One of the members must stay.", hint="Make fewer changes than members.")
+        if not self.quorum and (self.disk or self.changes or self.clock_jumps):
+            raise UsageError(
+                "Without a quorum members keep no disk, come and go by themselves, and have no clock.",
+                hint="Add --no-disk, and leave out --changes and --clock-jumps.",
+            )
         if min(self.calm_ms, self.away_ms) < 1:
             raise UsageError("Calm and trouble last a millisecond or longer.")
 
@@ -144,6 +154,45 @@ class KeyedRegisters:
         self._values, self._expiries, self._time_ns = msgspec.msgpack.decode(data)
 
 
+class KeyedSets:
+    """The machine of a run without a quorum: a set that only grows, so that its merge is the union."""
+
+    def __init__(self) -> None:
+        self.items: set[str] = set()
+
+    def apply(self, command: Any) -> Any:
+        operation, item = command
+        is_in = item in self.items
+        if operation == "contains":
+            return is_in
+        self.items.add(item)
+        return not is_in
+
+    def merge(self, mine: bytes, theirs: bytes) -> bytes:
+        return msgspec.msgpack.encode(
+            sorted({*msgspec.msgpack.decode(mine), *msgspec.msgpack.decode(theirs)})
+        )
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(sorted(self.items))
+
+    def restore(self, data: bytes) -> None:
+        self.items = set(msgspec.msgpack.decode(data))
+
+
+def draw_item(random: Random, number: int, keys: int) -> list[Any]:
+    """Add an item, or look for one that a recent call may have added."""
+    if random.random() < 0.5:
+        return ["add", f"k{number}"]
+    return ["contains", f"k{random.randint(max(0, number - 4 * keys), number)}"]
+
+
+def make_sides(
+    site: Site, _members: Any, configuration: QuorumConfiguration, random: Random, _recovered: Any
+) -> Sides:
+    return Sides(site, configuration, random)
+
+
 def draw_command(random: Random, number: int, keys: int) -> list[Any]:
     """A random command; each value is written once, so that a history shows which write was read."""
     key = f"k{random.randrange(keys)}"
@@ -184,17 +233,18 @@ class Run:
         seed: int,
         recorder: Recorder | None = None,
         *,
-        make: Make = Quorum,
-        machine: Callable[[], Any] = KeyedRegisters,
+        make: Make | None = None,
+        machine: Callable[[], Any] | None = None,
         command: Callable[[Random, int, int], Any] | None = None,
     ) -> None:
         """`make` builds the protocol, so that a test can break it; `machine` and `command` are the
         application."""
         self._knobs = knobs
         self._seeds = Seeds(seed)
-        self._make = make
-        self._machine = machine
-        self._command = command or (draw_expiring_command if knobs.clock_jumps else draw_command)
+        self._make = make or (Quorum if knobs.quorum else make_sides)
+        self._machine = machine or (KeyedRegisters if knobs.quorum else KeyedSets)
+        with_majority = draw_expiring_command if knobs.clock_jumps else draw_command
+        self._command = command or (with_majority if knobs.quorum else draw_item)
         self._clock_offsets: dict[Site, Nanoseconds] = {}
         self.ledger = Ledger()
         everyone = site_names(knobs.members + knobs.changes)
@@ -223,6 +273,7 @@ class Run:
         life = self._lives[site] = self._lives.get(site, 0) + 1
         configuration = QuorumConfiguration(
             stores=knobs.disk, batch_bytes=2000, piece_bytes=500, piece_window=4, kept_bytes=1000,
+            admits_all=not knobs.quorum,
             election_ns=60 * MILLISECOND_NS + from_seconds(8 * (knobs.delay_ms + knobs.jitter_ms) / 1000),
         )  # fmt: skip
         built = self.sites[site] = QuorumSite(
@@ -233,6 +284,11 @@ class Run:
         )  # fmt: skip
         return built
 
+    @property
+    def model(self) -> str:
+        """What the machine is to the linearizability checker."""
+        return "map" if self._knobs.quorum else "set"
+
     def go(self) -> Outcome:
         faults = self._draw_faults()
         self._schedule_calls()
@@ -241,10 +297,16 @@ class Run:
         schedule(self.world, faults, self._partition)
         self.world.start()
         calm_ns = max(healed_ns(faults), WARM_NS + self._knobs.horizon_ns)
-        self.world.run(until_ns=calm_ns + SETTLE_NS)
+        self.world.run(until_ns=calm_ns)
+        self._run_until(lambda: self._is_settled, calm_ns + SETTLE_NS)
         last = self._last_calls()
-        self.world.run(until_ns=calm_ns + 2 * SETTLE_NS)
+        self._run_until(lambda: self._is_live(last) and self._is_equal, self.world.now + SETTLE_NS)
         return self._outcome(last)
+
+    def _run_until(self, condition: Callable[[], bool], end_ns: Nanoseconds) -> None:
+        """Run until a condition holds, at most until a moment."""
+        while self.world.now < end_ns and not condition():
+            self.world.run(until_ns=min(end_ns, self.world.now + LOOK_NS))
 
     def _draw_faults(self) -> list[Fault]:
         knobs, random = self._knobs, self._seeds.stream("faults")
@@ -312,12 +374,34 @@ class Run:
     def _staying(self) -> list[Site]:
         return [site for site in self.sites if site not in self._removed]
 
+    @property
+    def _is_settled(self) -> bool:
+        """Whether all changes are made, and every member that stays votes, follows one leader and has caught
+        up: a transfer could still take the results of its last calls."""
+        staying = self._staying
+        if len(self._removed) < len(self._spares):
+            return False
+        protocols = [self.sites[site].protocol for site in staying]
+        return len({(each.leader, each.commit) for each in protocols}) == 1 and all(
+            each.leader is not None and not each.is_cut_off and each.config.voters.keys() == set(staying)
+            for each in protocols
+        )
+
+    def _is_live(self, last: list[SimulatedCall]) -> bool:
+        """Whether every member's last calls are answered."""
+        expected = len(self._staying) * self._knobs.keys
+        return sum(call.end is not None for call in last) == expected
+
+    @property
+    def _is_equal(self) -> bool:
+        return len({self.sites[site].state for site in self._staying}) == 1
+
     def _last_calls(self) -> list[SimulatedCall]:
         """Every member that stays reads each key once more, as soon as it is not cut off."""
         last: list[SimulatedCall] = []
         for site in self._staying:
             for key in range(self._knobs.keys):
-                self._call_at_last(site, ["get", f"k{key}"], last)
+                self._call_at_last(site, ["get" if self._knobs.quorum else "contains", f"k{key}"], last)
         return last
 
     def _call_at_last(self, site: Site, command: Any, last: list[SimulatedCall]) -> None:
@@ -331,7 +415,6 @@ class Run:
 
     def _outcome(self, last: list[SimulatedCall]) -> Outcome:
         ledger, staying = self.ledger, self._staying
-        expected = len(staying) * self._knobs.keys
         answered = [call for call in ledger.calls if call.end is not None]
         metrics: Metrics = {
             "calls": len(ledger.calls),
@@ -343,10 +426,20 @@ class Run:
             "transfers": ledger.installs,
             "network_messages": self.world.network.network_messages(),
             "disagreements": len(ledger.disagreements),
-            "equal": len({self.sites[site].state for site in staying}) == 1,
-            "live": sum(call.end is not None for call in last) == expected,
+            **({} if self._knobs.quorum else {"merges": ledger.merges, "lost": self._lost(answered)}),
+            "equal": self._is_equal,
+            "live": self._is_live(last),
         }
         return Outcome(metrics=metrics, calls=ledger.calls, disagreements=ledger.disagreements)
+
+    def _lost(self, answered: list[SimulatedCall]) -> int:
+        """Acknowledged additions that are missing in the end. A member that crashes may take those of its
+        side with it, where it was the last one there: additions by members that crashed do not count."""
+        held = set(msgspec.msgpack.decode(self.sites[self._staying[0]].state))
+        added = {
+            call.command[1] for call in answered if call.command[0] == "add" and self._lives[call.client] == 1
+        }
+        return len(added - held)
 
 
 def _one_at_a_time(crashes: list[Any]) -> list[Any]:

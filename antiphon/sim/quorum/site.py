@@ -14,13 +14,15 @@ from antiphon.protocols.quorum import Quorum, QuorumConfiguration
 from antiphon.protocols.quorum import ports as qp
 from antiphon.protocols.quorum.applying import Applier, Raised, encode_commands
 from antiphon.protocols.quorum.pdus import BATCH, Entry
+from antiphon.protocols.quorum.sides import Sides
 from antiphon.sim.quorum.disk import SimulatedDisk
 
 DISK: Final = "disk"
 TICK: Final = "tick"
 TICK_NS: Final = 50 * MILLISECOND_NS
 PASSED: Final = (fx.Send, fx.Multicast, fx.SetTimer, fx.CancelTimer)
-Make = Callable[..., Quorum]
+SIDE_TIMERS: Final = ("beacon", "solo")
+Make = Callable[..., Quorum | Sides]
 
 
 class SimulatedCall(msgspec.Struct):
@@ -41,32 +43,37 @@ class Ledger:
         self.moment = 0
         """Counts everything that happens, so that any two events of a run have an order."""
         self.calls: list[SimulatedCall] = []
-        self.applied: dict[tuple[int, int], Entry] = {}
+        self.applied: dict[tuple[int, int, int], Entry] = {}
+        """Entries by group, index and kind."""
         self.disagreements: list[str] = []
-        self.leaders: dict[int, set[Site]] = {}
+        self.leaders: dict[tuple[int, int], set[Site]] = {}
+        """Leaders by group and term."""
         self.delivered: dict[Site, int] = {}
         """The last index that each site's log of deliveries has."""
         self.numbers: dict[Site, int] = {}
         self.elections = 0
         self.cut_offs = 0
         self.installs = 0
+        self.merges = 0
+        """Times that a member merged another side's state."""
         self.snapshots = 0
 
     def now(self) -> int:
         self.moment += 1
         return self.moment
 
-    def note(self, site: Site, index: int, entry: Entry) -> None:
-        """A site applies an entry: every site must apply the same one there."""
-        known = self.applied.setdefault((index, entry.kind), entry)
+    def note(self, site: Site, group: int, index: int, entry: Entry) -> None:
+        """A site applies an entry: every site of the group must apply the same one there."""
+        known = self.applied.setdefault((group, index, entry.kind), entry)
         if known != entry:
             self.disagreements.append(f"{site} applied {entry} at {index}, where another applied {known}")
 
-    def led(self, site: Site, term: int) -> None:
-        self.leaders.setdefault(term, set()).add(site)
+    def led(self, site: Site, group: int, term: int) -> None:
+        leaders = self.leaders.setdefault((group, term), set())
+        leaders.add(site)
         self.elections += 1
-        if len(self.leaders[term]) > 1:
-            self.disagreements.append(f"term {term} has the leaders {sorted(self.leaders[term])}")
+        if len(leaders) > 1:
+            self.disagreements.append(f"term {term} has the leaders {sorted(leaders)}")
 
 
 class QuorumSite:
@@ -95,14 +102,14 @@ class QuorumSite:
         self._clock: Final = clock
         self._site: Final = site
         self._ledger: Final = ledger
-        self._applier: Final = Applier(machine)
+        self._applier: Final = Applier(machine, getattr(machine, "merge", None))
         self._disk: Final = disk
         self._disk_ns: Final = disk_ns
         self._snapshot_bytes: Final = snapshot_bytes
         if disk is not None:
             disk.crash(random)
         recovered = None if disk is None else disk.recover()
-        self.protocol: Final = make(site, members, knobs, random, recovered)
+        self._protocol: Final = make(site, members, knobs, random, recovered)
         if recovered is not None and recovered.snapshot is not None:
             self._applier.restore(recovered.snapshot.data)
         self._pending: dict[int, SimulatedCall] = {}
@@ -131,6 +138,11 @@ class QuorumSite:
         out, self._out = self._out, []
         return out
 
+    @property
+    def protocol(self) -> Quorum:
+        """The protocol of the group, or of the side, that this member is in now."""
+        return self._protocol.present if isinstance(self._protocol, Sides) else self._protocol
+
     # Clients
 
     @property
@@ -144,7 +156,7 @@ class QuorumSite:
 
     def _admit(self, now: Nanoseconds, bodies: Any) -> None:
         """A client calls. The bodies are commands, encoded."""
-        if self.protocol.is_cut_off or not self.is_member:
+        if not self.is_member or (self.protocol.is_cut_off and not isinstance(self._protocol, Sides)):
             return
         ledger = self._ledger
         number = ledger.numbers.get(self._site, 0)
@@ -167,7 +179,7 @@ class QuorumSite:
     # The protocol's effects
 
     def _feed(self, now: Nanoseconds, event: qp.QuorumInput) -> None:
-        for effect in self.protocol.handle(now, event):
+        for effect in self._protocol.handle(now, event):
             if isinstance(effect, PASSED):
                 self._out.append(effect)
             else:
@@ -189,7 +201,15 @@ class QuorumSite:
                 self._pending.pop(ticket, None)
             case qp.Led(leader=leader, term=term):
                 if leader == self._site:
-                    ledger.led(self._site, term)
+                    ledger.led(self._site, self.protocol.group, term)
+            case qp.TakeState(index=index):
+                self._feed(now, qp.Taken(index, self._applier.snapshot()))
+            case qp.Merge(data=data):
+                ledger.merges += 1
+                assert self._applier.merge(data) is None
+            case qp.Parted():
+                ledger.cut_offs += 1
+                self._pending.clear()
             case qp.Severed():
                 ledger.cut_offs += 1
                 self._pending.clear()
@@ -201,10 +221,12 @@ class QuorumSite:
                 self._pending.clear()
 
     def _apply(self, now: Nanoseconds, index: int, entry: Entry, ticket: int | None) -> None:
-        self._ledger.note(self._site, index, entry)
+        if self.protocol.group:  # a side that was just dissolved is not judged to its last entry
+            self._ledger.note(self._site, self.protocol.group, index, entry)
         numbers, entry = _unwrapped(entry)
         results = self._applier.apply(entry)
-        if entry.kind == BATCH and numbers and self._ledger.delivered.get(self._site, 0) < index:
+        is_new = self._ledger.delivered.get(self._site, 0) < index and self._protocol is self.protocol
+        if entry.kind == BATCH and numbers and is_new:
             self._ledger.delivered[self._site] = index
             if not self._is_present:
                 self._is_present = True
@@ -219,6 +241,8 @@ class QuorumSite:
 
     def _skip_to(self, index: int) -> None:
         """A snapshot stands for deliveries that this site does not make."""
+        if self._protocol is not self.protocol:
+            return  # sides have no common order of deliveries
         if self._ledger.delivered.get(self._site, 0) < index:
             self._ledger.delivered[self._site] = index
             if self._is_present:
@@ -260,7 +284,7 @@ class QuorumSite:
         """The process stands still: its timers are due when it goes on."""
         if isinstance(event, Departed):
             return
-        for name in ("election", "ask", "heartbeat", "forward", "greet", "transfer", "late"):
+        for name in ("election", "ask", "heartbeat", "forward", "greet", "transfer", "late", *SIDE_TIMERS):
             self._feed(now, TimerFired(name))
         if self._disk is not None and self._disk.is_waiting:
             self._end_sync(now)
