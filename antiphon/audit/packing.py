@@ -371,6 +371,13 @@ def _narrow(values: Ints) -> Any:
     return values
 
 
+def renumbered(codes: Ints, bound: int) -> tuple[Ints, Ints]:
+    """The codes below `bound` that occur, rising, and for each code its index among them."""
+    occurs = np.zeros(bound, np.bool_)
+    occurs[codes] = True
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]
+
+
 def column_of(values: Any) -> Column:
     return Column(values.dtype.str, values.tobytes())
 
@@ -390,7 +397,7 @@ def _segment(rows: Rows, alone: bool) -> Segment:
     about_message = rows.kind > ABSENT
     sender, names = np.where(about_message, rows.sender, 0), rows.sender_names
     if not alone:
-        used, sender = np.unique(sender, return_inverse=True)
+        used, sender = renumbered(sender, max(len(names), 1))
         names = [names[code] for code in used.tolist()] if names else []
     return Segment(
         parts=parts,
@@ -420,7 +427,7 @@ def _packed_texts(names_field: str, codes_field: str, codes: Ints, names: list[s
 def _packed_addresses(rows: Rows) -> dict[str, Any]:
     if rows.address is None:
         return {"addresses": [NO_ADDRESS], "address_codes": None}
-    used, codes = np.unique(rows.address[rows.kind == SEND], return_inverse=True)
+    used, codes = renumbered(rows.address[rows.kind == SEND], len(rows.addresses))
     return {
         "addresses": [rows.addresses[code] for code in used.tolist()],
         "address_codes": column_of(_narrow(codes)),

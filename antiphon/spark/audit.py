@@ -10,6 +10,7 @@ for the violations.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,12 +20,12 @@ from antiphon.audit.memory import too_large
 from antiphon.audit.reading import LargeRuns, Piece, ReadTask, plan_large, read_pieces
 from antiphon.audit.result import AuditResult, sum_up
 from antiphon.audit.runs import Request, Sums, judge_runs, note_problem, open_traces
-from antiphon.audit.violations import empty_folder, remove_unfinished, remove_violations
-from antiphon.audit.windows.planning import WINDOWED_ROWS
+from antiphon.audit.violations import ViolationFile, empty_folder, remove_unfinished, remove_violations
+from antiphon.audit.windows.planning import WINDOWED_ROWS, row_of
 from antiphon.core.recording import Property
 from antiphon.spark.session import map_in_arrow
 from antiphon.spark.tasks import explain_failure
-from antiphon.spark.windows import judge_large
+from antiphon.spark.windows import LargeRun, judge_large, rows_of_files
 from antiphon.trace.arrow import pa
 from antiphon.trace.files import TraceFiles
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 PIECES_PER_BATCH: Final = 1024
 BYTES_PER_BATCH: Final = 16 << 20
 """A batch of the shuffle is closed at either bound. Raising them takes more memory in the task."""
+
+FIRST_PART: Final = 1 << 20
+"""Files of violations are numbered by task; those of runs judged in windows count from here."""
 
 IN_ONE_PIECE: Final = (
     "It cannot be judged in windows: its files hold a site's rows out of order, rows share a step or name "
@@ -92,7 +96,8 @@ def _judge_all(
     """Large runs in windows, one after another; then all others."""
     answers: dict[tuple[int, str], Sums] = {}
     for (trace, run), (rows, own) in large.items():
-        sums = judge_large(spark, trace, run, traces[trace], own, rows, request)
+        described = partial(row_of, run, traces[trace].runs)
+        sums = _judge_large(LargeRun(trace, run, rows, rows_of_files(spark, own), described), request)
         if sums is None:
             sums = _refused(spark, request, trace, run, rows)
         if sums is None:
@@ -100,6 +105,18 @@ def _judge_all(
         else:
             answers[trace, run] = sums
     return [*answers.values(), *_judge(spark, tasks, request._replace(windowed=frozenset(answers)))]
+
+
+def _judge_large(large: LargeRun, request: Request) -> Sums | None:
+    """Judge a run in windows and write its violations; None if it must be judged in one piece."""
+    sums = Sums()
+    report = judge_large(large, request, sums)
+    if report is None:
+        return None
+    with ViolationFile(request.violations_to, FIRST_PART + large.trace) as file:
+        file.write(report.trace, report.violations, report.promises)
+    sums.output_problem = file.problem
+    return sums
 
 
 def _refused(spark: "SparkSession", request: Request, trace: int, run: str, rows: int) -> Sums | None:

@@ -2,29 +2,34 @@
 
 `antiphon.audit` takes a path that Spark can read, on any file system, or a DataFrame with the columns of
 `events`, from whatever table it comes. Only public methods of Spark are used, so that it also works in a
-session of Spark Connect. The runs are judged once, when the result is made; `verdicts` and `violations` are
+session of Spark Connect. Large runs are sorted by Spark and judged in windows, one after another; the others
+in one job, each in a task. The runs are judged once, when the result is made; `verdicts` and `violations` are
 views of what was kept then.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from antiphon.audit.packing import COLUMNS, pack
-from antiphon.audit.reading import Piece, has_own_files, plan_tasks, read_pieces
+from antiphon.audit.packing import COLUMNS, SEGMENT_ROWS, Segment, pack
+from antiphon.audit.reading import Piece, has_own_files, plan_large, read_pieces
 from antiphon.audit.result import AuditResult, sum_up
 from antiphon.audit.runs import Request, RunReport, Sums, checked_request, open_traces, report_runs
 from antiphon.audit.violations import VIOLATIONS, violations_table
+from antiphon.audit.windows.planning import WINDOWED_ROWS, row_among, row_of
 from antiphon.check.verdict import Verdict
 from antiphon.core.errors import InputError, OutputError
 from antiphon.core.recording import Property
 from antiphon.spark.audit import PIECES_DDL, batches_of, pieces_of
 from antiphon.spark.session import map_in_arrow
 from antiphon.spark.tasks import explain_failure
+from antiphon.spark.windows import LargeRun, RunRows, judge_large, rows_of_files
 from antiphon.trace.arrow import EVENTS, RUNS, pa
 from antiphon.trace.files import REQUIRED_EVENT_COLUMNS, conform, runs_of
+from antiphon.trace.schema import Run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +56,7 @@ VERDICTS: Final = pa.struct(
         pa.field("reason", pa.string()),
     ]
 )
+PACKED_DDL: Final = "problem string, segment binary"
 CONNECT_SLOTS: Final = 16
 """Tasks planned for where the number of cores is unknown."""
 
@@ -60,13 +66,7 @@ class Audit:
 
     def __init__(self, answers: "DataFrame", request: Request) -> None:
         self._answers = answers.persist()
-        try:
-            rows = self._answers.where("sums is not null").select("sums").collect()
-        except Exception as error:
-            explained = explain_failure(error)
-            if explained is None:
-                raise
-            raise explained from error
+        rows = self._answers.where("sums is not null").select("sums").collect()
         sums = [msgspec.msgpack.decode(bytes(row[0]), type=Sums) for row in rows]
         self.result: AuditResult = sum_up(sums, request, "spark")
 
@@ -110,8 +110,13 @@ def audit(
     """
     name = source if isinstance(source, str | Path) else "the DataFrame"
     request = checked_request([str(name)], expect, only)._replace(summaries=summaries)
-    pieces = _pieces(spark, source, runs)
-    answers = Audit(_answers(pieces, request), request)
+    try:
+        answers = Audit(_judged(spark, _opened(spark, source, runs), request), request)
+    except Exception as error:
+        explained = explain_failure(error)
+        if explained is None:
+            raise
+        raise explained from error
     if violations_to is not None:
         _write(answers.violations, str(violations_to))
     return answers
@@ -128,11 +133,18 @@ def _write(violations: "DataFrame", folder: str) -> None:
         raise OutputError(f"The violations cannot be written to {folder}: {reason}") from error
 
 
-def _pieces(spark: "SparkSession", source: Any, runs: "DataFrame | None") -> "DataFrame":
-    """The pieces of all runs, to be brought together."""
+class _Source(NamedTuple):
+    """What is to be judged."""
+
+    large: list[LargeRun]
+    pieces: Callable[[Collection[str]], "DataFrame"]
+    """The pieces of all runs but those named, to be brought together."""
+
+
+def _opened(spark: "SparkSession", source: Any, runs: "DataFrame | None") -> _Source:
     if isinstance(source, str | Path):
         if "://" not in str(source) and has_own_files(source):
-            return _pieces_of_files(spark, source)
+            return _source_of_files(spark, source)
         events = _read(spark, f"{source}/events")
         if events is None:
             raise InputError(
@@ -141,11 +153,102 @@ def _pieces(spark: "SparkSession", source: Any, runs: "DataFrame | None") -> "Da
             )
         runs = _read(spark, f"{source}/runs") if runs is None else runs
         source = events
-    pieces = map_in_arrow(_selected(source), _packed, PIECES_DDL)
+    if runs is not None:
+        runs = runs.select(*(name for name in RUNS.names if name in runs.columns))
+    return _source_of_frames(_selected(source), runs)
+
+
+def _source_of_frames(events: "DataFrame", runs: "DataFrame | None") -> _Source:
+    from pyspark.sql import functions
+
+    size = functions.count("*").alias("size")
+    counted = events.groupBy("run").agg(size).where(f"size >= {WINDOWED_ROWS} and run is not null")
+    large = [
+        LargeRun(0, name, rows, _sorted_rows(events, name, rows), partial(_described, name, runs))
+        for name, rows in sorted((row["run"], row["size"]) for row in counted.collect())
+    ]
+
+    def pieces(without: Collection[str]) -> "DataFrame":
+        left = events
+        if without:
+            left = events.where(events["run"].isNull() | ~events["run"].isin(list(without)))
+        found = map_in_arrow(left, _packed, PIECES_DDL)
+        return found if runs is None else found.unionAll(map_in_arrow(runs, _promised, PIECES_DDL))
+
+    return _Source(large, pieces)
+
+
+def _sorted_rows(events: "DataFrame", run: str, rows: int) -> RunRows:
+    """The rows of a run as segments in which each site's log stands in order, kept on disk."""
+    from pyspark import StorageLevel
+
+    own = events.where(events["run"] == run)
+    parts = max(rows // SEGMENT_ROWS, 1)
+    ordered = own.repartitionByRange(parts, "site", "step").sortWithinPartitions("site", "step")
+    return RunRows(
+        map_in_arrow(ordered, _packed_in_order, PACKED_DDL).persist(StorageLevel.DISK_ONLY), _unpacked
+    )
+
+
+def _packed_in_order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As few segments as their size allows, each with the problem that it stands for, if any."""
+    for table in _tables(batches):
+        for piece in _pieces_of_table(table):
+            columns = [pa.array([piece.problem], pa.string()), pa.array([piece.segment], pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, ["problem", "segment"])
+
+
+def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Neighbouring batches as tables of about as many rows as a segment may have."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(each.num_rows for each in held) >= SEGMENT_ROWS:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[Segment]:
+    for batch in batches:
+        for problem, segment in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if problem is not None:
+                raise InputError(problem)
+            yield msgspec.msgpack.decode(segment, type=Segment)
+
+
+def _described(name: str, runs: "DataFrame | None") -> tuple[Run, bool]:
+    """A run's row of `runs`, and whether its promises were recorded."""
     if runs is None:
-        return pieces
-    present = [name for name in RUNS.names if name in runs.columns]
-    return pieces.unionAll(map_in_arrow(runs.select(*present), _promised, PIECES_DDL))
+        return Run(name), False
+    found = conform(Path("runs"), runs.where(runs["run"] == name).toArrow(), RUNS)
+    return row_among(name, runs_of(Path("runs"), found))
+
+
+def _source_of_files(spark: "SparkSession", folder: str | Path) -> _Source:
+    """Live members' logs are no Parquet: tasks read the files themselves."""
+    traces, _ = open_traces([folder], None, 0)
+    tasks, found = plan_large(traces, CONNECT_SLOTS, WINDOWED_ROWS)
+    large = [
+        LargeRun(0, name, rows, rows_of_files(spark, own), partial(row_of, name, traces[0].runs))
+        for (_, name), (rows, own) in found.items()
+    ]
+
+    def pieces(without: Collection[str]) -> "DataFrame":
+        left = [
+            *tasks,
+            *(task for (_, name), (_, own) in found.items() if name not in without for task in own),
+        ]
+
+        def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for index in batch.column(0).to_pylist():
+                    yield from batches_of(read_pieces(left[index]))
+
+        return map_in_arrow(spark.range(0, len(left), 1, max(len(left), 1)), packed, PIECES_DDL)
+
+    return _Source(large, pieces)
 
 
 def _read(spark: "SparkSession", folder: str) -> "DataFrame | None":
@@ -175,27 +278,14 @@ def _selected(events: "DataFrame") -> "DataFrame":
     return events.select(*(events[name].cast(casts.get(name, "string")).alias(name) for name in present))
 
 
-def _pieces_of_files(spark: "SparkSession", folder: str | Path) -> "DataFrame":
-    """Live members' logs are no Parquet: tasks read the files themselves."""
-    traces, _ = open_traces([folder], None, 0)
-    tasks = plan_tasks(traces, CONNECT_SLOTS)
-
-    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                yield from batches_of(read_pieces(tasks[index]))
-
-    return map_in_arrow(spark.range(0, len(tasks), 1, max(len(tasks), 1)), packed, PIECES_DDL)
-
-
 def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Events as segments of their runs."""
-    yield from batches_of(piece for batch in batches for piece in _pieces_of_batch(batch))
+    tables = (pa.Table.from_batches([batch]) for batch in batches)
+    yield from batches_of(piece for table in tables for piece in _pieces_of_table(table))
 
 
-def _pieces_of_batch(batch: pa.RecordBatch) -> Iterator[Piece]:
+def _pieces_of_table(table: pa.Table) -> Iterator[Piece]:
     encode = msgspec.msgpack.Encoder().encode
-    table = pa.Table.from_batches([batch])
     for name in ("run", "site", "step", "kind"):
         if table.column(name).null_count:
             sentence = f"The column {name} of the events has rows without a value."
@@ -221,6 +311,33 @@ def _promised(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from batches_of(iter([Piece(0, None, error.sentence, encode(error.hint), None)]))
 
 
+def _judged(spark: "SparkSession", source: _Source, request: Request) -> "DataFrame":
+    """The answers on all runs: large ones in windows, then the others, each brought together in a task."""
+    told: list[pa.RecordBatch] = []
+    windowed: set[str] = set()
+    for large in source.large:
+        sums = Sums()
+        try:
+            report = judge_large(large, request, sums)
+        finally:
+            large.rows.frame.unpersist()
+        if report is not None:
+            windowed.add(large.name)
+            told += [*_reported(report), _summed(sums)]
+    request = request._replace(windowed=frozenset((0, name) for name in windowed))
+    answers = _answers(source.pieces(windowed), request)
+    return answers.unionAll(_held(spark, told)) if told else answers
+
+
+def _held(spark: "SparkSession", batches: list[pa.RecordBatch]) -> "DataFrame":
+    """Answers that the driver has, as a frame."""
+
+    def held(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+
+    return map_in_arrow(spark.range(0, 1, 1, 1), held, ANSWERS_DDL)
+
+
 def _answers(pieces: "DataFrame", request: Request) -> "DataFrame":
     """Bring each run together and judge it."""
 
@@ -228,10 +345,14 @@ def _answers(pieces: "DataFrame", request: Request) -> "DataFrame":
         sums = Sums()
         for report in report_runs(pieces_of(batches), request, sums):
             yield from _reported(report)
-        yield _answer("sums", pa.array([msgspec.msgpack.encode(sums)], pa.binary()))
+        yield _summed(sums)
 
     by_run = pieces.repartition("trace", "run").sortWithinPartitions("trace", "run")
     return map_in_arrow(by_run, judged, ANSWERS_DDL)
+
+
+def _summed(sums: Sums) -> pa.RecordBatch:
+    return _answer("sums", pa.array([msgspec.msgpack.encode(sums)], pa.binary()))
 
 
 def _reported(report: RunReport) -> Iterator[pa.RecordBatch]:

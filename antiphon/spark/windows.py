@@ -1,33 +1,33 @@
 """One large run as Spark jobs: indexed, dealt out to windows, and judged there.
 
-Each job reads the run's files in tasks (`audit.reading`). The first indexes the parts of the sites' logs; the
-driver cuts the run into windows. The second deals the rows out to the windows, a few windows to a task, and
-judges each by itself. If fragments of several windows are interwoven, the rows are dealt out once more, kept
-on disk, and the further passes run over the windows concerned.
+Each job reads the run's rows, from files (`audit.reading`) or from a frame. The first indexes the parts of
+the sites' logs; the driver cuts the run into windows. The second deals the rows out to the windows, a few
+windows to a task, and judges each by itself. If fragments of several windows are interwoven, the rows are
+dealt out once more, kept on disk, and the further passes run over the windows concerned.
 """
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from antiphon.audit.judging import Judgement
+from antiphon.audit.packing import Segment
 from antiphon.audit.reading import ReadTask, read_segments
-from antiphon.audit.runs import Request, Sums, limits_of, note_judgement, note_problem
-from antiphon.audit.violations import ViolationFile
+from antiphon.audit.runs import Request, RunReport, Sums, limits_of, note_judgement, note_problem
 from antiphon.audit.windows import passes
 from antiphon.audit.windows.cutting import PartIndex, cut, in_order, index_parts
 from antiphon.audit.windows.driving import JUDGED_IN_WINDOWS, Arguments, Driver
 from antiphon.audit.windows.passes import Summary
-from antiphon.audit.windows.planning import cell_of, facts_of, row_of, window_size
+from antiphon.audit.windows.planning import cell_of, facts_of, window_size
 from antiphon.audit.windows.routing import Carried, Chunk, carry, route
 from antiphon.audit.windows.window import Context, Window
 from antiphon.core.errors import InputError
 from antiphon.core.ids import Site
 from antiphon.spark.session import map_in_arrow
 from antiphon.trace.arrow import pa
-from antiphon.trace.files import TraceFiles
+from antiphon.trace.schema import Run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,56 +35,76 @@ if TYPE_CHECKING:
 BUNDLE: Final = 4
 """Windows to a task. Raising it costs memory in the task, lowering it time: a task costs 30 to 60 ms."""
 CHUNKS_DDL: Final = "bundle int, window int, chunk binary"
-FIRST_PART: Final = 1 << 20
-"""Files of violations are numbered by task; those of runs judged in windows count from here."""
 
 
-def judge_large(
-    spark: "SparkSession",
-    trace: int,
-    name: str,
-    files: TraceFiles,
-    tasks: list[ReadTask],
-    rows: int,
-    request: Request,
-) -> Sums | None:
+class RunRows(NamedTuple):
+    """The rows of one run: a frame, and what reads the segments of one of its partitions. Every job reads
+    them anew."""
+
+    frame: "DataFrame"
+    segments: Callable[[Iterator[pa.RecordBatch]], Iterator[Segment]]
+
+
+class LargeRun(NamedTuple):
+    """A run to be judged in windows."""
+
+    trace: int
+    name: str
+    size: int
+    """How many rows it has."""
+    rows: RunRows
+    described: Callable[[], tuple[Run, bool]]
+    """Its row of `runs`, and whether its promises were recorded; InputError if it has several."""
+
+
+def rows_of_files(spark: "SparkSession", tasks: list[ReadTask]) -> RunRows:
+    """Rows that tasks read from files."""
+
+    def segments(batches: Iterator[pa.RecordBatch]) -> Iterator[Segment]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                yield from read_segments(tasks[task])
+
+    return RunRows(spark.range(0, len(tasks), 1, len(tasks)), segments)
+
+
+def judge_large(large: LargeRun, request: Request, sums: Sums) -> RunReport | None:
     """Judge one run in windows. None if it must be judged in one piece: its logs' parts overlap, rows share a
     step or name domains, or a property is asked for that windows do not judge."""
-    sums = Sums(runs=1)
+    trace = request.folders[large.trace]
+    sums.runs += 1
     try:
-        run, promised = row_of(name, files.runs)
+        run, promised = large.described()
         promises = run.promises if request.expect is None else request.expect
         limits = limits_of(sums, promises, request)
         if not JUDGED_IN_WINDOWS.issuperset(limits):
             return None
-        logs = in_order(_index(spark, tasks, cell_of(rows)))
+        logs = in_order(_index(large.rows, cell_of(large.size)))
         if logs is None:
             return None
     except InputError as error:
-        note_problem(sums, request.folders[trace], name, error.sentence, request)
-        return sums
+        return RunReport(trace, (), note_problem(sums, trace, large.name, error.sentence, request), [])
     cuts = cut(logs, window_size(len(logs)))
-    with SparkRunner(spark, Context(run, cuts, limits), tasks, carry(logs)) as runner:
+    with SparkRunner(Context(run, cuts, limits), large.rows, carry(logs)) as runner:
         driver = Driver(runner)
         judgement: Judgement = driver.judge()
     verdicts = note_judgement(sums, facts_of(run, cuts, logs, driver.sends), judgement, promised, request)
-    sums.summarize(request.folders[trace], name, verdicts, request.summaries)
-    with ViolationFile(request.violations_to, FIRST_PART + trace) as file:
-        file.write(request.folders[trace], judgement.violations, promises)
-    sums.output_problem = file.problem
-    return sums
+    sums.summarize(trace, large.name, verdicts, request.summaries)
+    return RunReport(trace, tuple(promises), verdicts, judgement.violations)
 
 
-def _index(spark: "SparkSession", tasks: list[ReadTask], cell: int) -> list[PartIndex]:
+def _index(rows: RunRows, cell: int) -> list[PartIndex]:
     """The index of all parts; InputError if a task could not read its rows."""
+    segments = rows.segments
 
     def indexed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                yield _answer(_indexed(tasks[task], cell))
+        try:
+            for segment in segments(batches):
+                yield _answer(index_parts(segment, cell))
+        except InputError as error:
+            yield _answer(error)
 
-    numbers = spark.range(0, len(tasks), 1, len(tasks))
-    answers = map_in_arrow(numbers, indexed, "answer binary").collect()
+    answers = map_in_arrow(rows.frame, indexed, "answer binary").collect()
     parts: list[PartIndex] = []
     for answer in answers:
         found = pickle.loads(answer[0])
@@ -92,13 +112,6 @@ def _index(spark: "SparkSession", tasks: list[ReadTask], cell: int) -> list[Part
             raise found
         parts += found
     return parts
-
-
-def _indexed(task: ReadTask, cell: int) -> list[PartIndex] | InputError:
-    try:
-        return [part for segment in read_segments(task) for part in index_parts(segment, cell)]
-    except InputError as error:
-        return error
 
 
 def _answer(found: object) -> pa.RecordBatch:
@@ -110,14 +123,12 @@ class SparkRunner:
 
     def __init__(
         self,
-        spark: "SparkSession",
         context: Context,
-        tasks: list[ReadTask],
+        rows: RunRows,
         carried: dict[tuple[Site, int], Carried],
     ) -> None:
-        self.spark = spark
         self.context = context
-        self._tasks = tasks
+        self._rows = rows
         self._carried = carried
         self._kept: DataFrame | None = None
 
@@ -150,19 +161,17 @@ class SparkRunner:
         return self._kept
 
     def _dealt(self) -> "DataFrame":
-        """Each row group's chunks, brought together by bundles of windows."""
-        tasks, cuts, carried = self._tasks, self.context.cuts, self._carried
+        """Each segment's chunks, brought together by bundles of windows."""
+        segments, cuts, carried = self._rows.segments, self.context.cuts, self._carried
 
         def dealt(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for task in batch.column(0).to_pylist():
-                    for segment in read_segments(tasks[task]):
-                        for window, chunk in route(segment, cuts, carried):
-                            yield _chunk_row(window, chunk)
+            for segment in segments(batches):
+                for window, chunk in route(segment, cuts, carried):
+                    yield _chunk_row(window, chunk)
 
         from pyspark.sql import functions
 
-        chunks = map_in_arrow(self.spark.range(0, len(tasks), 1, len(tasks)), dealt, CHUNKS_DDL)
+        chunks = map_in_arrow(self._rows.frame, dealt, CHUNKS_DDL)
         return chunks.repartitionById(-(-cuts.windows // BUNDLE), functions.col("bundle"))
 
     def _mapped(

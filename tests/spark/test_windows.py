@@ -9,15 +9,18 @@ from pyspark.sql import SparkSession
 
 from antiphon.audit import memory
 from antiphon.audit.result import AuditResult
+from antiphon.audit.runs import Request, RunReport, Sums
 from antiphon.audit.windows import planning
 from antiphon.check.checkers import check_trace
-from antiphon.check.verdict import count_by_property
+from antiphon.check.verdict import Verdict, count_by_property
 from antiphon.core.errors import InputError
 from antiphon.core.recording import PROPERTIES
 from antiphon.spark import audit as spark_audit
-from antiphon.spark import windows
-from antiphon.trace.files import write_trace
+from antiphon.spark import frames, windows
+from antiphon.spark.windows import LargeRun
+from antiphon.trace.files import note_run, write_trace
 from antiphon.trace.schema import Event, Run
+from antiphon.trace.segments import SegmentRecorder
 from tests.strategies import random_trace
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -29,14 +32,15 @@ def tiny_windows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     judged: list[str] = []
     whole = windows.judge_large
 
-    def noted(*arguments: object) -> object:
-        sums = whole(*arguments)  # type: ignore[arg-type]
-        if sums is not None:
-            judged.append(str(arguments[2]))
-        return sums
+    def noted(large: LargeRun, request: Request, sums: Sums) -> RunReport | None:
+        report = whole(large, request, sums)
+        if report is not None:
+            judged.append(large.name)
+        return report
 
-    monkeypatch.setattr(spark_audit, "judge_large", noted)
-    monkeypatch.setattr(spark_audit, "WINDOWED_ROWS", 1)
+    for module in (spark_audit, frames):
+        monkeypatch.setattr(module, "judge_large", noted)
+        monkeypatch.setattr(module, "WINDOWED_ROWS", 1)
     monkeypatch.setattr(planning, "LEAST_SIZE", 4)
     monkeypatch.setattr(planning, "MESSAGE_SITES", 1)
     monkeypatch.setattr(planning, "LEAST_CELL", 1)
@@ -154,3 +158,46 @@ def test_a_run_that_windows_cannot_judge_and_memory_cannot_hold_is_unknown(
     assert sentence.startswith("Run shared has 100 rows: judged in one piece, it takes at least")
     assert "cannot be judged in windows" in sentence
     assert [summary.run for summary in result.summaries] == ["shared", "kept"]
+
+
+@pytest.mark.parametrize("given", ["frame", "path"])
+def test_large_runs_of_a_frame_are_judged_in_windows(
+    spark: SparkSession, tmp_path: Path, tiny_windows: list[str], given: str
+) -> None:
+    """Rows may come in any order: Spark sorts them. A run whose rows share a step is judged in one task."""
+    rng = Random(11)
+    traces = [random_trace(rng, name, "planted", 5, 60) for name in ("first", "second")]
+    shared = [Event("shared", "a", step // 2, "deliver", "b", step) for step in range(10)]
+    runs = [*(run for _, run in traces), Run("shared", promises=("fifo",))]
+    rows = [event for events, _ in traces for event in events]
+    rng.shuffle(rows)
+    write_trace(tmp_path / "trace", [[*rows, *shared]], runs)
+    if given == "path":
+        found = frames.audit(spark, f"file://{tmp_path}/trace")
+    else:
+        table, rest = (spark.read.parquet(f"{tmp_path}/trace/{name}") for name in ("events", "runs"))
+        found = frames.audit(spark, table.repartition(3), runs=rest)
+    expected = [violation for events, run in traces for violation in check_trace(events, run)]
+    assert expected
+    assert tiny_windows == ["first", "second"]
+    assert found.result.runs == 3
+    assert found.result.violations == count_by_property(expected)
+    told = Counter((row.run, row.property, row.explanation) for row in found.violations.collect())
+    assert told == Counter((each.run, each.property, each.explanation) for each in expected)
+    verdicts = {(row.run, row.property): row.violations for row in found.verdicts.collect()}
+    assert len(verdicts) == 3 * len(PROPERTIES)
+    found.close()
+
+
+def test_a_large_run_of_live_members_is_judged_in_windows(
+    spark: SparkSession, tmp_path: Path, tiny_windows: list[str]
+) -> None:
+    recorder = SegmentRecorder(tmp_path, "live", "a")
+    for number in range(20):
+        recorder.record("a", "send", 0, "a", number)
+        recorder.record("a", "deliver", 0, "a", number)
+    recorder.close()
+    note_run(tmp_path, Run("live", promises=PROPERTIES))
+    found = frames.audit(spark, tmp_path)
+    assert tiny_windows == ["live"]
+    assert (found.verdict, found.result.deliveries) == (Verdict.PASS, 20)

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from antiphon.audit.log import Part
-from antiphon.audit.packing import SEND, Segment, SitePart, column_of, pack
+from antiphon.audit.packing import SEND, Segment, SitePart, column_of, pack, renumbered
 from antiphon.audit.windows.cutting import PartIndex, index_parts
 from antiphon.audit.windows.parts import parts_of
 from antiphon.audit.windows.routing import narrow
@@ -72,7 +72,7 @@ def _contiguous(site: Site, part: Part, steps: Array, segment: Segment) -> Itera
     is_send = np.concatenate([[0], np.cumsum(part.kinds == SEND)])
     for begin, end in pairwise(edges):
         own, sends = slice(begin, end), slice(int(is_send[begin]), int(is_send[end]))
-        used, senders = np.unique(part.senders[own], return_inverse=True)
+        used, senders = renumbered(part.senders[own], max(len(segment.sender_names), 1))
         counted = bool((np.diff(steps[own]) == 1).all())
         yield Segment(
             parts=[SitePart(site, int(steps[begin]), end - begin)],

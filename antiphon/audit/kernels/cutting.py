@@ -22,32 +22,43 @@ def _window(thresholds: Any, sender: int, number: int) -> int:
 
 @compiled
 def deal(kinds: Any, senders: Any, numbers: Any, counts: Any, thresholds: Any) -> Any:
-    """Pieces of rows that lie within one window: the row, the window, the offset in the row, and the count.
+    """Pieces of rows that lie within one window, by window, otherwise in their order.
 
-    Rows about no message are left out.
+    For each piece: the row, the window, the offset in the row, the count, and how many messages and how many
+    deliveries precede it. Rows about no message are left out.
     """
-    pieces = 0
+    # The first turn counts each window's pieces, the second puts them in their places.
+    free = np.zeros(thresholds.shape[1] + 2, np.int64)
     for fill in range(2):
-        result = np.empty((4, pieces if fill else 0), np.int64)
-        pieces = 0
+        result = np.empty((6, free[-1] if fill else 0), np.int64)
+        position = place = 0
         for row in range(len(kinds)):
             if kinds[row] <= 1:
                 continue
             count = counts[row] if len(counts) else 1
-            number, left = numbers[row], count
-            while left:
-                window = _window(thresholds, senders[row], number)
-                size = left
+            delivers = kinds[row] == 4
+            number, offset = numbers[row], 0
+            while offset < count:
+                window = _window(thresholds, senders[row], number + offset)
+                size = count - offset
                 if window < thresholds.shape[1]:
-                    size = min(left, thresholds[senders[row], window] - number + 1)
+                    size = min(size, thresholds[senders[row], window] - number - offset + 1)
                 if fill:
-                    result[0, pieces] = row
-                    result[1, pieces] = window
-                    result[2, pieces] = count - left
-                    result[3, pieces] = size
-                pieces += 1
-                left -= size
-                number += size
+                    piece = free[window]
+                    result[0, piece] = row
+                    result[1, piece] = window
+                    result[2, piece] = offset
+                    result[3, piece] = size
+                    result[4, piece] = position + offset
+                    result[5, piece] = place + offset if delivers else -1
+                    free[window] += 1
+                else:
+                    free[window + 1] += 1
+                offset += size
+            position += count
+            place += count if delivers else 0
+        if not fill:
+            free = np.cumsum(free)
     return result
 
 

@@ -55,7 +55,12 @@ def facts_of(run: Run, cuts: Cuts, logs: dict[Site, list[PartIndex]], sends: int
 
 def row_of(name: str, files: Iterable[Path]) -> tuple[Run, bool]:
     """A run's row of `runs`, and whether its promises were recorded; InputError if it has several."""
-    rows = [found for file in files for found in read_runs(file) if found[0].run == name]
+    return row_among(name, (found for file in files for found in read_runs(file)))
+
+
+def row_among(name: str, found: Iterable[tuple[Run, bool]]) -> tuple[Run, bool]:
+    """The same among rows of `runs`."""
+    rows = [row for row in found if row[0].run == name]
     if len(rows) > 1:
         raise InputError(f"Run {name} cannot be judged: it has {len(rows)} rows in runs/.")
     return rows[0] if rows else (Run(name), False)

@@ -16,7 +16,7 @@ import numpy as np
 
 from antiphon.audit.kernels.cutting import deal, note_highest
 from antiphon.audit.log import Part
-from antiphon.audit.packing import DELIVER, SEND, Column, Segment, SitePart, column_of
+from antiphon.audit.packing import DELIVER, SEND, Column, Segment, SitePart, column_of, renumbered
 from antiphon.audit.windows.cutting import Cuts, PartIndex
 from antiphon.audit.windows.parts import parts_of
 from antiphon.core.ids import Site
@@ -125,17 +125,14 @@ def _deal(
     for code, name in enumerate(names):
         highest[:, code] = carried.highest.get(name, (-1, -1))
     above = note_highest(part.kinds, part.senders, part.numbers, part.counts, steps, highest[0], highest[1])
-    row, window, offset, count = deal(part.kinds, part.senders, part.numbers, part.counts, thresholds)
-    order = np.argsort(window, kind="stable")
-    row, window, offset, count = row[order], window[order], offset[order], count[order]
-    sizes = part.counts if len(part.counts) else np.ones(part.rows, np.int64)
-    sizes = np.where(part.kinds > 1, sizes, 0)
-    delivered = np.where(part.kinds == DELIVER, sizes, 0)
-    position, place = (np.cumsum(values) - values for values in (sizes, delivered))
+    row, window, offset, count, position, place = deal(
+        part.kinds, part.senders, part.numbers, part.counts, thresholds
+    )
+    kind = part.kinds[row]
+    place[place >= 0] += carried.place
     address = np.zeros(part.rows, np.int64)
     if len(part.addresses):
         address[part.kinds == SEND] = part.addresses
-    kind = part.kinds[row]
     return _Dealt(
         site,
         window,
@@ -145,8 +142,8 @@ def _deal(
         part.numbers[row] + offset,
         count,
         address[row],
-        carried.position + position[row] + offset,
-        np.where(kind == DELIVER, carried.place + place[row] + offset, -1),
+        position + carried.position,
+        place,
         above[:, row],
     )
 
@@ -163,8 +160,8 @@ def _chunk(segment: Segment, parts: list[_Dealt]) -> Chunk:
         for name in ("kind", "sender", "number", "count", "address")
     )
     above = np.concatenate([part.above for part in parts], axis=1)
-    used, sender = np.unique(sender, return_inverse=True)
-    addresses, codes = np.unique(address[kind == SEND], return_inverse=True)
+    used, sender = renumbered(sender, len(segment.sender_names))
+    addresses, codes = renumbered(address[kind == SEND], len(segment.addresses))
     is_addressed = len(codes) and segment.address_codes is not None
     least = int(number.min())
     return Chunk(
