@@ -37,8 +37,13 @@ def audit_locally(
     violations_to: Path | str | None = None,
     only: Sequence[Property] | None = None,
     summaries: int = 0,
+    *,
+    by_promise: bool = False,
 ) -> "AuditResult":
-    """Judge all runs of these traces as `antiphon.spark.audit.audit` does, without Spark."""
+    """Judge all runs of these traces as `antiphon.spark.audit.audit` does, without Spark.
+
+    With `by_promise` spells of presence are judged by the run's one order only where that is promised.
+    """
     traces = [open_trace(path) for path in paths]
     refused = too_large(
         "The trace",
@@ -62,7 +67,10 @@ def audit_locally(
         if violations_to is not None:
             folder = empty_folder(Path(violations_to))
         request = request._replace(
-            folders=[str(trace.folder) for trace in traces], violations_to=folder, summaries=summaries
+            folders=[str(trace.folder) for trace in traces],
+            violations_to=folder,
+            summaries=summaries,
+            by_promise=by_promise,
         )
         return sum_up([judge_runs(iter(pieces), request)], request)
     except MemoryError as error:

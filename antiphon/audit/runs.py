@@ -52,6 +52,9 @@ class Request(NamedTuple):
     """The properties to judge beside those promised; None for all that are always judged."""
     windowed: frozenset[tuple[int, str]] = frozenset()
     """Runs that are judged in windows, each by its trace and name: not one in a task."""
+    by_promise: bool = False
+    """Whether spells of presence are judged by the run's order only where total order is promised: a short run
+    of another protocol is often in one order by accident."""
     summaries: int = 0
     """Runs whose verdicts are kept whole, those with broken promises first. Raising it costs the driver
     memory."""
@@ -216,7 +219,8 @@ def _judge_run(trace: str, name: str, pieces: Iterable[Piece], request: Request,
         run, promised, segments, calls = _gathered(name, pieces)
         promises = run.promises if request.expect is None else request.expect
         limits = limits_of(sums, promises, request)
-        log, judgement = _judged(run, segments, calls, limits, request.asked(promises))
+        in_order = not request.by_promise or "total" in promises
+        log, judgement = _judged(run, segments, calls, limits, request.asked(promises), in_order)
     except InputError as error:
         return RunReport(trace, (), note_problem(sums, trace, name, error.sentence, request), [])
     verdicts = note_judgement(sums, log, judgement, promised, request)
@@ -291,27 +295,32 @@ def _judged(
     calls: list[Call],
     limits: dict[Property, int | None],
     asked: Collection[Property],
+    in_order: bool,
 ) -> tuple[Log, Judgement]:
     """Judge the events, and the calls if that is asked for."""
     of_events = dict(limits)
     of_events.pop("linearizable", None)
-    log, judgement = _judged_events(run, segments, of_events, asked)
+    log, judgement = _judged_events(run, segments, of_events, asked, in_order)
     if "linearizable" not in limits:
         return log, judgement
     return log, judgement.joined(judge_calls(run.run, calls, limits["linearizable"]))
 
 
 def _judged_events(
-    run: Run, segments: list[Segment], limits: dict[Property, int | None], asked: Collection[Property]
+    run: Run,
+    segments: list[Segment],
+    limits: dict[Property, int | None],
+    asked: Collection[Property],
+    in_order: bool,
 ) -> tuple[Log, Judgement]:
     """Judge batches as wholes, which is far less work, unless every violation is to be explained."""
     if None not in limits.values():
         log = build_log(run, segments, by_batch=True)
-        judgement = judge(log, limits, asked=asked)
+        judgement = judge(log, limits, in_order=in_order, asked=asked)
         if judgement.exact:
             return log, judgement
     log = build_log(run, segments)
-    return log, judge(log, limits, asked=asked)
+    return log, judge(log, limits, in_order=in_order, asked=asked)
 
 
 def _note_verdicts(sums: Sums, log: Facts, judgement: Judgement, verdicts: Sequence[RunVerdict]) -> None:

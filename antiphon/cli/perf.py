@@ -64,7 +64,7 @@ def perf(
         with status(f"{plan.members} members send for {seconds:g} s ..."):
             reports = asyncio.run(MemberProcesses(plan, folder).run())
         with status("Judging the trace ..."):
-            result = audit_locally([folder], limit=0)
+            result = audit_locally([folder], limit=0, by_promise=True)
     figures = {**summarise(plan, reports), "violations": sum(result.broken.values())}
     if json:
         print_json(figures)

@@ -20,9 +20,11 @@ from antiphon.audit.packing import Segment, pack
 from antiphon.check.checkers import check_trace, evidence_of
 from antiphon.check.verdict import Verdict, Violation, count_by_property
 from antiphon.core.errors import InputError
-from antiphon.core.recording import OF_EVENTS, PROPERTIES, Kind
+from antiphon.core.recording import OF_EVENTS, PROPERTIES, Kind, Property
 from antiphon.trace.arrow import events_table
+from antiphon.trace.files import write_trace
 from antiphon.trace.schema import Event, Run
+from tests.histories import history
 from tests.strategies import as_imported, random_trace, traces
 
 SEEDS = 600
@@ -220,6 +222,20 @@ def test_hostile_destinations_take_no_memory() -> None:
 def test_counts_without_messages_are_nothing_to_judge() -> None:
     events = [Event("run", "a", 0, "present", count=3), Event("run", "a", 1, "absent", count=2)]
     assert judge(build_log(Run("run"), segments(events), by_batch=True)).violations == []
+
+
+@pytest.mark.parametrize(("promised", "missing"), [("fifo", 0), ("total", 1)])
+def test_spells_are_judged_by_one_order_only_where_that_is_promised(
+    tmp_path: Path, promised: Property, missing: int
+) -> None:
+    """The run is in one order by accident. When b returns, it takes up the stream of a earlier than that of
+    c: c1 lies between its deliveries in that order, and before them in the numbers of c."""
+    events, run, _ = history(
+        "a: !a0 a0 c0 !a1 a1 c1 !a2 a2 c2\nc: a0 !c0 c0 a1 !c1 c1 a2 !c2 c2\nb: - + a1 a2 c2"
+    )
+    write_trace(tmp_path / "t", [events], [Run(run.run, promises=("atomicity", promised))])
+    assert audit_locally([tmp_path / "t"], by_promise=True).violations["atomicity"] == missing
+    assert audit_locally([tmp_path / "t"]).violations["atomicity"] == 1
 
 
 def test_files_without_optional_columns_and_with_flipped_bits(tmp_path: Path) -> None:
