@@ -53,8 +53,8 @@ class Request(NamedTuple):
     windowed: frozenset[tuple[int, str]] = frozenset()
     """Runs that are judged in windows, each by its trace and name: not one in a task."""
     by_promise: bool = False
-    """Whether spells of presence are judged by the run's order only where total order is promised: a short run
-    of another protocol is often in one order by accident."""
+    """Whether spells of presence are judged by the run's order only where total order is promised: a short
+    run of another protocol is often in one order by accident."""
     summaries: int = 0
     """Runs whose verdicts are kept whole, those with broken promises first. Raising it costs the driver
     memory."""
