@@ -14,13 +14,14 @@ from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import MessageId, Site, site_names
 from antiphon.core.inputs import Input, Start, TimerFired
+from antiphon.core.knobs import require_known
 from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Kind, Property, Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds, from_seconds, to_seconds
 from antiphon.core.wire import HEADER, Pdu
 from antiphon.protocols.dpg import ALMOST, PDUS, PROMISES, Dpg, DpgConfiguration
-from antiphon.protocols.dpg.pdus import TAG_LIMIT, Message, Report
+from antiphon.protocols.dpg.pdus import CORRECTIONS, TAG_LIMIT, Message, Report
 from antiphon.protocols.dpg.reports import lists_bytes
 from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES, bounded_delay, lan
 from antiphon.protocols.dpg.services.base import Service
@@ -101,6 +102,11 @@ class Configuration(DeliveryConfiguration):
     ] = False
     outside_crashes: Annotated[int, "crashes of that site, each followed by a restart without memory"] = 0
     foreign_rate: Annotated[float, "tags a second of another group that the outside site numbers, too"] = 0.0
+    as_printed: Annotated[bool, "the protocol as published, without our corrections"] = False
+    correct: Annotated[
+        str,
+        f"with --as-printed: corrections made all the same, such as marks,share; {', '.join(CORRECTIONS)}",
+    ] = ""
     window: Annotated[int, "own messages that a member has under way at most"] = DpgConfiguration.window
     history: Annotated[int, "agreed messages that a report covers"] = 64
     bandwidth: Annotated[int, "bits a second of the medium"] = ETHERNET_BITS_PER_S
@@ -126,6 +132,10 @@ class Configuration(DeliveryConfiguration):
             raise UsageError("An outside site gives numbers.", hint="Choose --service sequencer.")
         if (self.outside_crashes or self.foreign_rate) and not self.outside:
             raise UsageError("There is no outside sequencer.", hint="Add --outside.")
+        for name in self.corrections:
+            require_known(name, CORRECTIONS, f"There is no correction '{name}'.")
+        if self.correct and not self.as_printed:
+            raise UsageError("All corrections are made.", hint="Add --as-printed, or leave out --correct.")
         if self.outside_crashes < 0 or self.foreign_rate < 0:
             raise UsageError("No count of crashes and no rate is negative.")
         known = CONTIGUITY[self.service]
@@ -140,6 +150,13 @@ class Configuration(DeliveryConfiguration):
             raise UsageError(f"A group of {self.members} has no quorum of {self.quorum}.")
         if min(self.processing_us, self.vertex_us) < 0:
             raise UsageError("Processing cannot take less than no time.")
+
+    @property
+    def corrections(self) -> frozenset[str]:
+        """Those named."""
+        if self.correct == "all":
+            return frozenset(CORRECTIONS)
+        return frozenset(self.correct.split(",") if self.correct else ())
 
     @property
     def servers(self) -> tuple[Site, ...]:
@@ -172,6 +189,7 @@ class Configuration(DeliveryConfiguration):
             delta_ns=from_seconds(self.delta_ms / 1000),
             fc_cycle_ns=from_seconds(self.fc_ms / 1000),
             ordering_buffers=self.ordering_buffers,
+            printed=frozenset(CORRECTIONS) - self.corrections if self.as_printed else frozenset(),
         )
 
 
