@@ -42,6 +42,10 @@ from antiphon.protocols.dpg.validation import Validation
 
 PASSED_OVER: Final = "The others did not receive a message of this member, and went on while it was away."
 BEGINS_AGAIN: Final = "It has missed too much, and begins again."
+FORGETS: Final = (
+    "It lost its memory before it told what it had delivered: from this message of ours on it may deliver "
+    "messages once more."
+)
 SUPERSEDED: Final = "It knows a later incarnation of this member, and takes nothing from this one."
 
 
@@ -466,6 +470,8 @@ class Dpg:
         if not self._is_latest(now, sender, report.incarnation):
             return
         time_ns = self._clock.time(now)
+        if is_anew:
+            self._on_restarted(time_ns, sender)
         self._order.note_incarnation(sender, report.incarnation)
         self._clock.on_report(now, sender, report.clock_ns)
         self._flow.on_report(time_ns, sender, 0 if report.listening else report.demand_ns)
@@ -563,6 +569,12 @@ class Dpg:
         self._report_merge.listen()
         self._begin_service(now)
         self._report_sender.urge(now, time_ns)
+
+    def _on_restarted(self, time_ns: Nanoseconds, sender: Site) -> None:
+        """Another member has lost its memory. What it delivered and told no other, it delivers once more."""
+        message = self._own.old(time_ns)
+        if message is not None:
+            self._effects.append(Disagreed(sender, FORGETS, self.site, message.number))
 
     def _on_listener(self, now: Nanoseconds, time_ns: Nanoseconds, sender: Site, index: int) -> None:
         """A member listens before it takes part: it needs reports soon, with what it must know.

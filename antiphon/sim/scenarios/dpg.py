@@ -519,9 +519,13 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
 
 
 def almost(configuration: Configuration | None) -> tuple[Property, ...]:
-    """After a partition a sender's messages may come out of its order: a side may lack the first of them."""
+    """After a partition a sender's messages may come out of its order: a side may lack the first of them.
+
+    A crashed member may be given again what it delivered and told no other.
+    """
     split = configuration is not None and configuration.partitions > 0
-    return (*ALMOST, "fifo") if split else ALMOST
+    crashes = configuration is not None and configuration.crashes > 0
+    return (*ALMOST, *(("fifo",) if split else ()), *(("duplicate",) if crashes else ()))
 
 
 SCENARIO: Final = Scenario(
