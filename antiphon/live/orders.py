@@ -25,8 +25,9 @@ from antiphon.live.tag_channel import SEQUENCER
 from antiphon.protocols import detection, dpg, fifo, metagroups, sco, sequencer
 from antiphon.protocols.atomic_delivery import DELIVER_WHEN, AtomicDelivery
 from antiphon.protocols.dpg.peers import LEASH
-from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES
+from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES, bounded_delay
 from antiphon.protocols.dpg.services.base import Service
+from antiphon.protocols.dpg.services.bounded_delay import BoundedDelayService
 from antiphon.protocols.dpg.services.lan import LanService
 from antiphon.protocols.dpg.services.tag_sequencer import SequencerOptions, SequencerService
 from antiphon.protocols.fifo.pdus import TRIGGERS
@@ -329,6 +330,13 @@ class Total(Deliverable):
         "than half of the group, and a minority that is cut off delivers nothing.",
         least=1,
     )
+    contiguity: str | None = knob(
+        None,
+        "With the service bounded-delay: how members infer that nothing lies between two messages. Evidence, "
+        "if left out, waits for every member's word; delays trusts delays below the bound, and after a loss "
+        "the order may go apart, which is reported.",
+        choices=bounded_delay.DETECTORS,
+    )
     outside: str | None = knob(
         None,
         "The tag sequencer that numbers messages instead of a member, for several groups: the name that "
@@ -343,6 +351,11 @@ class Total(Deliverable):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.contiguity is not None and self.service != "bounded-delay":
+            raise UsageError(
+                f"The service '{self.service}' infers contiguity in one way only.",
+                hint="Leave contiguity= out, or choose service='bounded-delay'.",
+            )
         if self.outside is not None and self.service != "sequencer":
             raise UsageError(
                 f"The service '{self.service}' has no sequencer, and so none outside.",
@@ -360,7 +373,7 @@ class Total(Deliverable):
         return SMALL_BATCH_BYTES if self.service != DEFAULT_SERVICE else super().batch_bytes(settings)
 
     def agreed(self) -> dict[str, Any]:
-        """A quorum and an outside sequencer count only if there are any: members without do not name them."""
+        """Options that are left out are not named, as by members of versions that lack them."""
         return {name: value for name, value in super().agreed().items() if value is not None}
 
     def kept_promises(self) -> tuple[Property, ...]:
@@ -385,6 +398,8 @@ class Total(Deliverable):
         service: Service
         if self.service == "lan":
             service = LanService(hears_itself=settings.hears_itself)
+        elif self.contiguity is not None:
+            service = BoundedDelayService(detector=self.contiguity)
         elif self.outside is not None:
             service = SequencerService(SequencerOptions(outside=SEQUENCER))
         else:

@@ -11,10 +11,13 @@ from antiphon.protocols.dpg.services import SERVICES
 from tests.live.members import a_group_name, joined, read, within
 
 
-@pytest.mark.parametrize("service", SERVICES)
-def test_every_service_brings_everything_to_everyone(service: str) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [*({"service": name} for name in SERVICES), {"service": "bounded-delay", "contiguity": "delays"}],
+)
+def test_every_service_brings_everything_to_everyone(options: dict[str, str]) -> None:
     async def body() -> None:
-        async with joined("a", "b", "c", order="total", service=service) as groups:
+        async with joined("a", "b", "c", order="total", **options) as groups:
             # One after another: processors side by side may carry what is sent at once in two orders.
             for turn in range(10):
                 for group in groups:
@@ -78,5 +81,7 @@ def test_the_application_is_told_when_an_order_went_apart() -> None:
 def test_services_that_do_not_exist_or_do_not_fit_are_refused() -> None:
     with pytest.raises(UsageError, match="no service 'wan'"):
         join("g", name="a", order="total", service="wan")
+    with pytest.raises(UsageError, match="infers contiguity in one way only"):
+        join("g", name="a", order="total", service="lan", contiguity="delays")
     with pytest.raises(UsageError, match="has no option service="):
         join("g", name="a", order="fifo", service="lan")
