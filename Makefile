@@ -7,7 +7,7 @@ OUT ?= out
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test lint docs swarm fuzz mutants campaign reproduce bench-sim bench-audit bench-import bench-live bench-services bench-hostile bench-network bench-gossip bench-large bench-trees bench-scale bench-replicated soak pins clean
+.PHONY: help install demo check test lint docs swarm fuzz mutants campaign reproduce bench-sim bench-audit bench-import bench-live bench-services bench-hostile bench-network bench-gossip bench-large bench-trees bench-scale bench-replicated bench-corrections soak pins clean
 
 help: ## list every target
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ bench-large: $(INSTALLED) ## one round of S_Gossip among 100,000 members: time a
 
 bench-scale: $(INSTALLED) ## what control costs as a group grows: simulated to 1,000 members, live to 60 (an hour)
 	@$(BIN)/python bench/scale.py
+
+bench-corrections: $(INSTALLED) ## what each correction of the DPG protocol buys, simulated (ten minutes)
+	@$(BIN)/python bench/corrections.py --seeds 4
 
 bench-trees: $(INSTALLED) ## the trees of meta-groups for 1,000 groups over 10,000 sites
 	@$(BIN)/python bench/trees.py

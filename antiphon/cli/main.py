@@ -37,6 +37,7 @@ VERBS: Final = {
     "perf": ("antiphon.cli.perf:perf", "Live throughput and latency with local members."),
     "kv": ("antiphon.cli.kv:app", "A replicated map, and the replicas that hold it."),
     "lock": ("antiphon.cli.lock:lock", "Run a command while holding a replicated lock."),
+    "sequencer": ("antiphon.cli.sequencer:sequencer", "A tag sequencer of its own, for several groups."),
     "keygen": ("antiphon.cli.keygen:keygen", "A group key, and the steps to a new one."),
     "advise": ("antiphon.cli.advise:advise", "Which stability protocol to use, and how."),
     "groups": ("antiphon.cli.groups:groups", "Overlapping groups: their trees, and what a join changes."),

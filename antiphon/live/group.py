@@ -17,6 +17,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +28,6 @@ from antiphon.core.ids import Group as GroupName
 from antiphon.core.ids import Site
 from antiphon.core.inputs import JoinGroup, LeaveGroup, Start
 from antiphon.core.packing import Destinations
-from antiphon.core.time import MILLISECOND_NS, to_seconds
 from antiphon.core.wire import Codec
 from antiphon.live import events as ev
 from antiphon.live.counters import Counters
@@ -42,6 +42,7 @@ from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.lifecycle import Lifecycle
 from antiphon.live.limits import Limits, require_group_name
 from antiphon.live.listener import GroupListener
+from antiphon.live.meeting import meet_others
 from antiphon.live.member import Member
 from antiphon.live.messages import Batch, Body, Message, Presence, bytes_of, view_of
 from antiphon.live.networks import Network
@@ -52,6 +53,7 @@ from antiphon.live.pieces import LARGEST_RECORD_BYTES
 from antiphon.live.poison import Poison, PoisonRing
 from antiphon.live.presence import PresenceNews
 from antiphon.live.status import Status, status_of
+from antiphon.live.tag_channel import SequencedTransport, TagChannel
 from antiphon.live.transport import Transport
 from antiphon.protocols.fifo import HistoryRole
 from antiphon.trace.schema import Run
@@ -59,14 +61,6 @@ from antiphon.trace.segments import SegmentRecorder
 
 AT_ONCE: Final = 16
 """Messages that `send_many` hands in before it checks again for room. Raising it costs memory."""
-PROOF_S: Final = 0.04
-"""Time in which processes prove to each other that they are running, before a newcomer starts its
-protocol."""
-PENDING_NS: Final = 100 * MILLISECOND_NS
-"""A newcomer waits if, within this time, a member reported that the newcomer's name may be taken, or an
-unproven process sent a datagram."""
-MEETING_S: Final = 1.0
-"""Longest such wait: a stranger may never prove itself. Raising it costs time to join."""
 
 
 async def _refuse(_number: int) -> int | None:
@@ -97,7 +91,9 @@ class Group:
         trace: Path | None,
         run: str,
         limits: Limits,
+        tag_channel: TagChannel | None = None,
     ) -> None:
+        """`tag_channel` leads to the outside sequencer that the order names, if it names any."""
         self.group: Final = group
         self.name: Final = site
         self.order: Final[str] = order.name
@@ -111,6 +107,7 @@ class Group:
         self._trace = trace
         self._run = run
         self._limits = limits
+        self._tag_channel = tag_channel
         self._figures = Figures()
         self._watch = Watch()
         self._counters = Counters()
@@ -166,7 +163,7 @@ class Group:
         self._member.listen()
         self._journal.watch(lambda: (self._counters.drops, self._counters.key_changes))
         try:
-            await self._meet_others()
+            await meet_others(self._transport_of_member(), self._machine, self._is_in)
             delivered = await self._delivered_before() if returning and self._role.catches_up else None
             self._member.start(Start(self._host.next_incarnation(), next_number, returning, delivered))
             await asyncio.wait_for(self._listener.taking_part.wait(), self._limits.join_s)
@@ -223,16 +220,10 @@ class Group:
             with contextlib.suppress(MissedError):
                 await self._listener.stability.wait(self.name, limit, limit)
 
-    async def _meet_others(self) -> None:
-        """Prove to the other members that this process is running, and learn whether they accept it."""
-        transport = self._transport_of_member()
-        end = to_seconds(self._machine.now_ns()) + MEETING_S
-        while True:
-            await asyncio.sleep(PROOF_S)
-            self._lifecycle.require_in()
-            is_waiting = transport.is_pending(PENDING_NS) or transport.is_meeting(PENDING_NS)
-            if not is_waiting or to_seconds(self._machine.now_ns()) > end:
-                return
+    def _is_in(self) -> bool:
+        """Whether the join goes on; raises the reason if not."""
+        self._lifecycle.require_in()
+        return True
 
     def _transport_of_member(self) -> Transport:
         assert self._transport is not None
@@ -241,7 +232,10 @@ class Group:
     def _open(self, order: Order) -> None:
         """Open the sockets, the trace and the protocol. Missing resources raise before anything is sent."""
         echoes = order.needs_channel and self._network.is_loopback
-        transport = Transport(
+        kind: Callable[..., Transport] = Transport
+        if self._tag_channel is not None:
+            kind = partial(SequencedTransport, self._tag_channel, self._host.refused)
+        transport = kind(
             site=self.name, group=self.group, codec=Codec(order.pdus),
             network=self._network, keys=self._keys, counters=self._counters, host=self._host,
             terms=Terms(order.fingerprint()), poison=self._poison,

@@ -7,7 +7,7 @@ from antiphon.live.status import Status
 
 
 class Host(Interface):
-    """The process that a gate guards: a `Group` or an `Onlooker`."""
+    """The process that a gate guards: a member's `GroupHost`, or a `Bystander`."""
 
     def incarnation_of(self, site: Site) -> int:
         """The latest known incarnation of a site; 0 if there is none."""
@@ -34,3 +34,20 @@ class Host(Interface):
 
     def namesake(self, address: str) -> None:
         """The other members follow a process at that address under our name: this process must end."""
+
+
+class Bystander:
+    """The `Host` of a process that is no member: it has no incarnation, and nothing depends on who is met."""
+
+    def incarnation_of(self, site: Site) -> int:  # noqa: ARG002
+        return 0
+
+    def status(self) -> Status | None:
+        return None
+
+    def reported(self, incarnation: int) -> None: ...
+    def refused(self, site: Site, reason: str) -> None: ...
+    def met(self, site: Site, boot: int) -> None: ...
+    def told(self, site: Site, status: Status) -> None: ...
+    def left_behind(self, site: Site) -> None: ...
+    def namesake(self, address: str) -> None: ...

@@ -14,7 +14,8 @@ from antiphon.live.history import USUAL_BYTES
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.limits import Limits, require_name
 from antiphon.live.networks import Network, parse_network, require_key
-from antiphon.live.orders import NO_HISTORY, Order, make_order
+from antiphon.live.orders import NO_HISTORY, Order, Total, make_order
+from antiphon.live.tag_channel import find_channel
 from antiphon.protocols.fifo import HistoryRole
 
 
@@ -60,6 +61,11 @@ def join(
     keys = key if isinstance(key, KeyRing) or key is None else KeyFile(Path(key))
     require_key(place, keys, insecure=insecure)
     chosen = make_order(order, options)
+    channel = None
+    if isinstance(chosen, Total) and chosen.outside is not None:
+        channel = find_channel(
+            chosen.outside, chosen.outside_network, chosen.outside_key, place, keys, insecure=insecure
+        )
     role = HistoryRole(history is not None, catch_up)
     if role != NO_HISTORY and not chosen.keeps_history:
         raise UsageError(
@@ -73,4 +79,5 @@ def join(
     return Group(
         group, site, order=chosen, role=role, archive=archive,
         network=place, keys=keys, trace=folder, run=run or group, limits=limits or Limits(),
+        tag_channel=channel,
     )  # fmt: skip

@@ -22,6 +22,7 @@ from antiphon.core.wire import Codec, Reason
 from antiphon.live.counters import Counters
 from antiphon.live.gate import UNKNOWN_KEY, UNSEALED
 from antiphon.live.handshake import Terms
+from antiphon.live.host import Bystander
 from antiphon.live.keys import KeyFile
 from antiphon.live.members import MOST_MEMBERS
 from antiphon.live.networks import Endpoint, Network, Peers, parse_network, require_key
@@ -55,7 +56,7 @@ class Sight:
         return 1000 * grown / span_ms if span_ms > 0 else 0.0
 
 
-class Onlooker:
+class Onlooker(Bystander):
     """Asks the members of a group how they are: `async with Onlooker(...) as onlooker`."""
 
     def __init__(
@@ -128,18 +129,6 @@ class Onlooker:
                 self.sights[site] = Sight(status, now_s)
         else:
             sight.tell(status, now_s)
-
-    def status(self) -> None:
-        """An onlooker has no incarnation."""
-
-    def incarnation_of(self, _site: Site) -> int:
-        return 0
-
-    def reported(self, incarnation: int) -> None: ...
-    def refused(self, site: Site, reason: str) -> None: ...
-    def met(self, site: Site, boot: int) -> None: ...
-    def left_behind(self, site: Site) -> None: ...
-    def namesake(self, address: str) -> None: ...
 
 
 def _aside(network: Network) -> Network:

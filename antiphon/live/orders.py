@@ -21,11 +21,15 @@ from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.live.limits import require_name
 from antiphon.live.pieces import BATCH_BYTES, SMALL_BATCH_BYTES
+from antiphon.live.tag_channel import SEQUENCER
 from antiphon.protocols import detection, dpg, fifo, metagroups, sco, sequencer
 from antiphon.protocols.atomic_delivery import DELIVER_WHEN, AtomicDelivery
 from antiphon.protocols.dpg.peers import LEASH
-from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES
+from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES, bounded_delay
+from antiphon.protocols.dpg.services.base import Service
+from antiphon.protocols.dpg.services.bounded_delay import BoundedDelayService
 from antiphon.protocols.dpg.services.lan import LanService
+from antiphon.protocols.dpg.services.tag_sequencer import SequencerOptions, SequencerService
 from antiphon.protocols.fifo.pdus import TRIGGERS
 from antiphon.protocols.stability import PROTOCOLS
 from antiphon.protocols.stability.tuning import Tuning
@@ -326,6 +330,39 @@ class Total(Deliverable):
         "than half of the group, and a minority that is cut off delivers nothing.",
         least=1,
     )
+    contiguity: str | None = knob(
+        None,
+        "With the service bounded-delay: how members infer that nothing lies between two messages. Evidence, "
+        "if left out, waits for every member's word; delays trusts delays below the bound, and after a loss "
+        "the order may go apart, which is reported.",
+        choices=bounded_delay.DETECTORS,
+    )
+    outside: str | None = knob(
+        None,
+        "The tag sequencer that numbers messages instead of a member, for several groups: the name that "
+        "antiphon sequencer was given.",
+    )
+    outside_network: str | None = knob(
+        None, "Where that sequencer is, if not on the group's network; forms as for network=.", agreed=False
+    )
+    outside_key: str | None = knob(
+        None, "The key file of that sequencer's channel, if its key is not the group's.", agreed=False
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.contiguity is not None and self.service != "bounded-delay":
+            raise UsageError(
+                f"The service '{self.service}' infers contiguity in one way only.",
+                hint="Leave contiguity= out, or choose service='bounded-delay'.",
+            )
+        if self.outside is not None and self.service != "sequencer":
+            raise UsageError(
+                f"The service '{self.service}' has no sequencer, and so none outside.",
+                hint="Leave outside= out, or choose service='sequencer'.",
+            )
+        if self.outside is None and (self.outside_network or self.outside_key):
+            raise UsageError("Which outside sequencer?", hint="Name it: outside='tags'.")
 
     @property
     def needs_channel(self) -> bool:
@@ -336,7 +373,7 @@ class Total(Deliverable):
         return SMALL_BATCH_BYTES if self.service != DEFAULT_SERVICE else super().batch_bytes(settings)
 
     def agreed(self) -> dict[str, Any]:
-        """A quorum counts only if there is one: members without the option do not name it."""
+        """Options that are left out are not named, as by members of versions that lack them."""
         return {name: value for name, value in super().agreed().items() if value is not None}
 
     def kept_promises(self) -> tuple[Property, ...]:
@@ -358,11 +395,15 @@ class Total(Deliverable):
         )
 
     def build_protocol(self, settings: Settings) -> LiveProtocol:
-        service = (
-            LanService(hears_itself=settings.hears_itself)
-            if self.service == "lan"
-            else SERVICES[self.service]()
-        )
+        service: Service
+        if self.service == "lan":
+            service = LanService(hears_itself=settings.hears_itself)
+        elif self.contiguity is not None:
+            service = BoundedDelayService(detector=self.contiguity)
+        elif self.outside is not None:
+            service = SequencerService(SequencerOptions(outside=SEQUENCER))
+        else:
+            service = SERVICES[self.service]()
         configuration = self.configuration(settings)
         return dpg.Dpg(settings.site, configuration, service, settings.random, secret=settings.secret)
 

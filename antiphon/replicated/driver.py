@@ -19,6 +19,7 @@ from antiphon.live.errors import NameTakenError
 from antiphon.live.group_host import LARGEST_LEAP
 from antiphon.live.handshake import Terms
 from antiphon.live.keys import KeyFile, KeyRing
+from antiphon.live.meeting import meet_others
 from antiphon.live.networks import Network
 from antiphon.live.poison import PoisonRing
 from antiphon.live.status import Status
@@ -35,11 +36,6 @@ PAUSE_NS: Final = MILLISECOND_NS // 2
 TICK_NS: Final = 5 * MILLISECOND_NS
 """Interval of the transport's housekeeping while something is unfinished. Raising it costs repair latency."""
 IDLE_TICK_NS: Final = 20 * TICK_NS
-PROOF_S: Final = 0.04
-"""Time in which processes prove to each other that they are running, before the protocol starts."""
-MEETING_NS: Final = SECOND_NS
-"""Longest such time: a stranger may never prove itself."""
-PENDING_NS: Final = 100 * MILLISECOND_NS
 
 
 class Driver:
@@ -100,13 +96,7 @@ class Driver:
 
     async def meet(self) -> None:
         """Let the other processes prove themselves, and learn which incarnation of ours they know."""
-        end_ns = self._now_ns() + MEETING_NS
-        while self._running:
-            await asyncio.sleep(PROOF_S)
-            transport = self._transport
-            is_waiting = transport.is_pending(PENDING_NS) or transport.is_meeting(PENDING_NS)
-            if not is_waiting or self._now_ns() > end_ns:
-                return
+        await meet_others(self._transport, self._machine, lambda: self._running)
 
     def start(self, protocol: "Quorum | Sides") -> None:
         self._protocol = protocol

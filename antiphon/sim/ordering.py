@@ -140,6 +140,10 @@ class Subject:
     """The size of its PDUs on the wire; None means `wire_size`."""
     pdus: tuple[type[Pdu], ...] = ()
     """Its PDUs, if the bytes that control costs are to be counted."""
+    servers: tuple[Site, ...] = ()
+    """Sites that take part and are no members: they have no application and no row in the trace."""
+    server_crashes: int = 0
+    """Crashes of the first server, each followed by a restart without memory."""
     forgets: bool = False
     """Whether a member whose spell ended restarts without memory: its admitted messages may be lost, and it
     knows only the members that have appeared to it since."""
@@ -168,12 +172,16 @@ def simulate(
     seeds = Seeds(seed)
     sites = tuple(site_names(configuration.members))
     faults = draw_faults(configuration, subject, seeds, sites)
-    partition = Partition(configuration.members)
+    everyone = (*sites, *subject.servers)
+    partition = Partition(len(everyone))
     watch = Watch(sites, recorder)
-    network = _network(configuration, seeds) if subject.network is None else subject.network(seeds)
-    meter = MeteredNetwork(network, len(sites), encoded_size(subject.pdus)) if subject.pdus else None
+    network = (
+        _network(configuration, seeds, len(everyone)) if subject.network is None else subject.network(seeds)
+    )
+    meter = MeteredNetwork(network, len(everyone), encoded_size(subject.pdus)) if subject.pdus else None
     world = World(
-        sites=sites,
+        sites=everyone,
+        servers=subject.servers,
         build=_builder(configuration, subject, seeds, sites, faults),
         network=meter or network,
         size_of=wire_size if subject.size_of is None else subject.size_of,
@@ -205,6 +213,9 @@ def draw_faults(
     faults: list[churn.Fault] = [
         *churn.draw_absences(random, churning, horizon_ns, pace),
         *churn.draw_crashes(seeds.stream("churn/crashes"), sites, configuration.crashes, horizon_ns, pace),
+        *churn.draw_crashes(
+            seeds.stream("churn/servers"), subject.servers[:1], subject.server_crashes, horizon_ns, pace
+        ),
         *churn.draw_splits(seeds.stream("churn/splits"), sites, configuration.partitions, horizon_ns, pace),
     ]
     faults = churn.without_meetings(faults)
@@ -234,13 +245,13 @@ def _builder(
     return build
 
 
-def _network(configuration: OrderingConfiguration, seeds: Seeds) -> Network:
+def _network(configuration: OrderingConfiguration, seeds: Seeds, sites: int) -> Network:
     delay_ns = from_seconds(configuration.delay_ms / 1000)
     if configuration.network == "medium":
-        return Medium(configuration.members, seeds, propagation_ns=delay_ns)
+        return Medium(sites, seeds, propagation_ns=delay_ns)
     jitter_ns = from_seconds(configuration.jitter_ms / 1000)
     bandwidth = 1e6 * configuration.mbps or None
-    return Mesh(configuration.members, seeds, delay_ns=delay_ns, jitter_ns=jitter_ns, bandwidth=bandwidth)
+    return Mesh(sites, seeds, delay_ns=delay_ns, jitter_ns=jitter_ns, bandwidth=bandwidth)
 
 
 def _layers(
@@ -299,7 +310,7 @@ class Workload:
         self._faults = faults
         self._watch = watch
         self._body = bytes(configuration.size)
-        self._backlog = {host.site: 0 for host in world.hosts}
+        self._backlog = {host.site: 0 for host in world.hosts if host.site not in subject.servers}
         self._everyone: Final = frozenset(self._backlog)
         self._retrying: set[Site] = set()
         self._admitted_ns: dict[MessageId, Nanoseconds] = {}
@@ -309,10 +320,10 @@ class Workload:
         self._latencies_ns: list[Nanoseconds] = []
         self._until_stable_ns: list[Nanoseconds] = []
         """How long it took until a message's sender knew that it was stable."""
-        self._counts = {host.site: 0 for host in world.hosts}
+        self._counts = dict.fromkeys(self._backlog, 0)
         self._last_ns: Nanoseconds = 0
         self._offers_ns: list[Nanoseconds] = []
-        self._buckets: dict[Site, Counter[int]] = {host.site: Counter() for host in world.hosts}
+        self._buckets: dict[Site, Counter[int]] = {site: Counter() for site in self._backlog}
         self._closing: set[MessageId] | None = None
         self._closing_since_ns: Nanoseconds = 0
         self._finished_ns: Nanoseconds | None = None

@@ -5,7 +5,7 @@ inputs to protocol objects and carries out their effects. Events of one moment h
 they were scheduled, heap before network, so that a run is a function of its seed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any, ClassVar
 
@@ -66,7 +66,9 @@ class World:
         size_of: SizeOf,
         layers: Sequence[Layer] = (),
         recorder: Recorder | None = None,
+        servers: Collection[Site] = (),
     ) -> None:
+        """`servers` are the sites that are no members: they have no application and no row in the trace."""
         if len(set(sites)) != len(sites):
             raise UsageError("Two sites of a world have the same name.")
         self.now: Nanoseconds = 0
@@ -88,6 +90,7 @@ class World:
         self._size = 0
         self._layers = tuple(layers)
         self._recorder = recorder
+        self._servers = frozenset(servers)
         self._heap: list[tuple[Nanoseconds, int, Host, str] | tuple[Nanoseconds, int, Action]] = []
         """Timers and actions. No two have one serial number, so that what follows it is never compared."""
         self._scheduled = 0
@@ -139,7 +142,8 @@ class World:
         if host.up:
             host.up = host.present = False
             host.timers.clear()
-            self._note(host, fx.Absent())
+            if site not in self._servers:
+                self._note(host, fx.Absent())
 
     def restart(self, site: Site) -> None:
         """A new incarnation begins with empty memory; it says itself when it is present again."""

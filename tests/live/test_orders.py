@@ -4,6 +4,7 @@ import asyncio
 import re
 from math import inf, nan
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,11 +17,13 @@ from antiphon.live.orders import (
     Causal,
     Fifo,
     Sequencer,
+    Settings,
     Total,
     TotalAcross,
     make_order,
     options_table,
 )
+from antiphon.protocols.dpg.services.bounded_delay import BoundedDelayService
 from antiphon.protocols.stability.tuning import Tuning
 from tests.live.members import a_group_name, read, within
 
@@ -96,12 +99,22 @@ def test_the_fingerprint_has_what_all_must_share_with_the_defaults_filled_in() -
     assert TotalAcross(bypass=True).fingerprint()["bypass"] == "True"
 
 
-def test_every_option_reaches_the_protocol() -> None:
+def test_every_option_reaches_the_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Fifo(suspect_after_ns=123_000_000).configuration().suspect_after_ns == 123_000_000
     tuned = Fifo(stability="s-gossip", step_ns=20_000_000, subset=2, subgroup=9, controllers=2)
     assert tuned.configuration().tuning == Tuning(step_ns=20_000_000, subset=2, subgroup=9, controllers=2)
     assert Fifo(stability="fulldist", scatter_ns=5).configuration().tuning == Tuning(scatter_ns=5)
     assert TotalAcross(suspect_after_ns=123_000_000).configuration().suspect_ns == 123_000_000
+    settings = Settings(site="a", receive_buffer_bytes=1 << 20, random=Random(1))
+    for detector in ("evidence", "delays"):
+        with monkeypatch.context() as patched:
+            chosen: list[str] = []
+            patched.setattr(
+                "antiphon.live.orders.BoundedDelayService",
+                lambda *, detector, chosen=chosen: chosen.append(detector) or BoundedDelayService(),
+            )
+            Total(service="bounded-delay", contiguity=detector).build(settings)
+            assert chosen == [detector]
     assert {kind.name for kind in ORDERS.values()} == {"fifo", "causal", "sequencer", "total", "total-across"}
 
 

@@ -31,7 +31,8 @@ hold; `channel_queue` how full the channel is. Reports: `heartbeat` when to repo
 `reports` their contents; `report_merge` what a member learns from them; `continuity` whether its order can go
 on; `agreement` and `checkpoints` digests; `quorum` whether enough members have a place. Members: `peers`
 heard recently; `spells` absence and return. `context` is what these parts share. `cycles`, `timers`, `tags`,
-`tag_lists`, `pdus` are what their names say. `member` ties them together.
+`tag_lists`, `pdus` are what their names say;
+`printed` has the published form of the parts. `member` ties them together.
 
 Deviations, with reasons:
 - A 'message' PDU carries a packed batch, so one vertex orders many messages. It names the sender's previous

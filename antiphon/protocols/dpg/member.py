@@ -12,15 +12,11 @@ from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.admission import batch_for_all
-from antiphon.protocols.dpg.channel import Channel
 from antiphon.protocols.dpg.channel_queue import ChannelQueue
 from antiphon.protocols.dpg.context import Context
 from antiphon.protocols.dpg.cycles import build_clock
-from antiphon.protocols.dpg.delivery import Delivery
-from antiphon.protocols.dpg.flow import Flow
-from antiphon.protocols.dpg.heartbeat import ReportHeartbeat
 from antiphon.protocols.dpg.order import Expected, Order
-from antiphon.protocols.dpg.own_messages import Batch, OwnMessages
+from antiphon.protocols.dpg.own_messages import Batch
 from antiphon.protocols.dpg.pdus import (
     LARGEST_BATCH_BYTES,
     DpgConfiguration,
@@ -33,10 +29,8 @@ from antiphon.protocols.dpg.pdus import (
     Tag,
 )
 from antiphon.protocols.dpg.peers import Peers
+from antiphon.protocols.dpg.printed import parts_of
 from antiphon.protocols.dpg.quorum import CutOffWatch, Quorum
-from antiphon.protocols.dpg.recovery import Recovery
-from antiphon.protocols.dpg.report_merge import ReportMerge
-from antiphon.protocols.dpg.report_sender import ReportSender
 from antiphon.protocols.dpg.reports import ReportLists, lists_bytes, read
 from antiphon.protocols.dpg.services.base import PREFIX, Next, Placements, Service
 from antiphon.protocols.dpg.spells import Presence, State
@@ -48,6 +42,10 @@ from antiphon.protocols.dpg.validation import Validation
 
 PASSED_OVER: Final = "The others did not receive a message of this member, and went on while it was away."
 BEGINS_AGAIN: Final = "It has missed too much, and begins again."
+FORGETS: Final = (
+    "It lost its memory before it told what it had delivered: from this message of ours on it may deliver "
+    "messages once more."
+)
 SUPERSEDED: Final = "It knows a later incarnation of this member, and takes nothing from this one."
 
 
@@ -78,7 +76,8 @@ class Dpg:
         self._queue = ChannelQueue()
         context = Context(site, knobs, service, random, self._timers, emit, self._queue)
         self._tags = Tags(secret, random)
-        self._flow = flow = Flow(
+        parts = parts_of(knobs, random)
+        self._flow = flow = parts.flow(
             knobs.message_cycle_ns, knobs.delta_ns, knobs.fc_cycle_ns, knobs.longest_message_cycle_ns,
             2 * knobs.deliv_cycle_ns,
         )  # fmt: skip
@@ -89,17 +88,17 @@ class Dpg:
             peers, longest_ns, longest_ns - knobs.gone_ns, 2 * knobs.silence_ns, knobs.tombstones, emit
         )
         self._order = order = Order(knobs, self._stability, emit)
-        self._own = own = OwnMessages(context, order, self._tags)
-        self._channel = Channel(context, order, own)
-        self._recovery = recovery = Recovery(context, order, peers)
+        self._own = own = parts.own_messages(context, order, self._tags)
+        self._channel = parts.channel(context, order, own)
+        self._recovery = recovery = parts.recovery(context, order, peers)
         self._quorum = Quorum(knobs.quorum, order.agreement)
-        self._delivery = Delivery(context, order, own, recovery, self._quorum)
+        self._delivery = parts.delivery(context, order, own, recovery, self._quorum)
         self._cut_off = CutOffWatch(knobs.quorum, 2 * knobs.silence_ns, emit)
-        heartbeat = ReportHeartbeat(knobs.report_cycle_ns, knobs.idle_ns, random, self._queue)
+        heartbeat = parts.heartbeat(knobs.report_cycle_ns, knobs.idle_ns, random, self._queue)
         self._share = heartbeat.share
         self._validation = Validation(context, order, self._tags, flow, heartbeat)
-        self._report_sender = ReportSender(context, order, own, recovery, peers, flow, heartbeat)
-        self._report_merge = ReportMerge(context, order)
+        self._report_sender = parts.report_sender(context, order, own, recovery, peers, flow, heartbeat)
+        self._report_merge = parts.report_merge(context, order)
         self._presence = Presence(knobs, emit)
         self._started = False
         self._superseded = False
@@ -471,6 +470,8 @@ class Dpg:
         if not self._is_latest(now, sender, report.incarnation):
             return
         time_ns = self._clock.time(now)
+        if is_anew:
+            self._on_restarted(time_ns, sender)
         self._order.note_incarnation(sender, report.incarnation)
         self._clock.on_report(now, sender, report.clock_ns)
         self._flow.on_report(time_ns, sender, 0 if report.listening else report.demand_ns)
@@ -568,6 +569,12 @@ class Dpg:
         self._report_merge.listen()
         self._begin_service(now)
         self._report_sender.urge(now, time_ns)
+
+    def _on_restarted(self, time_ns: Nanoseconds, sender: Site) -> None:
+        """Another member has lost its memory. What it delivered and told no other, it delivers once more."""
+        message = self._own.old(time_ns)
+        if message is not None:
+            self._effects.append(Disagreed(sender, FORGETS, self.site, message.number))
 
     def _on_listener(self, now: Nanoseconds, time_ns: Nanoseconds, sender: Site, index: int) -> None:
         """A member listens before it takes part: it needs reports soon, with what it must know.

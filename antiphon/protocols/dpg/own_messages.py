@@ -49,6 +49,8 @@ class OwnMessages:
         """Messages without a place, and when each was handed over."""
         self.previous: Tag = ORIGIN
         """The latest message handed over; `ORIGIN` if there was none in this spell."""
+        self._earlier = 0
+        """Messages with lower numbers were handed over in an earlier spell."""
         self._located: list[tuple[int, Tag]] = []
         """Messages reported since the channel last delivered something, with their numbers."""
         shared = context.service.reports_ordered
@@ -167,6 +169,17 @@ class OwnMessages:
     def listen(self) -> None:
         """What the channel delivers from here on follows nothing that is known."""
         self._located.clear()
+        self._earlier = max((held.message.number + 1 for held in self._order.own.values()), default=0)
+
+    def old(self, time_ns: Nanoseconds) -> Message | None:
+        """The first message that is not delivered here although others may have had it for long."""
+        since_ns = time_ns - self._configuration.silence_ns
+        found = [
+            held.message
+            for tag, held in self._order.own.items()
+            if held.message.number < self._earlier or self.unlocated.get(tag, (None, time_ns))[1] < since_ns
+        ]
+        return min(found, key=_number, default=None)
 
     def renew(self, now: Nanoseconds, time_ns: Nanoseconds, agreed: Sequence[Tag]) -> list[Message]:
         """Sort messages of before an absence: delivered meanwhile, known, or to be handed over anew.

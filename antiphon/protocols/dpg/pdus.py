@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from antiphon.core.errors import UsageError
 from antiphon.core.fields import NUMBER_LIMIT, Hash, Incarnation, Name, Number
+from antiphon.core.knobs import require_known
 from antiphon.core.packing import Packed
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import MAXIMUM_BODY_BYTES, Pdu
@@ -185,6 +186,17 @@ PDUS: Final[tuple[type[Pdu], ...]] = (Message, Remulticast, Report, Farewell, Pr
 CYCLES: Final = ("clock", "count")
 IDLE_CYCLES: Final = 5
 """Report cycles between the reports of an idle group. Raising it costs time to notice what was lost last."""
+CORRECTIONS: Final[dict[str, str]] = {
+    "marks": "marks across own messages wait until they are certain",
+    "history": "reports tell the places of recent messages, too",
+    "requests": "what is missing is requested at once, not only in reports",
+    "share": "reports keep within their share, and members take turns",
+    "evidence": "no place is chosen before reports have come that could tell it",
+    "spells": "a member that missed too much begins a new spell, and delivers no dummies",
+    "flow": "members report their own demand, not the greatest that they heard",
+    "return": "a member that returns adopts another's root",
+}
+"""What is done otherwise than published, and can be left out."""
 GONE_SILENCES: Final = 5
 """Longest silences of a present member after which it counts as gone. Raising it costs time then."""
 
@@ -253,12 +265,16 @@ class DpgConfiguration:
     none. Raising it costs latency, and deliveries wait while fewer members are connected."""
     absence_ns: Nanoseconds = SECOND_NS
     """Pause of a member's own process after which it counts as absent. Raising it risks order."""
+    printed: frozenset[str] = frozenset()
+    """Corrections that are left out: in these respects the protocol is as published."""
 
     def __post_init__(self) -> None:
         if self.cycles not in CYCLES:
             raise UsageError(
                 f"There are no cycles by '{self.cycles}'.", hint=f"Choose {' or '.join(CYCLES)}."
             )
+        for name in self.printed:
+            require_known(name, CORRECTIONS, f"There is no correction '{name}'.")
         spans = (
             self.report_cycle_ns, self.deliv_cycle_ns, self.dummy_cycle_ns, self.retr_cycle_ns,
             self.remove_cycle_ns, self.locate_cycle_ns, self.fc_cycle_ns, self.listen_ns, self.absence_ns,

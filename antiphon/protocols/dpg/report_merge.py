@@ -23,6 +23,7 @@ class ReportMerge:
     """The reports that one member receives; `time_ns` is in its own clock."""
 
     def __init__(self, context: Context, order: Order) -> None:
+        self._configuration = context.configuration
         self._order = order
         self._shared = context.service.reports_ordered
         self._emit = context.emit

@@ -13,19 +13,27 @@ from typing import Annotated, Final
 from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import MessageId, Site, site_names
+from antiphon.core.inputs import Input, Start, TimerFired
+from antiphon.core.knobs import require_known
 from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Kind, Property, Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds, from_seconds, to_seconds
 from antiphon.core.wire import HEADER, Pdu
 from antiphon.protocols.dpg import ALMOST, PDUS, PROMISES, Dpg, DpgConfiguration
-from antiphon.protocols.dpg.pdus import Message, Report
+from antiphon.protocols.dpg.pdus import CORRECTIONS, TAG_LIMIT, Message, Report
 from antiphon.protocols.dpg.reports import lists_bytes
 from antiphon.protocols.dpg.services import SERVICE_PDUS, SERVICES, bounded_delay, lan
 from antiphon.protocols.dpg.services.base import Service
 from antiphon.protocols.dpg.services.bounded_delay import BoundedDelayService
 from antiphon.protocols.dpg.services.lan import LanService
-from antiphon.protocols.dpg.services.tag_sequencer import SequencerOptions, SequencerService
+from antiphon.protocols.dpg.services.tag_sequencer import (
+    SequencerOptions,
+    SequencerService,
+    TagSequencerSite,
+)
+from antiphon.protocols.dpg.services.tag_sequencer.pdus import TagRequest
+from antiphon.protocols.dpg.tag_lists import pack_tags
 from antiphon.sim.delivery import DeliveryConfiguration, promised
 from antiphon.sim.drift import Drifting
 from antiphon.sim.medium import ETHERNET_BITS_PER_S, RECEPTION_BUFFERS, Medium, Processing
@@ -50,6 +58,10 @@ CONTIGUITY: Final[dict[str, tuple[str, ...]]] = {
 }
 """The ContiguityDetectors of each service, of which the sequencer's numbers need none."""
 MOST_DRIFT_PPM: Final = 100_000
+OUTSIDE: Final[Site] = "outside"
+"""The outside tag sequencer."""
+FOREIGN: Final[Site] = "foreign"
+"""A member of another group, which shares it."""
 QUORUM_TELL_NS: Final = MILLISECOND_NS // 2
 """Least pause between a member's words on its place in the order, where deliveries wait for them."""
 
@@ -85,6 +97,16 @@ class Configuration(DeliveryConfiguration):
     buffers: Annotated[int, "reception buffers of a site, on the medium"] = RECEPTION_BUFFERS
     processing_us: Annotated[float, "microseconds a site needs for a PDU, on the medium"] = 0.0
     vertex_us: Annotated[float, "microseconds more for each vertex of its graph, on the medium"] = 0.0
+    outside: Annotated[
+        bool, "with the service sequencer: an outside site numbers the tags, as antiphon sequencer does"
+    ] = False
+    outside_crashes: Annotated[int, "crashes of that site, each followed by a restart without memory"] = 0
+    foreign_rate: Annotated[float, "tags a second of another group that the outside site numbers, too"] = 0.0
+    as_printed: Annotated[bool, "the protocol as published, without our corrections"] = False
+    correct: Annotated[
+        str,
+        f"with --as-printed: corrections made all the same, such as marks,share; {', '.join(CORRECTIONS)}",
+    ] = ""
     window: Annotated[int, "own messages that a member has under way at most"] = DpgConfiguration.window
     history: Annotated[int, "agreed messages that a report covers"] = 64
     bandwidth: Annotated[int, "bits a second of the medium"] = ETHERNET_BITS_PER_S
@@ -106,6 +128,16 @@ class Configuration(DeliveryConfiguration):
                 "The service 'lan' needs a channel that carries messages to all members in one order.",
                 hint="Leave out --jitter-ms and --reordering, or choose another service.",
             )
+        if self.outside and self.service != "sequencer":
+            raise UsageError("An outside site gives numbers.", hint="Choose --service sequencer.")
+        if (self.outside_crashes or self.foreign_rate) and not self.outside:
+            raise UsageError("There is no outside sequencer.", hint="Add --outside.")
+        for name in self.corrections:
+            require_known(name, CORRECTIONS, f"There is no correction '{name}'.")
+        if self.correct and not self.as_printed:
+            raise UsageError("All corrections are made.", hint="Add --as-printed, or leave out --correct.")
+        if self.outside_crashes < 0 or self.foreign_rate < 0:
+            raise UsageError("No count of crashes and no rate is negative.")
         known = CONTIGUITY[self.service]
         if self.contiguity and self.contiguity not in known:
             raise UsageError(
@@ -118,6 +150,20 @@ class Configuration(DeliveryConfiguration):
             raise UsageError(f"A group of {self.members} has no quorum of {self.quorum}.")
         if min(self.processing_us, self.vertex_us) < 0:
             raise UsageError("Processing cannot take less than no time.")
+
+    @property
+    def corrections(self) -> frozenset[str]:
+        """Those named."""
+        if self.correct == "all":
+            return frozenset(CORRECTIONS)
+        return frozenset(self.correct.split(",") if self.correct else ())
+
+    @property
+    def servers(self) -> tuple[Site, ...]:
+        """The sites that are no members."""
+        if not self.outside:
+            return ()
+        return (OUTSIDE, FOREIGN) if self.foreign_rate else (OUTSIDE,)
 
     def protocol_configuration(self) -> DpgConfiguration:
         report_ns = from_seconds(self.report_ms / 1000)
@@ -143,6 +189,7 @@ class Configuration(DeliveryConfiguration):
             delta_ns=from_seconds(self.delta_ms / 1000),
             fc_cycle_ns=from_seconds(self.fc_ms / 1000),
             ordering_buffers=self.ordering_buffers,
+            printed=frozenset(CORRECTIONS) - self.corrections if self.as_printed else frozenset(),
         )
 
 
@@ -341,8 +388,29 @@ def build_service(configuration: Configuration) -> Service:
             gap_ns=max(3 * MILLISECOND_NS, round_trip_ns),
             takeover_ns=max(40 * MILLISECOND_NS, 8 * round_trip_ns),
             gather_answers_ns=max(25 * MILLISECOND_NS, 4 * round_trip_ns),
+            outside=OUTSIDE if configuration.outside else None,
         )
     )
+
+
+class ForeignGroup:
+    """Another group as an outside sequencer sees it: tags, at random times. Implements `Protocol`."""
+
+    def __init__(self, rate: float, random: Random) -> None:
+        self._mean_ns: Final = SECOND_NS / rate
+        self._random: Final = random
+
+    def handle(self, now: Nanoseconds, event: Input) -> list[fx.Effect]:  # noqa: ARG002
+        match event:
+            case Start():
+                return [self._wait()]
+            case TimerFired():
+                tags = pack_tags([self._random.randrange(1, TAG_LIMIT)])
+                return [fx.Send(OUTSIDE, TagRequest(tags, 1, 0)), self._wait()]
+        return []
+
+    def _wait(self) -> fx.SetTimer:
+        return fx.SetTimer("foreign", 1 + round(self._random.expovariate(1 / self._mean_ns)))
 
 
 def build_lan(configuration: Configuration) -> LanService:
@@ -355,7 +423,7 @@ def build_lan(configuration: Configuration) -> LanService:
 
 def build_network(configuration: Configuration, seeds: Seeds, processing: Processing | None = None) -> Medium:
     return Medium(
-        configuration.members,
+        configuration.members + len(configuration.servers),
         seeds,
         bandwidth_bits_per_s=configuration.bandwidth,
         propagation_ns=from_seconds(configuration.delay_ms / 1000),
@@ -412,6 +480,10 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
 
     def build(site: Site, _members: tuple[Site, ...]) -> Protocol:
         random = streams.setdefault(site, seeds.stream(f"dpg/{site}"))
+        if site == OUTSIDE:
+            return TagSequencerSite(site, random)
+        if site == FOREIGN:
+            return ForeignGroup(configuration.foreign_rate, random)
         member = Dpg(site, knobs, build_service(configuration), random)
         doubts.add(site, member)
         delivering = configuration.delivering(member, one_order=True)
@@ -434,6 +506,8 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
         watch=doubts.watch,
         size_of=size_of,
         pdus=(*PDUS, *SERVICE_PDUS),
+        servers=configuration.servers,
+        server_crashes=configuration.outside_crashes,
         tells_losses=lambda: doubts.unavailable > 0,
         gave_up=doubts.disputed.__contains__,
     )
@@ -445,9 +519,13 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
 
 
 def almost(configuration: Configuration | None) -> tuple[Property, ...]:
-    """After a partition a sender's messages may come out of its order: a side may lack the first of them."""
+    """After a partition a sender's messages may come out of its order: a side may lack the first of them.
+
+    A crashed member may be given again what it delivered and told no other.
+    """
     split = configuration is not None and configuration.partitions > 0
-    return (*ALMOST, "fifo") if split else ALMOST
+    crashes = configuration is not None and configuration.crashes > 0
+    return (*ALMOST, *(("fifo",) if split else ()), *(("duplicate",) if crashes else ()))
 
 
 SCENARIO: Final = Scenario(

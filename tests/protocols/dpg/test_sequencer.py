@@ -896,28 +896,50 @@ class TestSeveralGroups:
         assert {tag % 16 for tag in numbered} == {0, 1}
         assert group.outside["outside"].figures()["numbered"] == 200
 
-    def test_members_take_over_when_it_vanishes(self) -> None:
+    def test_members_wait_for_it_and_a_restarted_one_goes_on_behind_all_numbers(self) -> None:
         group = self.shared()
         group.send_all(list(self.COLOURS), 100, 3)
         group.run(100)
-        group.drops = lambda who, to, _: "outside" in (who, to)
-        group.run(500)
+        group.kill_outside("outside")
+        group.run(300)
+        assert not group.sequencers(), "no member numbers the tags of other groups"
+        before = {name: len(member.order()) for name, member in group.members.items()}
+        group.run(300)
+        assert before == {name: len(member.order()) for name, member in group.members.items()}
+        group.add_outside("outside", incarnation=1)
+        group.run(600)
         judge(group)
-        assert group.sequencers()
         for member in group.members.values():
             assert set(member.order()) == {tag for tag in all_tags(group) if tag % 16 == member.colour}
 
-    def test_it_hears_of_its_replacement(self) -> None:
-        group = self.shared()
-        group.send("a")
-        group.run(20)
-        group.members["a"].service._begin_claim(group.now)
-        group.run(50)
-        assert group.outside["outside"].figures()["is_sequencer"] == 0
+    @pytest.mark.parametrize("seed", range(20))
+    def test_it_may_be_killed_again_and_again_on_a_bad_network(self, seed: int) -> None:
+        link = Link(loss=0.05, duplication=0.05, jitter_ns=2 * MILLISECOND_NS)
+        group = Group(
+            list(self.COLOURS), link=link, options=SequencerOptions(outside="outside"),
+            colours=self.COLOURS, seed=seed,
+        )  # fmt: skip
+        group.send_all(list(self.COLOURS), 200, 3)
+        for incarnation in range(4):
+            group.add_outside("outside", incarnation=incarnation)
+            group.run(150 + group.random.randrange(100))
+            group.kill_outside("outside")
+            group.run(group.random.randrange(100))
+        group.add_outside("outside", incarnation=4)
+        group.run(1500)
+        judge(group)
+        for member in group.members.values():
+            assert set(member.order()) == {tag for tag in all_tags(group) if tag % 16 == member.colour}
 
-    def test_it_starts_once_and_a_restarted_one_has_no_role(self) -> None:
+    def test_members_follow_no_member_while_they_have_an_outside_sequencer(self) -> None:
+        group = self.shared()
+        member = group.members["a"]
+        group.hand_in(member, "b", Claim(9, 0))
+        assert member.service.note(group.now) == pack_note(Epoch(1, "outside"), 0)
+
+    def test_it_starts_once(self) -> None:
         site = TagSequencerSite("outside", Random(1))
-        assert site.handle(0, Start(incarnation=7)) == []
+        assert site.handle(0, Start(incarnation=7))
         with pytest.raises(UsageError):
             site.handle(0, Start())
 

@@ -209,12 +209,18 @@ class Group:
         self.at(self.now + round(self.random.random() * REPORT_NS), lambda: self._report(member))
         return member
 
-    def add_outside(self, name: Site) -> TagSequencerSite:
-        site = TagSequencerSite(name, Random(name))
+    def add_outside(self, name: Site, incarnation: int = 0) -> TagSequencerSite:
+        site = TagSequencerSite(name, Random(f"{name}/{incarnation}"))
         self.outside[name] = site
-        for effect in site.handle(self.now, Start()):
+        for effect in site.handle(self.now, Start(incarnation)):
             self.carry_out(name, effect)
         return site
+
+    def kill_outside(self, name: Site) -> None:
+        """It loses its memory and its timers; `add_outside` starts it again."""
+        del self.outside[name]
+        for key in [key for key in self._timers if key[0] == name]:
+            del self._timers[key]
 
     def _report(self, member: Member) -> None:
         if self.members.get(member.site) is not member or not member.alive:

@@ -21,11 +21,15 @@ Deviations, with reasons:
   sequencer is an outside site that sees no messages.
 - The numbering is not assumed to be reliable. Each PDU tells the numbers just before its own again, the last
   one of a burst is repeated, and what is still missing is asked for.
-- The paper leaves the loss of the sequencer open. Here a member whose message gets no number while the
-  sequencer is silent claims the role for the next epoch, which is a counter and a site, the greatest of which
-  counts. How long that silence must be the sequencer itself tells, by how late its own timers are: its lease.
+- The paper leaves the loss of the sequencer open. Here another member, whose message gets no number while
+  the sequencer is silent, claims the role for the next epoch, which is a counter and a site, the greatest of
+  which counts. The sequencer itself tells how long that silence must be: its lease, by how late its own
+  timers are.
   Every member that hears the claim stops following the old epoch and answers with the numbers that the
   claimant lacks. The numbering goes on behind the greatest of them, so contiguity is not broken.
+- An outside sequencer is not replaced: members of one group cannot know which numbers those of another have.
+  While it is away its groups have no order, and wait. When it is back it claims the next epoch, and members
+  of all its groups answer; it goes on behind the greatest number that any of them knows.
 - A sequencer orders its own messages and others' by a number only when the PDU that tells it has left the
   host: if it is stopped before, and others give the number anew, it has delivered nothing by it. If the PDU
   left late, the sequencer first asks whether it was replaced meanwhile.

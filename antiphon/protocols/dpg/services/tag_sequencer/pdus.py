@@ -42,6 +42,8 @@ class Epoch(NamedTuple):
 
 
 NO_EPOCH: Final = Epoch(0, "")
+FIRST_EPOCH: Final = 1
+"""The counter of a claim if no epoch is known."""
 
 
 class TagRequest(Pdu, frozen=True, gc=False):
@@ -128,7 +130,7 @@ class SequencerOptions:
     memory: int = 1 << 14
     """Numbers remembered. Raising it costs memory."""
     outside: Site | None = None
-    """A sequencer that is no member: tags are unicast to it at once."""
+    """A sequencer that is no member: tags are unicast to it at once, and no member replaces it."""
 
     def __post_init__(self) -> None:
         spans = (self.repeat_ns, self.gap_ns, self.takeover_ns, self.spread_ns, self.gather_answers_ns)

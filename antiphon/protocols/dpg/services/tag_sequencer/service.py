@@ -5,7 +5,7 @@ from typing import Final
 
 from antiphon.core.effects import Multicast, Send, SetTimer
 from antiphon.core.ids import Site
-from antiphon.core.time import MILLISECOND_NS, Nanoseconds
+from antiphon.core.time import MILLISECOND_NS, NEVER_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.dpg.pdus import ORIGIN, Farewell, Message, Report, Tag
 from antiphon.protocols.dpg.services.base import PREFIX, MemberView, Placements
@@ -17,6 +17,7 @@ from antiphon.protocols.dpg.services.tag_sequencer.number_requests import ASK, N
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
 from antiphon.protocols.dpg.services.tag_sequencer.patience import ROUND_TRIPS, Patience
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
+    FIRST_EPOCH,
     FIRST_NUMBER,
     LAST_NUMBER,
     NO_EPOCH,
@@ -75,7 +76,7 @@ class SequencerService:
         self._leader = Leader(member, options, self._numbers, self._follower)
         self._patience = Patience(options, member.random)
         self._neighbours = Neighbours()
-        self._epoch = Epoch(1, options.outside) if options.outside else NO_EPOCH
+        self._epoch = Epoch(0, options.outside) if options.outside else NO_EPOCH
         self._vacant = options.outside is None
         self._has_left = False
         self._claim: ClaimRound | None = None
@@ -237,7 +238,7 @@ class SequencerService:
             return
         self._reconcile(now)
         oldest_ns = None if self._vacant else asking.oldest_ns()
-        takeover_ns = self._patience.next_ns(now, oldest_ns, asking.least_ns)
+        takeover_ns = self._takeover_ns(now, oldest_ns)
         if takeover_ns is None:
             self._begin_claim(now)
             return
@@ -246,6 +247,12 @@ class SequencerService:
             self._requests_sent += 1
             self._member.emit(Send(self._epoch.sequencer, request))
         asking.wake_again(now, takeover_ns)
+
+    def _takeover_ns(self, now: Nanoseconds, oldest_ns: Nanoseconds | None) -> Nanoseconds | None:
+        """When to replace the sequencer; None if that is now. An outside one is waited for."""
+        if self._options.outside is not None:
+            return NEVER_NS
+        return self._patience.next_ns(now, oldest_ns, self._number_requests.least_ns)
 
     def _reconcile(self, now: Nanoseconds) -> None:
         """Find the messages that wait for a number; a listening member hands them over anew first."""
@@ -263,7 +270,8 @@ class SequencerService:
             self._patience.heard_ns = now
         if epoch <= self._epoch:
             return
-        is_believed = epoch.sequencer and not is_leap(epoch.counter, self._epoch.counter)
+        may_lead = epoch.sequencer == (self._options.outside or epoch.sequencer) != ""
+        is_believed = may_lead and not is_leap(epoch.counter, self._epoch.counter)
         if not is_believed or self._is_idle_talk(now, sender):
             self._ignored += 1
         elif epoch.sequencer != self._member.site:
@@ -271,7 +279,7 @@ class SequencerService:
         elif epoch.counter > self._counter:
             # A peer holds this member for the sequencer of an earlier process: a claim must be later.
             self._counter = epoch.counter
-            if self._leader.active:
+            if self._leader.active or self._claim is not None:
                 self._begin_claim(now)
 
     def _is_idle_talk(self, now: Nanoseconds, sender: Site) -> bool:
@@ -329,7 +337,8 @@ class SequencerService:
 
     def _succeed(self, now: Nanoseconds) -> None:
         """The sequencer has given up: the lowest member claims at once, others if it does not."""
-        if self._vacant or self._leader.active or self._claim is not None:
+        replaced = self._vacant or self._leader.active or self._claim is not None
+        if replaced or self._options.outside is not None:
             return
         self._vacant = True
         if not self._taking_part:
@@ -360,8 +369,6 @@ class SequencerService:
         self._patience.epoch_ns = now
         self._vacant = self._has_left = False
         self._claims += 1
-        if old.sequencer == self._options.outside:
-            self._member.emit(Send(old.sequencer, Claim(counter, self._numbers.through)))
         self._gather_answers(now, old)
 
     def volunteer(self, now: Nanoseconds) -> None:
@@ -432,6 +439,9 @@ class SequencerService:
         if epoch != self._epoch:
             if not is_leap(epoch.counter, 0):
                 self._claim.refuse(sender, epoch)
+            return
+        if epoch.counter == FIRST_EPOCH and tags and not self._numbers.newest:
+            self._begin_claim(now)  # an earlier process of this name has given these numbers in this epoch
             return
         for number, tag in enumerate(tags, pdu.first):
             if tag:

@@ -6,6 +6,7 @@ from antiphon.core.effects import Effect
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Input, Received, Start, TimerFired
+from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.dpg.pdus import ORIGIN, Message, Tag
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import PDUS, SequencerOptions
@@ -13,10 +14,11 @@ from antiphon.protocols.dpg.services.tag_sequencer.service import SequencerServi
 
 
 class TagSequencerSite:
-    """Implements `Protocol`, and `MemberView`: it has no messages, and every tag is foreign to it.
+    """Implements `LiveProtocol`, and `MemberView`: it has no messages, and every tag is foreign to it.
 
-    Its members name it as `SequencerOptions.outside`. When they have replaced it because it was silent, it
-    does not number while they have a sequencer. After a restart it has no role.
+    Members of its groups name it as `SequencerOptions.outside`, and wait for it while it is away: members of
+    one group cannot know which numbers those of another have. A restarted one asks all of them for the
+    numbers that they know, and goes on behind the greatest.
     """
 
     def __init__(self, site: Site, random: Random, options: SequencerOptions | None = None) -> None:
@@ -34,9 +36,8 @@ class TagSequencerSite:
                     raise UsageError("This sequencer has started already.")
                 self._started = True
                 self._service.start(now, incarnation)
-                if incarnation == 0:
-                    self._service.take_part(now)
-                    self._service.volunteer(now)
+                self._service.take_part(now)
+                self._service.volunteer(now)
             case Received(sender=sender, pdu=pdu, after_loss=after_loss) if isinstance(pdu, PDUS):
                 self._service.on_other_pdu(now, sender, pdu, after_loss=after_loss)
             case TimerFired(name=name):
@@ -45,6 +46,14 @@ class TagSequencerSite:
                 pass  # 'message' PDUs and reports concern only members
         effects, self._effects = self._effects, []
         return effects
+
+    def peers(self, now: Nanoseconds) -> dict[Site, PeerReport]:  # noqa: ARG002
+        """Nothing: it does not know its groups."""
+        return {}
+
+    def incarnation_of(self, site: Site) -> int:  # noqa: ARG002
+        """Nothing: it does not know its groups."""
+        return 0
 
     def figures(self) -> dict[str, int]:
         """Figures for users to watch."""
