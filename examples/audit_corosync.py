@@ -1,4 +1,4 @@
-"""Did my Corosync group agree? A real daemon, three members, one of them killed, and the verdict on their logs.
+"""Did my Corosync group agree? A real daemon, a member that is killed, and the verdict on the logs.
 
 The members of a closed process group (cpg) send in agreed order, and log what they send and deliver. One is
 killed, and starts again later: in between it is absent, and what it misses then is no loss. The logs are

@@ -1,6 +1,6 @@
-"""Were my RabbitMQ consumers in order? A real broker, consumers that are killed, and the verdict on their logs.
+"""Were my RabbitMQ consumers in order? A real broker, consumers that are killed, and the verdict.
 
-A publisher sends to an exchange that feeds two queues, and waits until the broker has confirmed each message.
+A publisher sends to an exchange that feeds two queues, and waits until the broker confirms each message.
 `billing` acknowledges a message after it has processed it, `mail` takes messages as acknowledged at once. Each
 is killed with a message in hand, and started again: billing gets its message a second time, mail never again.
 The logs are imported and judged.
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
 from antiphon.check.checkers import check_trace
+from antiphon.core.recording import Property
 from antiphon.trace.adapters.amqp import Amqp
 from antiphon.trace.adapters.importing import Plan, import_logs
 from antiphon.trace.files import read_trace
@@ -36,6 +37,7 @@ KILLED_AT = 12
 """Each consumer dies with this message in hand: billing has processed it, mail has not."""
 BROKER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 START_S = 120.0
+PROMISES: Final[tuple[Property, ...]] = ("integrity", "atomicity", "fifo")
 METHOD, HEADER, BODY = 1, 2, 3
 FRAME_END = b"\xce"
 HAS_MESSAGE_ID: Final = 1 << 7
@@ -183,7 +185,8 @@ def broker(folder: Path) -> Iterator[int]:
         "RABBITMQ_NODENAME": f"audit{port}@localhost", "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
         "RABBITMQ_NODE_PORT": str(port), "RABBITMQ_DIST_PORT": str(free_port()),
         "RABBITMQ_MNESIA_BASE": str(folder / "store"), "RABBITMQ_LOG_BASE": str(folder / "logs"),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"), "RABBITMQ_CONFIG_FILE": str(folder / "none"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+        "RABBITMQ_CONFIG_FILE": str(folder / "none"),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
     }  # fmt: skip
     started = [
@@ -240,9 +243,6 @@ def judge(folder: Path) -> None:
     print(f"duplicate: {broken['duplicate']} (RabbitMQ delivers at least once)")
     for violation in violations:
         print(violation.explanation)
-
-
-PROMISES = ("integrity", "atomicity", "fifo")
 
 
 def main(arguments: list[str]) -> None:
