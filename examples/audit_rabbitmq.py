@@ -1,9 +1,9 @@
 """Were my RabbitMQ consumers in order? A real broker, consumers that are killed, and the verdict.
 
 A publisher sends to an exchange that feeds two queues, and waits until the broker confirms each message.
-`billing` acknowledges a message after it has processed it, `mail` takes messages as acknowledged at once. Each
-is killed with a message in hand, and started again: billing gets its message a second time, mail never again.
-The logs are imported and judged.
+`billing` acknowledges a message after it has processed it; `mail` takes messages as acknowledged at once.
+Each is killed with a message in hand, and started again: billing gets its message a second time, and mail
+never again. The logs are imported and judged.
 
 Run it with: python examples/audit_rabbitmq.py [FOLDER]
 It needs Debian's package rabbitmq-server, and keeps to loopback.

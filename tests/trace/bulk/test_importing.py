@@ -1,5 +1,6 @@
 """The import in pieces makes the same trace as the plain one, of logs with faults, noise and odd values."""
 
+import gzip
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from antiphon.core.errors import InputError
+from antiphon.trace.adapters import importing as adapters
 from antiphon.trace.adapters.amqp import Amqp
 from antiphon.trace.adapters.importing import Imported, Plan, import_logs
 from antiphon.trace.adapters.jepsen import Jepsen
@@ -325,3 +328,42 @@ def test_pieces_make_the_trace_that_the_plain_import_makes(
         folder.mkdir()
         files = draw(Random(f"{case} {odd} {seed}"), odd)
         compare(folder, Plan(log, written(folder, files), **options))
+
+
+def test_a_line_that_spans_pieces_or_is_too_long_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (source, adapters):
+        monkeypatch.setattr(module, "LONGEST_LINE", 200)
+    monkeypatch.setattr(source, "PIECE_BYTES", 64)
+    lines = [f"Partition:0\tOffset:{offset}\t{'x' * (offset * 17 % 400)}" for offset in range(60)]
+    files = written(tmp_path, {"c.log": "\n".join(lines).encode()})
+    found = compare(tmp_path, Plan(Kafka(), files))
+    assert found.bad_lines == sum(len(line) >= 199 for line in lines)
+    assert found.deliveries == 60 - found.bad_lines
+
+
+@pytest.mark.parametrize("cut", [20, 1])
+def test_a_torn_packed_log_is_refused_by_name(tmp_path: Path, cut: int) -> None:
+    content = gzip.compress("".join(f"Partition:0\tOffset:{n}\n" for n in range(1000)).encode())
+    (path,) = written(tmp_path, {"c.log.gz": content})
+    compare(tmp_path, Plan(Kafka(), (path,)))
+    path.write_bytes(content[:-cut])
+    with pytest.raises(InputError, match=r"c\.log\.gz cannot be read"):
+        import_in_bulk(in_turn, Plan(Kafka(), (path,)), tmp_path / "torn")
+    assert not (tmp_path / "torn").exists()
+
+
+def test_a_heading_without_a_column_that_the_mapping_names_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "PIECE_BYTES", 64)
+    good = b"run,site,kind,id,from,no,domain,at,try,group,to,size\nr,a,send,m1,,0,,1,,,,\n"
+    files = {
+        "good.csv": good,
+        "bad.csv": b"run,site\n" + b"r,a\n" * 99,
+        "none.csv": b"",
+        "blank.csv": b"\n\n",
+    }
+    found = compare(tmp_path, Plan(MAPPING, written(tmp_path, files)))
+    assert found.bad_lines == 2
