@@ -30,7 +30,7 @@ check: $(INSTALLED) lint ## in a minute: lint, types, and the tests that need no
 	@$(BIN)/pytest -n $(WORKERS) -m "not (spark or browser or live or slow)"
 
 test: $(INSTALLED) lint ## lint, types and all tests
-	@scripts/debian-packages chromium iproute2 redis-server nats-server || true
+	@scripts/debian-packages chromium iproute2 redis-server nats-server rabbitmq-server corosync || true
 	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 docs: $(INSTALLED) ## a searchable site of docs/ and the reference (out/docs/html/index.html); needs no network

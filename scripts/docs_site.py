@@ -20,7 +20,8 @@ FRONT = {
 CONTENTS = {
     "Run it": "choosing live total causal total-across groups networks security stability failure-detection "
     "late-join objects replicated resource-sharing testing-applications benchmarks",
-    "Prove it": "audit import stats trace report",
+    "Prove it": "audit import audit-kafka audit-nats audit-rabbitmq audit-redis audit-corosync"
+    " stats trace report",
     "Study it": "simulator studies campaigns advisor analysis",
     "Protocols": "protocols/fifo protocols/dpg protocols/precedence-graph protocols/sco protocols/metagroups "
     "protocols/sequencer protocols/quorum protocols/coordp protocols/fulldist protocols/train "

@@ -36,6 +36,25 @@ def test_audit_other_logs_finds_what_is_wrong_and_writes_a_trace(tmp_path: Path)
     assert (tmp_path / "trace" / "runs").is_dir()
 
 
+def test_a_killed_consumer_of_rabbitmq_loses_what_it_acknowledged_too_early() -> None:
+    text = output_of(ROOT / "examples" / "audit_rabbitmq.py")
+    if "There is no rabbitmq-server" in text:
+        pytest.skip(text)
+    assert text.startswith(
+        "40 sends and 120 deliveries at 4 sites.\nintegrity: kept\natomicity: 1\nfifo: kept"
+    )
+    assert "duplicate: 1 " in text
+    assert re.search(r"shop:12 \(.*\) is addressed to mail too", text)
+
+
+def test_a_member_of_corosync_that_was_killed_misses_nothing_while_it_is_present() -> None:
+    text = output_of(ROOT / "examples" / "audit_corosync.py")
+    if "There is no corosync" in text:
+        pytest.skip(text)
+    assert text.count("kept") == 5
+    assert re.search(r"^[1-9]\d* messages were sent while c was absent: no loss.$", text, re.M)
+
+
 def test_the_notebook_leads_from_a_log_to_a_verdict_and_statistics(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

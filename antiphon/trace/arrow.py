@@ -24,8 +24,10 @@ __all__ = [
     "RUNS",
     "as_table",
     "calls_table",
+    "csv_rows",
     "dataset",
     "events_table",
+    "json_rows",
     "pa",
     "pc",
     "pq",
@@ -116,3 +118,28 @@ def dataset(files: Sequence[str], schema: pa.Schema) -> Any:
     from pyarrow.dataset import dataset as opened
 
     return opened(files, schema, format="parquet")
+
+
+def json_rows(data: bytes, schema: pa.Schema) -> pa.Table:
+    """JSON lines as a table of these fields; `pa.ArrowInvalid` if a value is of another type."""
+    from pyarrow import json
+
+    return json.read_json(
+        pa.BufferReader(data),
+        read_options=json.ReadOptions(use_threads=False, block_size=max(len(data), 1)),
+        parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    ).select(schema.names)
+
+
+def csv_rows(data: bytes, names: Sequence[str], wanted: Sequence[str], delimiter: str) -> pa.Table:
+    """Lines of CSV without quotes as a table of texts."""
+    from pyarrow import csv
+
+    return csv.read_csv(
+        pa.BufferReader(data),
+        read_options=csv.ReadOptions(use_threads=False, block_size=max(len(data), 1), column_names=names),
+        parse_options=csv.ParseOptions(delimiter=delimiter, quote_char=False, ignore_empty_lines=False),
+        convert_options=csv.ConvertOptions(
+            column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted, strings_can_be_null=False
+        ),
+    )

@@ -25,6 +25,8 @@ class Amqp(msgspec.Struct, frozen=True):
     name: str = "amqp"
     promises: tuple[Property, ...] = ("integrity", "atomicity")
     marks_acceptance: bool = False
+    is_numbered: bool = False
+    is_ordered: bool = False
 
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         return parsed(lines, lambda line: _records(stem, json_object(line.text)))

@@ -90,10 +90,10 @@ def file_records(plan: Plan, index: int) -> Iterator[tuple[Record | BadLine, Pla
     """What the lines of one file yield, each with its place; bad lines may come late."""
     file = plan.files[index]
     undecodable: list[BadLine] = []
-    lines = _Counted(read_lines(file, undecodable))
-    for nth, found in enumerate(plan.format.parse(_stem(plan.files, index), lines)):
+    lines = Counted(read_lines(file, undecodable))
+    for nth, found in enumerate(plan.format.parse(stem_of(plan.files, index), lines)):
         if isinstance(found, Record):
-            found = _at_site(found, plan.site)
+            found = at_site(found, plan.site)
         yield found, (index, lines.number, nth)
     yield from ((each, (index, each.number, 0)) for each in undecodable)
 
@@ -112,7 +112,7 @@ def require_distinct(files: Sequence[Path]) -> None:
         raise InputError(f"{twice[0]} is named twice.", "Name each log file once.")
 
 
-class _Counted(Iterator[Line]):
+class Counted(Iterator[Line]):
     """Lines, and the number of the one that was read last."""
 
     def __init__(self, lines: Iterator[Line]) -> None:
@@ -125,7 +125,7 @@ class _Counted(Iterator[Line]):
         return line
 
 
-def _at_site(record: Record, site: str | None) -> Record:
+def at_site(record: Record, site: str | None) -> Record:
     """A consumer's record at the site that stands for all consumers, if there is one."""
     if site is None or record.kind == "send" or record.site == ACCEPTED:
         return record
@@ -139,14 +139,18 @@ def read_lines(file: Path, refused: list[BadLine]) -> Iterator[Line]:
             number = 0
             while raw := stream.readline(LONGEST_LINE):
                 number += 1
-                text = _decoded(raw, number, refused)
+                text = decoded(raw, number, refused)
                 if text is not None:
                     yield Line(number, text)
+                while len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
+                    raw = stream.readline(LONGEST_LINE)
     except (OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(
-            f"{file} cannot be read: {reason}.", "Is it a log file that you may read?"
-        ) from error
+        raise unreadable(file, error) from error
+
+
+def unreadable(file: Path, error: Exception) -> InputError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return InputError(f"{file} cannot be read: {reason}.", "Is it a log file that you may read?")
 
 
 def _opened(file: Path) -> IO[bytes]:
@@ -160,18 +164,21 @@ def _opened(file: Path) -> IO[bytes]:
     return gzip.open(stream) if start == b"\x1f\x8b" else stream  # type: ignore[return-value]
 
 
-def _decoded(raw: bytes, number: int, refused: list[BadLine]) -> str | None:
+def decoded(raw: bytes, number: int, refused: list[BadLine]) -> str | None:
+    """A line's text; None if it is none, which `refused` then tells."""
     try:
         if len(raw) == LONGEST_LINE:
-            raise ValueError(f"the line is longer than {LONGEST_LINE:,} bytes")
+            raise ValueError(f"the line has {LONGEST_LINE:,} bytes or more")
         return raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except ValueError as error:
         reason = "the line is no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-        refused.append(BadLine(number, reason, raw[:LONGEST_SAMPLE].decode("utf-8", "backslashreplace")))
+        refused.append(
+            BadLine(number, reason, raw[:LONGEST_SAMPLE].rstrip(b"\r\n").decode("utf-8", "backslashreplace"))
+        )
         return None
 
 
-def _stem(files: Sequence[Path], index: int) -> str:
+def stem_of(files: Sequence[Path], index: int) -> str:
     """The file's name without its ending; with its folder's, where files of two folders have one name."""
     file = files[index]
     stem = _short(file)

@@ -28,6 +28,8 @@ class Jepsen(msgspec.Struct, frozen=True):
     name: str = "jepsen"
     promises: tuple[Property, ...] = ("integrity", "duplicate", "atomicity")
     marks_acceptance: bool = True
+    is_numbered: bool = False
+    is_ordered: bool = True
 
     def parse(self, _stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         history = _History(self.nodes)

@@ -10,6 +10,7 @@ is found missing.
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import msgspec
 
@@ -36,15 +37,19 @@ class Kafka(msgspec.Struct, frozen=True):
     name: str = "kafka"
     promises: tuple[Property, ...] = ("integrity", "atomicity", "fifo")
     marks_acceptance: bool = False
+    is_numbered: bool = True
+    is_ordered: bool = False
 
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         first = next((line for line in lines if line.text.strip()), None)
         if first is None:
             return
-        if first.text.startswith("Dumping "):
-            yield from self._dump(first, lines)
-        else:
-            yield from parsed(_chain(first, lines), lambda line: self._consumed(stem, line))
+        lines = chain([first], lines)
+        yield from self.dumped(lines, [None]) if is_dump(first.text) else self.consumed(stem, lines)
+
+    def consumed(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
+        """The lines of a consumer, wherever they begin."""
+        return parsed(lines, lambda line: self._consumed(stem, line))
 
     def _consumed(self, stem: str, line: Line) -> Iterable[Record]:
         if _CLOSING.match(line.text):
@@ -70,23 +75,38 @@ class Kafka(msgspec.Struct, frozen=True):
         partition = integer(required(values, "partition"), "the partition")
         return _taken(stem, f"{topic}-{partition}", required(values, "offset"), None)
 
-    def _dump(self, first: Line, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
-        partition: str | None = None
-        for line in _chain(first, lines):
+    def dumped(self, lines: Iterator[Line], heading: list[str | None]) -> Iterator[Record | BadLine]:
+        """The lines of a dump; `heading` holds the partition of the last heading before, and is updated."""
+        for line in lines:
             text = line.text.strip()
-            if heading := _DUMPING.match(text):
-                partition = f"{self.topic or heading['topic']}-{heading['partition']}"
-            elif text.startswith("Dumping "):
-                partition = None
-                yield bad(line, "the folder's name is no topic and partition, such as orders-0")
-            elif (row := _DUMPED.match(text)) and partition:
-                yield Record(
-                    partition, "send", sender=partition, number=integer(row["offset"], "the offset"),
-                    message_id=f"{partition}@{row['offset']}", domain=partition,
-                    time_ns=None if int(row["time"]) < 0 else time_ns(row["time"], "ms"),
-                )  # fmt: skip
+            if text.startswith("Dumping "):
+                heading[0] = self.partition(text)
+                if heading[0] is None:
+                    yield bad(line, "the folder's name is no topic and partition, such as orders-0")
+            elif (row := _DUMPED.match(text)) and heading[0]:
+                try:
+                    yield _accepted(heading[0], row["offset"], row["time"])
+                except BadLineError as error:
+                    yield bad(line, str(error))
             elif text and not text.startswith(_DUMP_TALK):
                 yield bad(line, "neither a record nor a heading of kafka-dump-log")
+
+    def partition(self, heading: str) -> str | None:
+        found = _DUMPING.match(heading)
+        return f"{self.topic or found['topic']}-{found['partition']}" if found else None
+
+
+def is_dump(text: str) -> bool:
+    return text.startswith("Dumping ")
+
+
+def _accepted(partition: str, offset: str, time: str) -> Record:
+    number = integer(offset, "the offset")
+    return Record(
+        partition, "send", sender=partition, number=number, message_id=f"{partition}@{number}",
+        domain=partition,
+        time_ns=None if time.startswith("-") else time_ns(time, "ms"),
+    )  # fmt: skip
 
 
 def _taken(site: str, partition: str, offset: object, at: int | None) -> Record:
@@ -95,8 +115,3 @@ def _taken(site: str, partition: str, offset: object, at: int | None) -> Record:
         site, "deliver", sender=partition, number=number, message_id=f"{partition}@{number}",
         domain=partition, time_ns=at,
     )  # fmt: skip
-
-
-def _chain(first: Line, rest: Iterator[Line]) -> Iterator[Line]:
-    yield first
-    yield from rest

@@ -29,6 +29,8 @@ from antiphon.core.errors import InputError
 from antiphon.core.recording import KINDS, Kind, Property
 from antiphon.trace.adapters.record import BadLine, BadLineError, Line, Record
 from antiphon.trace.adapters.values import (
+    LARGEST,
+    LARGEST_SHORT,
     bad,
     flag,
     integer,
@@ -84,6 +86,14 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def marks_acceptance(self) -> bool:
         return False
 
+    @property
+    def is_numbered(self) -> bool:
+        return self.columns.number is not None
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.columns.order is not None
+
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         if self.format == "jsonl":
             return parsed(lines, lambda line: self._records(stem, json_object(line.text)))
@@ -94,15 +104,20 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         heading = next(lines, None)
         if heading is None:
             return
-        names = self._cells(heading.text)
-        for column in self._named():
+        names = self.cells(heading.text)
+        for column in self.named():
             if column not in names:
                 yield bad(heading, f"the heading has no column '{column}'")
                 return
+        yield from self.rows(stem, heading.text, lines)
+
+    def rows(self, stem: str, heading: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
+        """The lines below the heading."""
+        names = self.cells(heading)
         for line in lines:
             if not line.text.strip():
                 continue
-            cells = self._cells(line.text)
+            cells = self.cells(line.text)
             if len(cells) != len(names):
                 yield bad(line, f"{len(cells)} cells, where the heading has {len(names)}")
                 continue
@@ -111,10 +126,10 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             except BadLineError as error:
                 yield bad(line, str(error))
 
-    def _cells(self, text: str) -> list[str]:
+    def cells(self, text: str) -> list[str]:
         return next(csv.reader([text], delimiter=self.delimiter), [])
 
-    def _named(self) -> list[str]:
+    def named(self) -> list[str]:
         return [name for name in msgspec.structs.asdict(self.columns).values() if name is not None]
 
     def _records(self, stem: str, row: dict[str, Any]) -> Iterable[Record]:
@@ -142,8 +157,8 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (self.kinds or OWN_KINDS).get(value)
 
     def _record(self, site: str, kind: Kind, found: dict[str, Any]) -> Record:
-        def whole(name: str) -> int | None:
-            return None if found.get(name) is None else integer(found[name], f"the {name}")
+        def whole(name: str, largest: int = LARGEST) -> int | None:
+            return None if found.get(name) is None else integer(found[name], f"the {name}", largest)
 
         def text(name: str) -> str | None:
             return None if found.get(name) is None else text_of(found[name])
@@ -155,7 +170,7 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             number=whole("number"),
             message_id=text("message_id"), domain=text("domain"), order=self._order(found),
             attempt=self._attempt(found), group=text("group"), destinations=self._destinations(found),
-            size=whole("size"), time_ns=self._time(found),
+            size=whole("size", LARGEST_SHORT), time_ns=self._time(found),
         )  # fmt: skip
 
     def _time(self, found: dict[str, Any]) -> int | None:
@@ -173,7 +188,7 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def _attempt(self, found: dict[str, Any]) -> int | None:
         if found.get("attempt") is not None:
-            return integer(found["attempt"], "the attempt")
+            return integer(found["attempt"], "the attempt", LARGEST_SHORT)
         return None if found.get("redelivered") is None else 1 + flag(found["redelivered"])
 
     def _destinations(self, found: dict[str, Any]) -> tuple[str, ...] | None:

@@ -15,6 +15,7 @@ import msgspec
 from antiphon.core.recording import Property
 from antiphon.trace.adapters.record import BadLine, BadLineError, Line, Record
 from antiphon.trace.adapters.values import (
+    LARGEST_SHORT,
     flag,
     integer,
     json_object,
@@ -30,6 +31,8 @@ class Nats(msgspec.Struct, frozen=True):
     name: str = "nats"
     promises: tuple[Property, ...] = ("integrity", "atomicity", "fifo")
     marks_acceptance: bool = False
+    is_numbered: bool = True
+    is_ordered: bool = False
 
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         return parsed(lines, lambda line: _records(stem, json_object(line.text)))
@@ -60,7 +63,7 @@ def _records(stem: str, values: dict[str, Any]) -> Iterable[Record]:
 def _attempt(values: dict[str, Any]) -> int | None:
     delivered = look_up(values, "num_delivered", "delivered", "metadata.num_delivered")
     if delivered is not None:
-        return integer(delivered, "the number of deliveries")
+        return integer(delivered, "the number of deliveries", LARGEST_SHORT)
     redelivered = look_up(values, "redelivered")
     return None if redelivered is None else 1 + flag(redelivered)
 

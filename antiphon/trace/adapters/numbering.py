@@ -141,7 +141,7 @@ class _Rows:
         for each in self._placed:
             by_site[each.record.site].append(each)
         found = [event for site in sorted(by_site) for event in self._site_events(site, by_site[site])]
-        return found if self._marks_acceptance else [*found, *self._acceptances(found)]
+        return found if self._marks_acceptance else [*found, *self._acceptances()]
 
     def _site_events(self, site: Site, own: list[Placed]) -> Iterator[Event]:
         """A site whose log has lines that cannot be read begins at step 1: a hole, wherever it was."""
@@ -173,15 +173,18 @@ class _Rows:
         consumers = sorted(self._consumers[self._numbering.domain(record)])
         return (*consumers, ACCEPTED)[: None if accepted else -1]
 
-    def _acceptances(self, events: Iterable[Event]) -> list[Event]:
+    def _acceptances(self) -> list[Event]:
         """Every message that was sent, held by the system itself; all at one step, so in no order."""
-        sent = {(event.sender, event.number): event for event in events if event.kind == "send"}
+        sent: dict[_Message, Record] = {}
+        for record, _ in self._placed:
+            if record.kind == "send":
+                sent.setdefault(self._numbering.message(record), record)
         return [
             Event(
-                self._run, ACCEPTED, 0, "deliver", event.sender, event.number,
-                message_id=event.message_id, domain=event.domain,
+                self._run, ACCEPTED, 0, "deliver", message.sender, message.number,
+                message_id=record.message_id, domain=self._numbering.domain(record),
             )
-            for event in sent.values()
+            for message, record in sent.items()
         ]  # fmt: skip
 
 

@@ -25,6 +25,8 @@ class Otlp(msgspec.Struct, frozen=True):
     name: str = "otlp"
     promises: tuple[Property, ...] = ("integrity", "atomicity")
     marks_acceptance: bool = False
+    is_numbered: bool = False
+    is_ordered: bool = True
 
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         return parsed(lines, lambda line: _records(stem, json_object(line.text)))

@@ -66,6 +66,16 @@ class Format(Interface):
         """Whether the log says which sends succeeded, by deliveries at `ACCEPTED`; otherwise all count."""
         ...
 
+    @property
+    def is_numbered(self) -> bool:
+        """Whether every message has a number; otherwise every message has an id alone."""
+        ...
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether every record has `order`; otherwise none has."""
+        ...
+
     def parse(self, stem: str, lines: Iterator[Line], /) -> Iterator[Record | BadLine]: ...
 
 

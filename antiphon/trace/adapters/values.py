@@ -16,6 +16,8 @@ LONGEST_SAMPLE: Final = 500
 """Characters of a bad line that are kept; raising it makes the table of bad lines larger."""
 UNITS_NS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 LARGEST: Final = 2**63 - 1
+LARGEST_SHORT: Final = 2**31 - 1
+"""The largest size of a message, and the largest attempt, that a trace can hold."""
 FIRST_IN_MS: Final = 10**11
 """A bare number of this size or above is milliseconds since 1970, not seconds; likewise a thousandfold on."""
 
@@ -71,15 +73,15 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def integer(value: Any, what: str) -> int:
-    """A whole number from 0 to the largest that a trace can hold."""
+def integer(value: Any, what: str, largest: int = LARGEST) -> int:
+    """A whole number from 0 to the largest that its column of a trace can hold."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
         raise BadLineError(f"{what} is no whole number: {str(value)[:40]!r}") from None
     if isinstance(value, bool) or (isinstance(value, float) and value != number):
         raise BadLineError(f"{what} is no whole number: {value!r}")
-    if not 0 <= number <= LARGEST:
+    if not 0 <= number <= largest:
         raise BadLineError(f"{what} is out of range: {number}")
     return number
 

@@ -188,6 +188,11 @@ def test_csv_with_a_mapping() -> None:
     [
         (Kafka(), "a message alone", "no 'Partition:' and 'Offset:': set print.partition and print.offset"),
         (Nats(), '{"stream": "S"}', "no field 'stream_seq'"),
+        (
+            Nats(),
+            '{"stream": "S", "stream_seq": 1, "num_delivered": 3000000000}',
+            "the number of deliveries is out of range: 3000000000",
+        ),
         (Nats(), '{"stream": "S", "stream_seq": -1}', "the stream's sequence number is out of range: -1"),
         (Nats(), '{"stream": "S", "stream_seq": 1e30}', "the stream's sequence number is out of range"),
         (Nats(), '{"reply": "$JS.ACK.short"}', "no acknowledgement subject"),

@@ -1,0 +1,1 @@
+"""Large logs to traces."""

@@ -1,0 +1,226 @@
+"""Sample logs of every format with the same planted faults: exactly those are found, by either import.
+
+Two domains, `a` and `b`, with ten messages each. `c1` loses a4, gets a5 twice (which is legal), and a8 before
+a7. `c2` gets everything, with the domains interleaved in another way. Where a column orders the log, two
+messages of `c2` have one time, and stand against their order: that is no fault.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from antiphon.check.checkers import check_trace
+from antiphon.core.recording import Property
+from antiphon.trace.adapters.amqp import Amqp
+from antiphon.trace.adapters.importing import Plan, import_logs
+from antiphon.trace.adapters.jepsen import Jepsen
+from antiphon.trace.adapters.kafka import Kafka
+from antiphon.trace.adapters.mapping import Columns, Mapping
+from antiphon.trace.adapters.nats import Nats
+from antiphon.trace.adapters.otlp import Otlp
+from antiphon.trace.adapters.record import Format
+from antiphon.trace.bulk import importing, source
+from antiphon.trace.bulk.importing import import_in_bulk
+from antiphon.trace.files import read_trace
+from tests.trace.bulk.test_importing import in_turn
+
+JUDGED: tuple[Property, ...] = ("integrity", "duplicate", "atomicity", "fifo")
+
+
+class Row(NamedTuple):
+    """A line of the story; `time` is its place, where a column orders the log."""
+
+    site: str
+    domain: str
+    number: int
+    attempt: int
+    time: int
+
+
+def story() -> tuple[list[Row], list[Row], list[Row]]:
+    """What was sent, and what the consumers got."""
+    sent = [Row("p" + domain, domain, number, 1, number) for number in range(10) for domain in "ab"]
+    a = [0, 1, 2, 3, 5, 6, 5, 8, 7, 9]
+    taken, seen = list[Row](), set[int]()
+    for number in a:
+        taken.append(Row("c1", "a", number, 1 + (number in seen), 100 + len(taken)))
+        seen.add(number)
+    taken.extend(Row("c1", "b", number, 1, 200 + number) for number in range(10))
+    whole = [Row("c2", domain, number, 1, 100 + number) for number in range(10) for domain in "ba"]
+    return sent, taken, whole
+
+
+def lines(rows: list[Any]) -> str:
+    return "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
+
+
+def kafka() -> dict[str, str]:
+    sent, *consumed = story()
+    partition = {"a": 0, "b": 1}
+    files = {
+        f"c{place}.log": lines([f"Partition:{partition[row.domain]}\tOffset:{row.number}\tx" for row in rows])
+        for place, rows in enumerate(consumed, 1)
+    }
+    for domain, index in partition.items():
+        rows = [f"| offset: {row.number} CreateTime: 5 keySize: -1" for row in sent if row.domain == domain]
+        files[f"b{index}.txt"] = lines([f"Dumping /data/t-{index}/0.log", *rows])
+    return files
+
+
+def nats() -> dict[str, str]:
+    sent, *consumed = story()
+
+    def reply(row: Row) -> str:
+        return f"$JS.ACK.{row.domain}.{row.site}.{row.attempt}.{row.number}.1.1.0"
+
+    return {
+        "shop.jsonl": lines([{"kind": "publish", "stream": row.domain, "seq": row.number} for row in sent]),
+        **{
+            f"c{place}.jsonl": lines(
+                [
+                    {"client": row.site, "reply": reply(row)}
+                    for row in rows
+                ]
+            )
+            for place, rows in enumerate(consumed, 1)
+        },
+    }  # fmt: skip
+
+
+def amqp() -> dict[str, str]:
+    sent, *consumed = story()
+
+    def event(name: str, row: Row) -> dict[str, object]:
+        identity = f"{row.domain}{row.number}"
+        return {"event": name, "client": row.site, "message_id": identity, "redelivered": row.attempt > 1}
+
+    files = {"p.log": lines([event("publish", row) for row in sent])}
+    for place, rows in enumerate(consumed, 1):
+        files[f"c{place}.log"] = lines([event("deliver", row) for row in rows])
+    return files
+
+
+def in_reverse(rows: list[Row]) -> list[Row]:
+    """The order of lines says nothing where a column orders them; messages 8 and 9 of c2 have one time."""
+    return [row._replace(time=109) if row.site == "c2" and row.number >= 8 else row for row in rows[::-1]]
+
+
+def otlp() -> dict[str, str]:
+    def span(row: Row) -> dict[str, Any]:
+        attributes = {
+            "messaging.operation.type": "send" if row.site.startswith("p") else "process",
+            "messaging.message.id": f"{row.domain}{row.number}",
+            "messaging.destination.name": "t",
+            "messaging.destination.partition.id": row.domain,
+        }
+        listed = [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
+        resource = {"attributes": [{"key": "service.name", "value": {"stringValue": row.site}}]}
+        spans = [{"startTimeUnixNano": str(row.time), "attributes": listed}]
+        return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]}
+
+    return {"spans.json": lines([span(row) for rows in story() for row in in_reverse(rows)])}
+
+
+def kind(row: Row) -> str:
+    return "send" if row.site.startswith("p") else "deliver"
+
+
+def table() -> dict[str, str]:
+    rows = [row for part in story() for row in in_reverse(part)]
+    heading = "site,kind,id,domain,at,try"
+    return {
+        "all.csv": lines(
+            [
+                heading,
+                *(
+                    f"{row.site},{kind(row)},{row.domain}{row.number},{row.domain},{row.time},{row.attempt}"
+                    for row in rows
+                ),
+            ]
+        )
+    }
+
+
+def objects() -> dict[str, str]:
+    sent, *consumed = story()
+
+    def named(kind: str, row: Row) -> dict[str, object]:
+        return {
+            "host": row.site,
+            "what": kind,
+            "from": f"p{row.domain}",
+            "no": row.number,
+            "topic": row.domain,
+        }
+
+    return {
+        "p.jsonl": lines([named("send", row) for row in sent]),
+        **{
+            f"c{n}.jsonl": lines([named("deliver", row) for row in rows])
+            for n, rows in enumerate(consumed, 1)
+        },
+    }
+
+
+CSV = Mapping(
+    "csv", Columns(site="site", kind="kind", message_id="id", domain="domain", order="at", attempt="try")
+)
+JSONL = Mapping("jsonl", Columns(site="host", kind="what", sender="from", number="no", domain="topic"))
+SAMPLES: dict[str, tuple[Format, Callable[[], dict[str, str]]]] = {
+    "kafka": (Kafka("t"), kafka), "nats": (Nats(), nats), "amqp": (Amqp(), amqp), "otlp": (Otlp(), otlp),
+    "csv": (CSV, table), "jsonl": (JSONL, objects),
+}  # fmt: skip
+
+
+def found(tmp_path: Path, plan: Plan, in_bulk: bool) -> list[tuple[str, str | None]]:
+    """What is broken, and where."""
+    trace = tmp_path / "trace"
+    imported = import_in_bulk(in_turn, plan, trace) if in_bulk else import_logs(plan, trace)
+    assert imported.promises == JUDGED
+    (run,) = read_trace(trace).runs
+    violations = check_trace(read_trace(trace).events, run)
+    return sorted((each.property, each.site) for each in violations if each.property in JUDGED)
+
+
+def plan_of(tmp_path: Path, log: Format, files: dict[str, str]) -> Plan:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    return Plan(log, tuple(tmp_path / name for name in files), promises=JUDGED)
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "PIECE_BYTES", 500)
+    monkeypatch.setattr(importing, "BYTES_PER_SHARE", 700)
+
+
+@pytest.mark.parametrize("in_bulk", [False, True], ids=["plain", "pieces"])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_exactly_the_planted_faults_are_found(tmp_path: Path, name: str, in_bulk: bool) -> None:
+    log, draw = SAMPLES[name]
+    plan = plan_of(tmp_path, log, draw())
+    assert found(tmp_path, plan, in_bulk) == [("atomicity", "c1"), ("duplicate", "c1"), ("fifo", "c1")]
+
+
+QUEUE = """{:process 0, :type :invoke, :f :enqueue, :value 1}
+{:process 0, :type :ok, :f :enqueue, :value 1}
+{:process 0, :type :invoke, :f :enqueue, :value 2}
+{:process 0, :type :ok, :f :enqueue, :value 2}
+{:process 0, :type :invoke, :f :enqueue, :value 3}
+{:process 0, :type :info, :f :enqueue, :value 3}
+{:process 1, :type :ok, :f :dequeue, :value 2}
+{:process 2, :type :ok, :f :dequeue, :value 2}
+{:process 2, :type :ok, :f :dequeue, :value 9}
+"""
+
+
+@pytest.mark.parametrize("in_bulk", [False, True], ids=["plain", "pieces"])
+def test_a_queue_of_jepsen_loses_repeats_and_invents(tmp_path: Path, in_bulk: bool) -> None:
+    plan = plan_of(tmp_path, Jepsen(), {"history.edn": QUEUE})
+    consumers = "consumers"
+    assert found(tmp_path, plan, in_bulk) == [
+        ("atomicity", consumers), ("duplicate", consumers), ("integrity", consumers),
+    ]  # fmt: skip
