@@ -98,8 +98,8 @@ class QuorumRunConfiguration:
             )
         if not 0 <= self.late <= (self.members - 1) // 2 or (self.late and not self.disk):
             raise UsageError("A majority with disks founds a group without those that are late.")
-        if self.expected and (self.late or self.early or not self.quorum):
-            raise UsageError("Members that know no names need all of them, and calm, to found a group.")
+        if self.expected and (self.late or self.early or self.changes or not self.quorum):
+            raise UsageError("Members that know no names need all of them, no others, and calm at the start.")
         if min(self.calm_ms, self.away_ms) < 1:
             raise UsageError("Calm and trouble last a millisecond or longer.")
 
@@ -263,12 +263,13 @@ class Run:
         self.sites: dict[Site, QuorumSite] = {}
         self._partition = Partition(len(everyone))
         seeds = self._seeds
-        layers: list[Layer] = [
-            self._partition,
-            Loss(seeds, knobs.loss),
-            Duplication(seeds, knobs.duplication, LATE_NS),
-            Reordering(seeds, knobs.reordering, LATE_NS),
+        faulty: list[tuple[float, Callable[[], Layer]]] = [
+            (knobs.partitions, lambda: self._partition),
+            (knobs.loss, lambda: Loss(seeds, knobs.loss)),
+            (knobs.duplication, lambda: Duplication(seeds, knobs.duplication, LATE_NS)),
+            (knobs.reordering, lambda: Reordering(seeds, knobs.reordering, LATE_NS)),
         ]
+        layers = [make_layer() for share, make_layer in faulty if share]
         delay_ns, jitter_ns = (from_seconds(each / 1000) for each in (knobs.delay_ms, knobs.jitter_ms))
         self.world = World(
             sites=everyone, build=self._build, size_of=lambda _pdu: 0, layers=layers, recorder=recorder,

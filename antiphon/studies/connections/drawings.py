@@ -238,11 +238,12 @@ def token(random: Random) -> Parameters:
     return parameters | {"resilience": random.randint(1, parameters["members"])}
 
 
-def founding(random: Random, members: int, *, disk: bool) -> Parameters:
+def founding(random: Random, drawn: Parameters) -> Parameters:
     """Where members keep disks some may start later, amid faults; others know only how many they are."""
-    late = random.randint(0, (members - 1) // 2) if disk and random.random() < 0.3 else 0
-    early = disk and random.random() < 0.3
-    return {"late": late, "early": early, "expected": not late and not early and random.random() < 0.3}
+    late = random.randint(0, (drawn["members"] - 1) // 2) if drawn["disk"] and random.random() < 0.3 else 0
+    early = drawn["disk"] and random.random() < 0.3
+    may_count = not (late or early or drawn["changes"])
+    return {"late": late, "early": early, "expected": may_count and random.random() < 0.3}
 
 
 def quorum(random: Random) -> Parameters:
@@ -256,26 +257,23 @@ def quorum(random: Random) -> Parameters:
     network = rough_network(random)
     del network["network"]
     disk = random.random() < 0.7 or members < 3
-    return (
-        network
-        | founding(Random(random.random()), members, disk=disk)
-        | {
-            "members": members,
-            "messages": messages,
-            "rate": messages / random.choice([0.1, 0.5, 1.0, 2.0]),
-            "keys": random.choice([1, 1, 2, 3]),
-            "crashes": random.choice([0, 1, 2, 4]),
-            "partitions": random.choice([0, 0, 1, 2]),
-            "pauses": min(random.choice([0, 0, 1, 2]), members),
-            "calm_ms": random.choice([50.0, 200.0, 600.0]),
-            "away_ms": random.choice([20.0, 100.0, 400.0]),
-            "disk": disk,
-            "disk_ms": random.choice([0.1, 2.0, 50.0]),
-            "changes": random.choice([0, 0, 1]) if members > 2 else 0,
-            "clock_jumps": random.choice([0, 0, 2, 5]),
-            "snapshot_bytes": random.choice([200, 1000, 4000]),
-        }
-    )
+    parameters = network | {
+        "members": members,
+        "messages": messages,
+        "rate": messages / random.choice([0.1, 0.5, 1.0, 2.0]),
+        "keys": random.choice([1, 1, 2, 3]),
+        "crashes": random.choice([0, 1, 2, 4]),
+        "partitions": random.choice([0, 0, 1, 2]),
+        "pauses": min(random.choice([0, 0, 1, 2]), members),
+        "calm_ms": random.choice([50.0, 200.0, 600.0]),
+        "away_ms": random.choice([20.0, 100.0, 400.0]),
+        "disk": disk,
+        "disk_ms": random.choice([0.1, 2.0, 50.0]),
+        "changes": random.choice([0, 0, 1]) if members > 2 else 0,
+        "clock_jumps": random.choice([0, 0, 2, 5]),
+        "snapshot_bytes": random.choice([200, 1000, 4000]),
+    }
+    return parameters | founding(random, parameters)
 
 
 DRAWINGS: Final[Mapping[str, Drawing]] = {
