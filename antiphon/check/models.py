@@ -9,12 +9,15 @@ Where an object's parts are independent, `part` names the part that a call is ab
 by itself: linearizability is local (Herlihy & Wing, 1990), so the whole is linearizable exactly if each part
 is.
 
-By the operation `departed` a history of locks, semaphores or queues says that a client is gone; its argument
-is the client. Without an end, it may take effect at any time after its start.
+By the operation `departed` a history says that a client is gone; its argument is the client. By `cancel` a
+client withdraws a request that it gave up; its argument names the request. Without an end, both may take
+effect at any time after their start.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from antiphon.core.calls import ERROR, Call
 from antiphon.core.values import NOTHING, Value, canonical, decoded
@@ -182,9 +185,27 @@ class LockModel:
             case "release", (token,):
                 mine = holder == call.client and held == token
                 return [((None, 0, greatest), True)] if mine else [(state, False)]
+            case "cancel", (_,):
+                return [((None, 0, greatest) if holder == call.client else state, None)]
             case "departed", (client,):
                 return [((None, 0, greatest) if holder == client else state, None)]
         raise UnknownOperationError(call.operation)
+
+
+class LeaderModel(LockModel):
+    """campaign(), which waits and answers the term, resign(term), and current(), which answers None or
+    [leader, term]: a lock whose tokens are terms."""
+
+    reads = frozenset({"current"})
+    refusals = frozenset({"resign"})
+    _names: Final = {"campaign": "acquire", "resign": "release"}
+
+    def outcomes(self, state: State, call: Call) -> Sequence[Outcome]:
+        leader, term, _ = state
+        if call.operation == "current":
+            return [(state, None if leader is None else [leader, term])]
+        name = self._names.get(call.operation, call.operation)
+        return super().outcomes(state, msgspec.structs.replace(call, operation=name))
 
 
 class SemaphoreModel:
@@ -212,6 +233,8 @@ class SemaphoreModel:
             case "release", (token,):
                 pair = (call.client, token)
                 return [((held - {pair}, greatest), pair in held)]
+            case "cancel", (_,):
+                return [((held - {pair}, greatest), None) for pair in held if pair[0] == call.client]
             case "departed", (client,):
                 return [((frozenset(pair for pair in held if pair[0] != client), greatest), None)]
         raise UnknownOperationError(call.operation)
@@ -224,14 +247,15 @@ def _token(call: Call, greatest: int) -> int:
 
 
 class QueueModel:
-    """put(item), take(), confirm(number), give_back(number), where take answers None or [number, item].
+    """put(item), take(), confirm(number), give_back(number) and size(), where take answers None or
+    [number, item], and size how many items wait and how many are taken.
 
     The state is what waits, in order, what was taken by which client and is not confirmed, and the next
     number. Items of a client that is gone wait again, in front, in the order of their numbers.
     """
 
     initial: State = ((), frozenset(), 0)
-    reads: frozenset[str] = frozenset()
+    reads = frozenset({"size"})
     refusals = frozenset({"take", "confirm", "give_back"})
     by_client = True
 
@@ -248,6 +272,14 @@ class QueueModel:
                 number, item = waiting[0]
                 held = taken | {(number, item, call.client)}
                 return [((waiting[1:], held, following), [number, decoded(item)])]
+            case "size", ():
+                return [(state, [len(waiting), len(taken)])]
+            case "cancel", (_,):
+                return [
+                    ((tuple(sorted((row[:2], *waiting))), taken - {row}, following), None)
+                    for row in taken
+                    if row[2] == call.client
+                ]
             case "confirm", (number,):
                 left = frozenset(row for row in taken if (row[0], row[2]) != (number, call.client))
                 return [((waiting, left, following), len(left) < len(taken))]
@@ -259,6 +291,40 @@ class QueueModel:
                 back = tuple(sorted(row[:2] for row in taken if row[2] == client))
                 left = frozenset(row for row in taken if row[2] != client)
                 return [((tuple(sorted(back + waiting)), left, following), None)]
+        raise UnknownOperationError(call.operation)
+
+
+class BarrierModel:
+    """arrive(request), which answers the round, and pass(request, round), which waits until that round is
+    over and answers True; False if the request was dropped meanwhile.
+
+    The state is who has arrived in this round, with which request, and the round.
+    """
+
+    reads = frozenset({"pass"})
+    refusals: frozenset[str] = frozenset()
+    by_client = True
+    initial: State = (frozenset(), 0)
+
+    def __init__(self, parties: int) -> None:
+        self.parties = parties
+
+    part = staticmethod(_whole)
+
+    def outcomes(self, state: State, call: Call) -> Sequence[Outcome]:
+        arrived, current = state
+        match call.operation, call.arguments:
+            case "arrive", (request,):
+                arrived |= {(call.client, request)}
+                is_over = len(arrived) >= self.parties
+                return [((frozenset(), current + 1) if is_over else (arrived, current), current)]
+            case "pass", (request, belongs_to):
+                passed = [(state, True)] if current > belongs_to else []
+                return passed + [(state, False)] * ((call.client, request) not in arrived)
+            case "cancel", (request,):
+                return [((arrived - {(call.client, request)}, current), None)]
+            case "departed", (client,):
+                return [((frozenset(each for each in arrived if each[0] != client), current), None)]
         raise UnknownOperationError(call.operation)
 
 
@@ -297,15 +363,19 @@ MODELS: Final[Mapping[str, Callable[[], Model]]] = {
     "set": SetModel,
     "lock": LockModel,
     "queue": QueueModel,
+    "leader": LeaderModel,
 }
-"""The models by the names that a trace uses. `semaphore(3)` names one with its permits."""
+"""The models by the names that a trace uses."""
+NUMBERED: Final[Mapping[str, Callable[[int], Model]]] = {"semaphore": SemaphoreModel, "barrier": BarrierModel}
+"""`semaphore(3)` names a model with its permits, `barrier(3)` one with its parties."""
 
 
 def find_model(name: str | None) -> Model | None:
     """The model of this name; None if there is no such model."""
     if name is None:
         return None
-    if name.startswith("semaphore(") and name[10:-1].isdigit():
-        return SemaphoreModel(int(name[10:-1]))
+    word, _, rest = name.partition("(")
+    if word in NUMBERED and rest[:-1].isdigit():
+        return NUMBERED[word](int(rest[:-1]))
     make = MODELS.get(name)
     return None if make is None else make()

@@ -39,6 +39,9 @@ def serve(
     members: Annotated[
         str | None, Parameter(help="all replicas' names, such as a,b,c [default: this one alone]")
     ] = None,
+    expected: Annotated[
+        int | None, Parameter(help="instead of the names, how many replicas form the group")
+    ] = None,
     store: Annotated[Path | None, Parameter(help="folder that keeps the state over restarts")] = None,
     network: Network = "loopback",
     key: Key = None,
@@ -50,6 +53,8 @@ def serve(
 
     It says on stderr when it is ready. A majority of the members must run.
     """
+    if expected is not None and members is not None:
+        raise UsageError("The group is known by its members or by their number.", "Leave out one of them.")
     names = [each.strip() for each in (members or name).split(",")]
     if name not in names or not all(names) or len(set(names)) < len(names):
         raise UsageError(
@@ -61,8 +66,9 @@ def serve(
         _serve(
             group,
             name,
-            set(names),
+            set(names) if expected is None else set(),
             path,
+            expected=expected,
             store=store,
             network=network,
             key=key,

@@ -63,6 +63,7 @@ def replicate(
     *,
     name: Site,
     members: Collection[Site] = (),
+    expected: int | None = None,
     store: str | Path | None = None,
     fsync: bool = True,
     quorum: str | None = "majority",
@@ -80,8 +81,10 @@ def replicate(
     machine: anything with `apply(command)`, `snapshot()` and `restore(data)`; see
         `antiphon.replicated.machine`. Every member starts with an equal one.
     name, members: this member's name, and the names of all members at the first start. The first start waits
-        for all of them; after that a majority is enough. A member that is added later names the members that
-        are there, without itself.
+        for all of them, or, where all that are there have `store`, for a majority; after that a majority is
+        enough. A member that is added later names the members that are there, without itself.
+    expected: instead of `members`, how many members there are. The group forms once this many processes are
+        there and have agreed that they are the members. Later processes must be added.
     store: a folder in which this member keeps the commands and snapshots. Without it a member that restarts
         takes its state from the others, and a group that has lost all members begins empty.
     fsync: whether a command counts as stored only when the disk has confirmed it. False survives `kill -9`,
@@ -96,8 +99,9 @@ def replicate(
     departed_after_s: silence after which the group agrees that a member's process is gone.
     """
     return Replicated(
-        group, machine, name=name, members=members, store=None if store is None else Path(store), fsync=fsync,
-        quorum=quorum, merge=merge, network=parse_network(network) if isinstance(network, str) else network,
+        group, machine, name=name, members=members, expected=expected, fsync=fsync,
+        store=None if store is None else Path(store), quorum=quorum, merge=merge,
+        network=parse_network(network) if isinstance(network, str) else network,
         keys=key if isinstance(key, KeyRing) or key is None else KeyFile(Path(key)), insecure=insecure,
         trace=None if trace is None else Path(trace), run=run, limits=limits or Limits(),
         departed_after_s=departed_after_s,
@@ -114,6 +118,7 @@ class Replicated(Generic[M]):
         *,
         name: Site,
         members: Collection[Site],
+        expected: int | None,
         store: Path | None,
         fsync: bool,
         quorum: str | None,
@@ -128,11 +133,12 @@ class Replicated(Generic[M]):
     ) -> None:
         merge = getattr(machine, "merge", None) if merge is None and quorum is None else merge
         _check(group, machine, members, departed_after_s)
-        _check_quorum(members, quorum, merge, store)
+        _check_quorum(members, expected, quorum, merge, store)
         require_key(network, keys, insecure=insecure)
         self.group: Final = group
         self.name: Final = require_name(name)
         self._first_members: Final = frozenset(map(require_name, members))
+        self._expected: Final = expected or 0
         self._machine: Final = machine
         self._applier: Final = Applier(machine, merge)
         self.has_quorum: Final = quorum is not None
@@ -250,12 +256,10 @@ class Replicated(Generic[M]):
             recovered = journal.recovered
             if recovered is not None and recovered.snapshot is not None:
                 self._applier.restore(recovered.snapshot.data)
-        rank = sorted({*self._first_members, self.name}).index(self.name)
-        self._snapshot_bytes = round(SNAPSHOT_BYTES * (1 + STAGGER * rank))
         room = driver.receive_buffer_bytes // 2 // PIECE_BYTES
         configuration = QuorumConfiguration(
             stores=journal is not None, piece_bytes=PIECE_BYTES, piece_window=max(2, min(16, room)),
-            depart_ns=self._depart_ns, admits_all=not self.has_quorum,
+            depart_ns=self._depart_ns, admits_all=not self.has_quorum, expected=self._expected,
         )  # fmt: skip
         random = self._network.machine.random()
         if self.has_quorum:
@@ -279,8 +283,10 @@ class Replicated(Generic[M]):
                 f"the group of {names} has not taken it back for {self._limits.join_s:g} s. If most of its "
                 "members have lost their memory, it cannot go on: restart all of them to begin empty."
             )
-        missing = ", ".join(f"'{name}'" for name in sorted(self._first_members - {self.name}))
-        return f"no majority answered for {self._limits.join_s:g} s; the others are {missing or 'none'}."
+        if protocol is not None and protocol.obstacle:
+            return f"{protocol.obstacle}."
+        others = ", ".join(f"'{name}'" for name in sorted(self.members - {self.name}))
+        return f"no majority answered for {self._limits.join_s:g} s; the others are {others or 'none'}."
 
     def fail(self, error: BaseException) -> None:
         """End the membership for this reason, unless it is over already."""
@@ -456,6 +462,8 @@ class Replicated(Generic[M]):
             case qp.Unanswered(ticket=ticket):
                 self._calls.result_lost(ticket)
             case qp.Led(leader=leader):
+                rank = sorted({*self.members, self.name}).index(self.name)
+                self._snapshot_bytes = round(SNAPSHOT_BYTES * (1 + STAGGER * rank))
                 self._events.post(ev.LeaderChanged(leader))
             case qp.Severed():
                 self._events.post(CutOff(self._cut_off_sentence()))
@@ -468,7 +476,7 @@ class Replicated(Generic[M]):
                 assert self._side is not None
                 self._look_at_members(self._side.config.voters)
                 if anew:
-                    self._events.post(ev.Began(tuple(sorted(self._first_members))))
+                    self._events.post(ev.Began(tuple(sorted(self._side.config.voters))))
             case qp.TakeState(index=index):
                 assert self._driver is not None
                 self._driver.feed(qp.Taken(index, self._applier.snapshot()))
@@ -548,7 +556,11 @@ def _check(group: Group, machine: object, members: Collection[Site], departed_af
 
 
 def _check_quorum(
-    members: Collection[Site], quorum: str | None, merge: Merge | None, store: Path | None
+    members: Collection[Site],
+    expected: int | None,
+    quorum: str | None,
+    merge: Merge | None,
+    store: Path | None,
 ) -> None:
     if quorum is None:
         if merge is None:
@@ -558,10 +570,17 @@ def _check_quorum(
             )
         if store is not None:
             raise UsageError("quorum=None keeps no store.", hint="Leave out store=, or have a quorum.")
+        if expected is not None:
+            raise UsageError("quorum=None takes every process that comes.", hint="Leave out expected=.")
         return
     if quorum != "majority":
         raise UsageError(f"There is no quorum {quorum!r}.", hint="Choose 'majority' or None.")
     if merge is not None:
         raise UsageError("merge= is for quorum=None: a majority's state is never merged.")
-    if not members:
-        raise UsageError("members= is the set of all members' names.", hint='Write members={"a", "b", "c"}.')
+    if bool(members) == (expected is not None):
+        raise UsageError(
+            "Give either the names of all members, or how many are expected.",
+            hint='Write members={"a", "b", "c"} or expected=3.',
+        )
+    if expected is not None and not 0 < expected <= MOST_VOTERS:
+        raise UsageError(f"A replicated group has 1 to {MOST_VOTERS} members.")

@@ -100,6 +100,22 @@ OPERATIONS: dict[str, list[tuple[str, tuple[Value, ...], list[Value]]]] = {
         ("put", ("j",), [0, 1]),
         ("take", (), [None, [0, "i"], [0, "j"], [1, "i"], [1, "j"]]),
         ("confirm", (0,), [True, False]),
+        ("size", (), [(0, 0), (1, 0), (0, 1)]),
+        ("cancel", ("t",), [None]),
+        ("departed", ("a",), [None]),
+    ],
+    "leader": [
+        ("campaign", (), [1, 2, 3]),
+        ("resign", (1,), [True, False]),
+        ("current", (), [None, ("a", 1), ("b", 1), ("b", 2)]),
+        ("cancel", ("t",), [None]),
+        ("departed", ("a",), [None]),
+    ],
+    "barrier(2)": [
+        ("arrive", ("t",), [0, 1]),
+        ("arrive", ("u",), [0, 1]),
+        ("pass", ("t", 0), [True, False]),
+        ("cancel", ("t",), [None]),
         ("departed", ("a",), [None]),
     ],
 }
@@ -222,6 +238,34 @@ KNOWN: list[tuple[str, list[Call], Verdict]] = [
             call("b0 acquire", 2, 3, 2, model="lock"),
         ],
         Verdict.PASS,
+    ),
+    (
+        "a request that was withdrawn after it had the lock",
+        [
+            call("a0 acquire", 0, None, model="lock"),
+            call("b0 try_acquire", 1, 2, None, model="lock"),
+            call("a1 cancel t", 3, None, model="lock"),
+            call("b1 try_acquire", 4, 5, 2, model="lock"),
+        ],
+        Verdict.PASS,
+    ),
+    (
+        "a barrier that lets the first pass before the second has come",
+        [
+            call("a0 arrive t", 0, 1, 0, model="barrier(2)"),
+            call("a1 pass t 0", 2, 3, True, model="barrier(2)"),
+            call("b0 arrive u", 4, 5, 0, model="barrier(2)"),
+        ],
+        Verdict.FAIL,
+    ),
+    (
+        "two leaders",
+        [
+            call("a0 campaign", 0, 1, 1, model="leader"),
+            call("b0 current", 2, 3, ["a", 1], model="leader"),
+            call("b1 campaign", 4, 5, 2, model="leader"),
+        ],
+        Verdict.FAIL,
     ),
     (
         "a token that goes back",

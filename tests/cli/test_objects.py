@@ -154,3 +154,24 @@ def test_a_lock_is_lost_with_its_replica(replicas: dict[str, subprocess.Popen[st
     assert "The lock gate is lost" in " ".join(err.split())
     code = run(["kv", "set", "x", "1", *HERE])
     assert code == 2, "one of two members is no majority"
+
+
+def test_replicas_that_know_only_their_number_form_a_group(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    folder = tmp_path_factory.mktemp("runtime")  # short, since a socket's path is
+    folder.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    group = f"counted{os.getpid()}"
+    started = [start("kv", "serve", group, "--name", name, "--expected", "2") for name in ("x", "y")]
+    try:
+        for process in started:
+            wait_for(process, "ready")
+        assert run(["kv", "set", "apple", "3", "--group", group]) == 0
+        assert run(["kv", "serve", group, "--name", "z", "--expected", "2", "--members", "x,z"]) == 2
+        assert "by its members or by their number" in capsys.readouterr().err
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.communicate(timeout=60)

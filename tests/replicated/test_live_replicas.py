@@ -25,9 +25,9 @@ class Table:
     def snapshot(self): return json.dumps(self.values).encode()
     def restore(self, data): self.values = json.loads(data)
 
-async def main(group, name, store):
+async def main(group, name, store, options):
     limits = antiphon.Limits(join_s=60)
-    shop = antiphon.replicate(group, Table(), name=name, members={"a", "b", "c"}, store=store, limits=limits)
+    shop = antiphon.replicate(group, Table(), name=name, store=store, limits=limits, **options)
     async with shop:
         print(json.dumps("ready"), flush=True)
         loop = asyncio.get_running_loop()
@@ -43,17 +43,17 @@ async def main(group, name, store):
                 found = {"cut off": error.uncertain}
             print(json.dumps(found), flush=True)
 
-asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3] or None))
+asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3] or None, json.loads(sys.argv[4])))
 """
 
 
 class Replica:
     """One process."""
 
-    def __init__(self, group: str, name: str, store: Path) -> None:
+    def __init__(self, group: str, name: str, store: Path | None, options: dict[str, Any]) -> None:
         self.name = name
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, group, name, str(store)],
+            [sys.executable, "-c", PROGRAM, group, name, str(store or ""), json.dumps(options)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
         )  # fmt: skip
 
@@ -82,8 +82,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
     group = f"live-{os.getpid()}-{time.monotonic_ns()}"
     started: list[Replica] = []
 
-    def begin(*names: str) -> dict[str, Replica]:
-        replicas = {name: Replica(group, name, tmp_path / name) for name in names}
+    def begin(*names: str, stores: bool = True, **options: Any) -> dict[str, Replica]:
+        options = options or {"members": ["a", "b", "c"]}
+        replicas = {
+            name: Replica(group, name, tmp_path / name if stores else None, options) for name in names
+        }
         started.extend(replicas.values())
         for replica in replicas.values():
             assert replica.answer() == "ready"
@@ -129,3 +132,22 @@ def test_a_leader_that_was_stopped_follows_when_it_goes_on(start: Start) -> None
     while found == {"cut off": True} or found == {"cut off": False}:
         found = replicas[leader].ask("values")
     assert found == {"x": 2}
+
+
+@pytest.mark.slow
+def test_a_majority_founds_the_group_and_the_third_takes_up_its_state(start: Start) -> None:
+    replicas = start("b", "c")
+    assert replicas["b"].ask(["x", 1]) == 1
+    replicas |= start("a")
+    assert replicas["a"].ask("values") == {"x": 1}
+    replicas["b"].kill()
+    assert replicas["c"].ask(["y", 2]) == 2
+
+
+@pytest.mark.slow
+def test_processes_that_know_only_their_number_form_a_group(start: Start) -> None:
+    replicas = start("x", "y", "z", stores=False, expected=3)
+    assert replicas["z"].ask(["x", 1]) == 1
+    replicas["x"].kill()
+    replicas |= start("x", stores=False, expected=3)
+    assert replicas["x"].ask("values") == {"x": 1}

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -340,7 +341,9 @@ def test_a_full_disk_stops_a_member_and_not_the_group(
 def test_a_start_without_the_others_says_what_is_missing() -> None:
     async def story() -> None:
         async with cluster(0, seed=11) as world:
-            with pytest.raises(antiphon.CutOffError, match="could not start in 'shop': no majority answered"):
+            with pytest.raises(
+                antiphon.CutOffError, match="all members, without store=; the missing ones are 'b', 'c'"
+            ):
                 await world.replicate(
                     "shop", Board(), name="a", members=NAMES, limits=antiphon.Limits(join_s=1)
                 )
@@ -368,7 +371,9 @@ def test_a_start_that_fails_says_what_the_others_are_in() -> None:
     ("options", "sentence"),
     [
         ({"members": "abc"}, "the set of all members"),
-        ({"members": ()}, "the set of all members"),
+        ({"members": ()}, "the names of all members, or how many"),
+        ({"expected": 3}, "the names of all members, or how many"),
+        ({"members": (), "expected": 0}, "has 1 to 64 members"),
         ({"machine": object()}, "object is no machine"),
         ({"quorum": None}, "every side of a partition"),
         ({"quorum": "two"}, "no quorum 'two'"),
@@ -392,5 +397,84 @@ def test_commands_are_plain_data_of_bounded_size() -> None:
             with pytest.raises(UsageError, match="too large"):
                 await shops["a"].call(["set", "x", bytes(300_000)])
             assert await shops["a"].call(["set", "x", bytes(200_000)]) == ["a", 1]
+
+    run(story())
+
+
+def counted(world: Cluster, name: str, expected: int = 3, **options: Any) -> Shop:
+    options = {"limits": antiphon.Limits(join_s=3)} | options
+    return world.replicate("shop", Board(), name=name, expected=expected, **options)
+
+
+def test_a_group_forms_once_the_expected_number_is_there() -> None:
+    async def story() -> None:
+        async with cluster(0, seed=31) as world:
+            early = [asyncio.ensure_future(counted(world, name).__aenter__()) for name in ("x", "m")]
+            await asyncio.sleep(1)
+            assert not any(each.done() for each in early)
+            third = await counted(world, "a")
+            assert await third.call(["set", "x", 1]) == ["a", 1]
+            assert {shop.members for shop in await asyncio.gather(*early)} == {frozenset("amx")}
+            with pytest.raises(antiphon.CutOffError, match="'a', 'm', 'x' has not added it"):
+                await counted(world, "late")
+            arriving = asyncio.ensure_future(counted(world, "late").__aenter__())
+            await third.add("late")
+            assert (await arriving).read(lambda board: board.values) == {"x": 1}
+            world.kill("m")
+            again = await counted(world, "m")
+            assert again.read(lambda board: board.values) == {"x": 1}
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("expected", "sentence"),
+    [
+        ((3, 3), "it expects 3 members, and 2 are there: 'a', 'b'"),
+        ((3, 3, 3, 3), "it expects 3 members, and 4 are there: 'a', 'b', 'c', 'd'"),
+        ((2, 3), "it expects . members, and '.' ."),
+    ],
+)
+def test_a_group_that_cannot_form_says_why(expected: tuple[int, ...], sentence: str) -> None:
+    async def story() -> None:
+        async with cluster(0, seed=32) as world:
+            shops = [counted(world, "abcd"[place], each) for place, each in enumerate(expected)]
+            ends = await asyncio.gather(*(shop.__aenter__() for shop in shops), return_exceptions=True)
+            for end in ends:
+                assert isinstance(end, antiphon.CutOffError)
+                assert re.search(sentence, end.sentence)
+
+    run(story())
+
+
+def test_with_stores_a_majority_is_enough_for_the_first_start(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(0, seed=33) as world:
+            shops = {
+                name: world.replicate("shop", Board(), name=name, members=NAMES, store=tmp_path / name)
+                for name in NAMES
+            }
+            await asyncio.gather(shops["b"].__aenter__(), shops["c"].__aenter__())
+            assert await shops["b"].call(["set", "x", 1]) == ["b", 1]
+            await shops["a"].__aenter__()
+            assert shops["a"].read(lambda board: board.values) == {"x": 1}
+            world.kill("b")
+            assert await shops["c"].call(["set", "x", 2]) == ["c", 1]
+            assert shops["a"].members == frozenset(NAMES)
+
+    run(story())
+
+
+def test_without_a_store_at_each_member_the_first_start_needs_all(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster(0, seed=34) as world:
+            soon = antiphon.Limits(join_s=4)
+            stores = {"b": tmp_path / "b", "c": None}
+            shops = [
+                world.replicate("shop", Board(), name=name, members=NAMES, store=store, limits=soon)
+                for name, store in stores.items()
+            ]
+            ends = await asyncio.gather(*(shop.__aenter__() for shop in shops), return_exceptions=True)
+            assert all("the missing ones are 'a'" in str(end) for end in ends)
 
     run(story())

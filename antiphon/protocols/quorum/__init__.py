@@ -26,8 +26,9 @@ contact.
 Deviations, and why:
 - A voter is a name with the identity of its memory. A process without its memory is another voter: see
   `membership`. So a lost disk, or a member without any, cannot vote with a forgotten past.
-- The first start needs every member named; after that a majority is enough. Static bootstrapping, as usual,
-  could not tell a first start from a member that lost its memory.
+- The first start needs every member named, or a majority that keeps stores, or an agreement of as many as are
+  expected: see `founding`. Static bootstrapping, as usual, could not tell a first start from a member that
+  lost its memory.
 - New entries are multicast, once for all followers, and losses are answered with `lacking`.
 - Where two members are a majority (groups of two and three), a follower knows that an entry is agreed upon
   as soon as it holds it itself and the leader says that it does: no further message is waited for.
@@ -56,6 +57,7 @@ from antiphon.protocols.quorum.pdus import (
     LARGEST_BODY_BYTES,
     PDUS,
     Acknowledge,
+    Agree,
     Append,
     Ask,
     Bye,
@@ -127,7 +129,12 @@ class Quorum:
     @property
     def holders(self) -> list[Site]:
         """Members of a group that this process does not belong to (yet)."""
-        return [] if self._state.group else self._membership.holders
+        return [] if self._state.group else self._membership.founding.holders
+
+    @property
+    def obstacle(self) -> str:
+        """Why this process belongs to no group yet, in one sentence; empty if it belongs to one."""
+        return "" if self._state.group else self._membership.founding.obstacle
 
     @property
     def config(self) -> Config:
@@ -252,7 +259,8 @@ class Quorum:
             raise UsageError("This member has started already.")
         self._started = True
         state.life = event.incarnation
-        if not state.identity:
+        if not state.identity or (state.knobs.expected and not state.group):
+            # What an earlier process has agreed to is not stored, so it was another one.
             state.identity = event.incarnation
             state.save_durable()
         state.contact_ns = now
@@ -307,7 +315,9 @@ class Quorum:
         elif type(pdu) is Greet:
             self._membership.on_greet(now, sender, pdu)
         elif type(pdu) is Found:
-            self._membership.on_found(now, pdu)
+            self._membership.on_found(now, sender, pdu)
+        elif type(pdu) is Agree:
+            self._membership.founding.on_agree(now, sender, pdu)
         elif pdu.group == state.group and state.group:
             act(self, now, sender, pdu)
 
@@ -318,6 +328,7 @@ class Quorum:
     _acts: Final[dict[type, Callable[["Quorum", Nanoseconds, Site, Any], None]]] = {
         Greet: lambda _self, _now, _sender, _pdu: None,
         Found: lambda _self, _now, _sender, _pdu: None,
+        Agree: lambda _self, _now, _sender, _pdu: None,
         Ask: lambda self, now, sender, pdu: self._election.on_ask(now, sender, pdu),
         Vote: lambda self, now, sender, pdu: self._election.on_vote(now, sender, pdu),
         Append: lambda self, now, sender, pdu: self._follower.on_append(now, sender, pdu),

@@ -1,8 +1,4 @@
-"""Members: how a group is founded, and how members are added, removed and taken back.
-
-A group is founded once, when every member that its processes were told of is there and belongs to no group.
-The process with the lowest name founds it. Each other process answers that process itself, after it started:
-so no member of an earlier group that still has its memory is overlooked.
+"""Members: how processes find their group, and how members are added, removed and taken back.
 
 A process that has lost its memory has another identity. It is no voter: the voter that it was may have
 promised what it no longer remembers. The leader replaces the lost voter by a learner, which becomes a voter
@@ -16,8 +12,9 @@ import msgspec
 
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.quorum.founding import Founding
 from antiphon.protocols.quorum.leader import Leader
-from antiphon.protocols.quorum.pdus import CONFIG, MOST_VOTERS, Change, Config, Entry, Found, Greet
+from antiphon.protocols.quorum.pdus import CONFIG, MOST_VOTERS, NO_CONFIG, Change, Config, Entry, Found, Greet
 from antiphon.protocols.quorum.ports import Expelled, Founded
 from antiphon.protocols.quorum.state import Role, State
 
@@ -26,33 +23,33 @@ CAUGHT_UP: Final = 64
 """A learner that lacks at most this many entries becomes a voter."""
 MOST_SEEN: Final = 256
 """Processes whose identity is remembered. Raising it costs memory."""
-FOUNDING_GREETINGS: Final = 3
-"""A founder greets this often before it founds a group, so that members of a running group can answer."""
-
+LEADERLESS_GREETINGS: Final = 100
+"""A new group that has no leader for as long as this many greetings take is given up. Raising it costs time
+where a founder has lost its memory; lowering it costs foundings on a slow network."""
 SETTLED_GREETINGS: Final = 8
 """A process that knows a leader looks this many times less often whether it must greet."""
 
 
 class Membership:
-    """Greetings, the founding, and the leader's changes."""
+    """Greetings, and the leader's changes."""
 
     def __init__(self, state: State, members: frozenset[Site], leader: Leader) -> None:
         self._state = state
-        self._members = members
         self._leader = leader
+        self.founding: Final = Founding(state, members, self._adopt)
         self.seen: dict[Site, int] = {}
         """The identities of processes that belong to no group."""
-        self._answers: dict[Site, tuple[int, int]] = {}
-        """What each process answered to our greetings: its identity and its group."""
+        self._leaderless = 0
+        """How often this process looked in vain for the first leader of its group."""
         self._wishes: dict[Site, bool] = {}
         """Members to add or to remove."""
-        self._greeted = 0
 
     # Greetings
 
     def start(self, now: Nanoseconds) -> None:
+        """Greet as soon as the identity is safe: another one would be another voter."""
         if not self._state.group:
-            self.fire(now)
+            self._state.when_stored(now, self.fire)
 
     def fire(self, now: Nanoseconds) -> None:
         """Greet while there is no group; then help the others to find it until there is a leader.
@@ -66,30 +63,50 @@ class Membership:
             return
         if state.group and state.leader is not None:
             if not is_member:
-                state.multicast(Greet(state.identity, 0))
+                self._greet()
             state.arm(GREET, state.knobs.greet_ns * SETTLED_GREETINGS)
             return
         if not state.group:
-            self._greeted += 1
-            state.multicast(Greet(state.identity, 0))
+            self._greet()
             state.look_for_contact(now)
-            self._try_to_found(now)
+            self.founding.greeting(now)
         elif state.log.last == 0 and state.log.base == 0:
             state.multicast(Found(state.group, state.log.base_config))
+            self._look_whether_to_give_up()
         state.arm(GREET, state.knobs.greet_ns)
+
+    def _look_whether_to_give_up(self) -> None:
+        """Begin again if the group gets no leader: a process that has not voted has promised nothing."""
+        state = self._state
+        self._leaderless += 1
+        if self._leaderless >= LEADERLESS_GREETINGS and state.term == 0 and not state.knobs.expected:
+            self._leaderless = 0
+            state.group = 0
+            state.log.begin(0, 0, NO_CONFIG)
+            state.save_durable()
+            self.founding.begin()
+
+    def _greet(self) -> None:
+        """Ask everyone to answer, as a process without a group."""
+        state = self._state
+        state.multicast(Greet(state.identity, 0, 0, state.knobs.stores, state.knobs.expected))
 
     def on_greet(self, now: Nanoseconds, sender: Site, pdu: Greet) -> None:
         state = self._state
-        if not pdu.group and (sender in self.seen or len(self.seen) < MOST_SEEN):
-            self.seen[sender] = max(pdu.identity, self.seen.get(sender, 0))
+        if not pdu.group:
+            self._note(sender, pdu.identity)
         if pdu.answers == state.identity:
-            if sender in self._members:
-                self._answers[sender] = (pdu.identity, pdu.group)
-                self._try_to_found(now)
+            self.founding.on_answer(now, sender, pdu)
         elif not pdu.answers:
-            state.send(sender, Greet(state.identity, state.group, pdu.identity))
+            knobs = state.knobs
+            state.send(sender, Greet(state.identity, state.group, pdu.identity, knobs.stores, knobs.expected))
         if state.group and not pdu.group:
             self._show_group(sender, pdu.identity)
+
+    def _note(self, name: Site, identity: int) -> None:
+        """A process exists that does not belong to this group."""
+        if name in self.seen or len(self.seen) < MOST_SEEN:
+            self.seen[name] = max(identity, self.seen.get(name, 0))
 
     def _show_group(self, sender: Site, identity: int) -> None:
         """Tell a process that belongs to no group yet that it belongs to ours."""
@@ -99,38 +116,34 @@ class Membership:
         if is_leader or is_founder:
             state.send(sender, Found(state.group, state.log.base_config, identity))
 
-    @property
-    def holders(self) -> list[Site]:
-        """The members that said that they belong to a group, while this process belongs to none."""
-        return sorted(name for name, (_, group) in self._answers.items() if group)
+    def on_found(self, now: Nanoseconds, sender: Site, pdu: Found) -> None:
+        """A process that has not voted yet may be told of another group: it has promised nothing.
 
-    # Founding
-
-    def _try_to_found(self, now: Nanoseconds) -> None:
-        """Found the group if every member is there, and none belongs to a group."""
+        Where two groups were founded, the lower one goes on, unless the other has a leader by then.
+        """
         state = self._state
-        if (
-            state.group
-            or not self._members
-            or state.site != min(self._members)
-            or self._greeted < FOUNDING_GREETINGS
-        ):
+        if pdu.group == state.group or not pdu.group:
             return
-        others = self._members - {state.site}
-        if others <= self._answers.keys() and not any(self._answers[name][1] for name in others):
-            voters = {name: self._answers[name][0] for name in sorted(others)} | {state.site: state.identity}
-            self._adopt(now, 1 + state.random.getrandbits(62), Config(voters))
-            state.multicast(Found(state.group, state.log.base_config))
-
-    def on_found(self, now: Nanoseconds, pdu: Found) -> None:
-        """A process that has not voted yet may be told of another group: it has promised nothing."""
-        state = self._state
-        is_free = not state.group or (state.term == 0 and state.log.last == 0)
-        is_named = pdu.to == state.identity or (
-            not pdu.to and pdu.base.voters.get(state.site) == state.identity
-        )
-        if is_free and is_named and pdu.group and pdu.group != state.group:
+        if state.role is Role.LEADER:
+            self._call_over(sender, pdu.base)
+            return
+        is_empty = state.log.last == 0 and state.log.base == 0
+        is_free = is_empty and state.term == 0 and (pdu.to or pdu.group < state.group)
+        is_named = pdu.base.voters.get(state.site) == state.identity and not pdu.to
+        if (not state.group or is_free or (is_empty and pdu.is_led)) and (
+            is_named or pdu.to == state.identity
+        ):
             self._adopt(now, pdu.group, pdu.base)
+
+    def _call_over(self, sender: Site, base: Config) -> None:
+        """A member voted in another group, which cannot have a leader, since this one has: call it here."""
+        state, identity = self._state, base.voters.get(sender, 0)
+        known = state.config.identity_of(sender)
+        if known is None or not identity:
+            return
+        self._note(sender, identity)
+        if known == identity:
+            state.send(sender, Found(state.group, state.log.base_config, identity, True))
 
     def _adopt(self, now: Nanoseconds, group: int, base: Config) -> None:
         state = self._state

@@ -95,6 +95,10 @@ class Greet(Pdu, frozen=True, gc=False):
     identity: Incarnation
     group: Hash
     answers: Incarnation = 0
+    stores: bool = False
+    """Whether it keeps a store."""
+    expected: Number = 0
+    """How many members it expects; 0 if their names were given."""
 
 
 class Found(Pdu, frozen=True, gc=False):
@@ -108,6 +112,8 @@ class Found(Pdu, frozen=True, gc=False):
     group: Hash
     base: Config
     to: Incarnation = 0
+    is_led: bool = False
+    """Whether the sender leads this group."""
 
 
 class Ask(Pdu, frozen=True, gc=False):
@@ -264,9 +270,16 @@ class Bye(Pdu, frozen=True, gc=False):
     life: Incarnation
 
 
+class Agree(Pdu, frozen=True, gc=False):
+    """The lowest of these processes asks whether they shall be a group; the others answer that they agree."""
+
+    code: ClassVar[int] = 201
+    members: Identities
+
+
 PDUS: Final[tuple[type[Pdu], ...]] = (
     Greet, Found, Ask, Vote, Append, Acknowledge, Forward, Expect, Offer, Fetch, Piece, Change, Handover,
-    Removed, Bye,
+    Removed, Bye, Agree,
 )  # fmt: skip
 
 
@@ -310,6 +323,8 @@ class QuorumConfiguration:
     """Whether a process that belongs to no group is added as soon as it greets."""
     stores: bool = False
     """Whether the log is kept on disk, and nothing counts before it is there."""
+    expected: int = 0
+    """How many members found the group, where their names are not given. Raising it costs patience."""
 
     def __post_init__(self) -> None:
         if not 0 < self.heartbeat_ns < self.election_ns:
@@ -318,3 +333,5 @@ class QuorumConfiguration:
             raise UsageError(f"A batch or a piece has 1 to {LARGEST_BODY_BYTES} bytes.")
         if not 0 < self.piece_window <= MOST_PIECES or self.window < 1 or self.forwards < 1:
             raise UsageError(f"A window has at least one PDU, and at most {MOST_PIECES} pieces.")
+        if not 0 <= self.expected <= MOST_VOTERS:
+            raise UsageError(f"A group has at most {MOST_VOTERS} members.")

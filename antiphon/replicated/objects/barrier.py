@@ -70,6 +70,8 @@ class Barrier(Handle[BarrierMachine]):
         """Wait until all parties have arrived; the round, from 0."""
         async with self._ticket() as ticket:
             while True:
-                belongs_to: int = await self._ask_again("arrive", ticket)
-                if await self._until(partial(BarrierMachine.outcome, ticket=ticket, belongs_to=belongs_to)):
+                arriving = self._ask_again("arrive", ticket)
+                belongs_to: int = await self._recorded("arrive", (ticket,), arriving)
+                passing = self._until(partial(BarrierMachine.outcome, ticket=ticket, belongs_to=belongs_to))
+                if await self._recorded("pass", (ticket, belongs_to), passing):
                     return belongs_to

@@ -1,7 +1,7 @@
 """A counter that several members add to."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from antiphon.core.errors import UsageError
 from antiphon.replicated.objects.base import ObjectMachine
@@ -39,8 +39,6 @@ class CounterMachine(ObjectMachine):
 
 class Counter(Handle[CounterMachine]):
     """A replicated counter."""
-
-    model: ClassVar[str | None] = "counter"
 
     def __init__(self, replica: Replica, name: str = "counter") -> None:
         super().__init__(replica, name, "counter")

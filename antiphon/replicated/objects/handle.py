@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from antiphon.core.errors import OutputError, UsageError
 from antiphon.core.values import Value
@@ -45,9 +45,6 @@ class Replica(Protocol):
 
 class Handle(Generic[Machine]):
     """One object of a group, as a program uses it. Any number of handles may name the same object."""
-
-    model: ClassVar[str | None] = None
-    """What the object is to the audit; None if its calls are not judged."""
 
     def __init__(self, replica: Replica, name: str, kind: str) -> None:
         if not name:
@@ -97,10 +94,10 @@ class Handle(Generic[Machine]):
     ) -> Result:
         """Do a call, and record it if a trace is kept. Without an answer its effect is unknown."""
         log = self._replica.call_log
-        if log is None or self.model is None or log.is_closed:
+        if log is None or log.is_closed:
             return await work
         try:
-            number = log.begin(self.name, self.model, operation, arguments)
+            number = log.begin(self.name, self.kind, operation, arguments)
         except OutputError:
             work.close()  # a call that left no record must not take effect
             raise
@@ -169,10 +166,17 @@ class Handle(Generic[Machine]):
         try:
             yield ticket
         except BaseException:
+            self._record_withdrawal(ticket)
             withdrawal = asyncio.ensure_future(self._ask("cancel", ticket))
             _WITHDRAWALS.add(withdrawal)
             withdrawal.add_done_callback(_withdrawn)
             raise
+
+    def _record_withdrawal(self, ticket: str) -> None:
+        log = self._replica.call_log
+        if log is not None and not log.is_closed:
+            with suppress(OutputError):
+                log.begin(self.name, self.kind, "cancel", (ticket,))
 
 
 _WITHDRAWALS: "set[asyncio.Future[Any]]" = set()

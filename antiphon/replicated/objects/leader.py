@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from antiphon.core.errors import UsageError
-from antiphon.replicated.objects.handle import Handle, Replica
-from antiphon.replicated.objects.lock import PermitMachine
+from antiphon.replicated.objects.handle import Replica
+from antiphon.replicated.objects.lock import PermitHandle, PermitMachine
 
 
 class Leadership(NamedTuple):
@@ -20,7 +20,7 @@ def _leadership(machine: PermitMachine) -> Leadership | None:
     return Leadership(holders[0].member, holders[0].token) if holders else None
 
 
-class Leader(Handle[PermitMachine]):
+class Leader(PermitHandle):
     """An election: `async with leader as term:` leads for a block, and the next in line follows.
 
     A term is a fencing token.
@@ -34,19 +34,15 @@ class Leader(Handle[PermitMachine]):
         """Wait until this member leads; its term."""
         if self._term is not None and self.leads:
             raise UsageError(f"This handle of {self.name} leads already.", "Resign first.")
-        async with self._ticket() as ticket:
-            while True:
-                term: int | None = await self._ask_again("acquire", ticket, True)
-                if term is None:
-                    term = await self._until(lambda machine: machine.token_of(ticket))
-                if term:
-                    self._term = term
-                    return term
+        self._term = await self._permit("campaign")
+        return self._term
 
     async def resign(self) -> bool:
         """Give up the lead; False if another member leads already."""
         term, self._term = self._term, None
-        done: bool = False if term is None else await self._ask("release", term)
+        if term is None:
+            return False
+        done: bool = await self._recorded("resign", (term,), self._ask("release", term))
         return done
 
     @property
@@ -65,7 +61,7 @@ class Leader(Handle[PermitMachine]):
 
     async def current(self) -> Leadership | None:
         """The leader, at some moment during this call; None if there is none."""
-        return await self._read_latest(_leadership)
+        return await self._recorded("current", (), self._read_latest(_leadership))
 
     async def watch(self) -> AsyncIterator[Leadership | None]:
         """The leader now, and after every change."""

@@ -8,6 +8,7 @@ order in which they asked.
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from antiphon.core.errors import AntiphonError, UsageError
@@ -109,7 +110,31 @@ class PermitMachine(ObjectMachine):
         return list(self._held.values())
 
 
-class Semaphore(Handle[PermitMachine]):
+class RequestDroppedError(Exception):
+    """The group believed that this member was gone, and dropped its request."""
+
+
+class PermitHandle(Handle[PermitMachine]):
+    """An object of which a member holds a permit."""
+
+    async def _permit(self, operation: str) -> int:
+        """Wait for a permit; its token. Each request is a call of its own in the record: one that was dropped
+        may have held a permit meanwhile."""
+        async with self._ticket() as ticket:
+            while True:
+                with suppress(RequestDroppedError):
+                    return await self._recorded(operation, (), self._request(ticket))
+
+    async def _request(self, ticket: str) -> int:
+        token: int | None = await self._ask_again("acquire", ticket, True)
+        if token is None:
+            token = await self._until(lambda machine: machine.token_of(ticket))
+        if not token:
+            raise RequestDroppedError
+        return token
+
+
+class Semaphore(PermitHandle):
     """A number of permits that the members of a group share."""
 
     def __init__(self, replica: Replica, name: str = "semaphore", *, permits: int) -> None:
@@ -123,21 +148,12 @@ class Semaphore(Handle[PermitMachine]):
 
     async def acquire(self, *, timeout: float | None = None) -> int:
         """Wait for a permit; its token. TimeoutError if that takes too long, and nothing is held then."""
-        return await self._recorded("acquire", (), self._acquire(timeout))
+        async with asyncio.timeout(timeout):
+            return await self._permit("acquire")
 
     async def try_acquire(self) -> int | None:
         """The token of a permit if one is free now, else None."""
         return await self._recorded("try_acquire", (), self._try_acquire())
-
-    async def _acquire(self, timeout: float | None) -> int:
-        async with asyncio.timeout(timeout), self._ticket() as ticket:
-            while True:
-                token: int | None = await self._ask_again("acquire", ticket, True)
-                if token is None:
-                    token = await self._until(lambda machine: machine.token_of(ticket))
-                if token:
-                    return token
-                # The group believed that this member was gone, and dropped its request: ask again.
 
     async def _try_acquire(self) -> int | None:
         async with self._ticket() as ticket:
@@ -172,10 +188,6 @@ class Semaphore(Handle[PermitMachine]):
                 "member was gone.",
                 "Let the resource refuse tokens that are smaller than the greatest it has seen.",
             )
-
-    @property
-    def model(self) -> str | None:  # type: ignore[override]
-        return self.kind
 
 
 class Lock(Semaphore):

@@ -139,8 +139,6 @@ class MapMachine(ObjectMachine):
 class Map(Handle[MapMachine]):
     """A replicated map. Values are plain data; None means that a key has no value."""
 
-    model: ClassVar[str | None] = "map"
-
     def __init__(self, replica: Replica, name: str = "map") -> None:
         super().__init__(replica, name, "map")
 

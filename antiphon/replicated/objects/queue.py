@@ -2,7 +2,7 @@
 confirms."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from antiphon.core.values import Value, canonical, decoded
 from antiphon.replicated.objects.base import ObjectMachine
@@ -116,8 +116,6 @@ class Queue(Handle[QueueMachine]):
     back if the block raises.
     """
 
-    model: ClassVar[str | None] = "queue"
-
     def __init__(self, replica: Replica, name: str = "queue") -> None:
         super().__init__(replica, name, "queue")
 
@@ -145,7 +143,7 @@ class Queue(Handle[QueueMachine]):
 
     async def size(self) -> tuple[int, int]:
         """How many items wait, and how many are taken and not confirmed."""
-        return await self._read_latest(lambda machine: machine.size())
+        return await self._recorded("size", (), self._read_latest(lambda machine: machine.size()))
 
     async def __aiter__(self) -> AsyncIterator[Item]:
         while True:

@@ -89,7 +89,7 @@ class Objects:
 
     def _record_departure(self, name: str, kind: str, member: str) -> None:
         log = self._call_log
-        if log is not None and not log.is_closed and kind.startswith(("lock", "semaphore", "queue")):
+        if log is not None and not log.is_closed and kind not in ("map", "counter", "set"):
             with suppress(OutputError):
                 log.departed(name, kind, member)
 

@@ -54,8 +54,6 @@ class SetMachine(ObjectMachine):
 class Set(Handle[SetMachine]):
     """A replicated set."""
 
-    model: ClassVar[str | None] = "set"
-
     def __init__(self, replica: Replica, name: str = "set") -> None:
         super().__init__(replica, name, "set")
 

@@ -19,6 +19,7 @@ from antiphon.protocols.quorum.sides import Sides
 from antiphon.sim.churn import (
     Fault,
     Pace,
+    Split,
     draw_absences,
     draw_crashes,
     draw_splits,
@@ -72,6 +73,9 @@ class QuorumRunConfiguration:
     clock_jumps: Annotated[int, "clocks that are set back or forward; with them, some keys expire"] = 0
     snapshot_bytes: Annotated[int, "bytes of entries after which a member takes a snapshot"] = 4000
     quorum: Annotated[bool, "a majority decides; without it every side goes on, and sides merge"] = True
+    late: Annotated[int, "members that start later: the others, a majority with disks, found the group"] = 0
+    early: Annotated[bool, "faults begin at once, while the group is founded"] = False
+    expected: Annotated[bool, "members know how many they are, and not their names"] = False
 
     def __post_init__(self) -> None:
         if self.members < 1 or self.messages < 1 or self.keys < 1:
@@ -92,6 +96,10 @@ class QuorumRunConfiguration:
                 "Without a quorum members keep no disk, come and go by themselves, and have no clock.",
                 hint="Add --no-disk, and leave out --changes and --clock-jumps.",
             )
+        if not 0 <= self.late <= (self.members - 1) // 2 or (self.late and not self.disk):
+            raise UsageError("A majority with disks founds a group without those that are late.")
+        if self.expected and (self.late or self.early or self.changes or not self.quorum):
+            raise UsageError("Members that know no names need all of them, no others, and calm at the start.")
         if min(self.calm_ms, self.away_ms) < 1:
             raise UsageError("Calm and trouble last a millisecond or longer.")
 
@@ -246,7 +254,7 @@ class Run:
         with_majority = draw_expiring_command if knobs.clock_jumps else draw_command
         self._command = command or (with_majority if knobs.quorum else draw_item)
         self._clock_offsets: dict[Site, Nanoseconds] = {}
-        self.ledger = Ledger()
+        self.ledger = Ledger(has_one_group=knobs.quorum)
         everyone = site_names(knobs.members + knobs.changes)
         self._founders = tuple(everyone[: knobs.members])
         self._spares = everyone[knobs.members :]
@@ -255,12 +263,13 @@ class Run:
         self.sites: dict[Site, QuorumSite] = {}
         self._partition = Partition(len(everyone))
         seeds = self._seeds
-        layers: list[Layer] = [
-            self._partition,
-            Loss(seeds, knobs.loss),
-            Duplication(seeds, knobs.duplication, LATE_NS),
-            Reordering(seeds, knobs.reordering, LATE_NS),
+        faulty: list[tuple[float, Callable[[], Layer]]] = [
+            (knobs.partitions, lambda: self._partition),
+            (knobs.loss, lambda: Loss(seeds, knobs.loss)),
+            (knobs.duplication, lambda: Duplication(seeds, knobs.duplication, LATE_NS)),
+            (knobs.reordering, lambda: Reordering(seeds, knobs.reordering, LATE_NS)),
         ]
+        layers = [make_layer() for share, make_layer in faulty if share]
         delay_ns, jitter_ns = (from_seconds(each / 1000) for each in (knobs.delay_ms, knobs.jitter_ms))
         self.world = World(
             sites=everyone, build=self._build, size_of=lambda _pdu: 0, layers=layers, recorder=recorder,
@@ -273,12 +282,13 @@ class Run:
         life = self._lives[site] = self._lives.get(site, 0) + 1
         configuration = QuorumConfiguration(
             stores=knobs.disk, batch_bytes=2000, piece_bytes=500, piece_window=4, kept_bytes=1000,
-            admits_all=not knobs.quorum,
+            admits_all=not knobs.quorum, expected=knobs.members if knobs.expected else 0,
             election_ns=60 * MILLISECOND_NS + from_seconds(8 * (knobs.delay_ms + knobs.jitter_ms) / 1000),
         )  # fmt: skip
         built = self.sites[site] = QuorumSite(
-            site, self._founders, configuration, self._seeds.stream(f"site/{site}/{life}"), self.ledger,
-            machine=self._machine(), disk=self._disks.get(site), make=self._make,
+            site, () if knobs.expected else self._founders, configuration,
+            self._seeds.stream(f"site/{site}/{life}"), self.ledger, machine=self._machine(),
+            disk=self._disks.get(site), make=self._make,
             clock=lambda now: max(now + EPOCH_NS + self._clock_offsets.get(site, 0), 0),
             disk_ns=max(1, from_seconds(knobs.disk_ms / 1000)), snapshot_bytes=knobs.snapshot_bytes,
         )  # fmt: skip
@@ -290,13 +300,14 @@ class Run:
         return "map" if self._knobs.quorum else "set"
 
     def go(self) -> Outcome:
-        faults = self._draw_faults()
+        late = self._schedule_late()
+        faults = [each for each in self._draw_faults() if isinstance(each, Split) or each.site not in late]
         self._schedule_calls()
         self._schedule_changes()
         self._schedule_clocks()
         schedule(self.world, faults, self._partition)
         self.world.start()
-        calm_ns = max(healed_ns(faults), WARM_NS + self._knobs.horizon_ns)
+        calm_ns = max(healed_ns(faults), WARM_NS + self._knobs.horizon_ns, *late.values())
         self.world.run(until_ns=calm_ns)
         self._run_until(lambda: self._is_settled, calm_ns + SETTLE_NS)
         last = self._last_calls()
@@ -308,6 +319,16 @@ class Run:
         while self.world.now < end_ns and not condition():
             self.world.run(until_ns=min(end_ns, self.world.now + LOOK_NS))
 
+    def _schedule_late(self) -> dict[Site, Nanoseconds]:
+        """Hold some members back. Returns when they start."""
+        random = self._seeds.stream("late")
+        late = {}
+        for site in random.sample(self._founders, self._knobs.late):
+            self.world.crash(site)
+            late[site] = random.randrange(3 * WARM_NS)
+            self.world.at(late[site], partial(self.world.restart, site))
+        return late
+
     def _draw_faults(self) -> list[Fault]:
         knobs, random = self._knobs, self._seeds.stream("faults")
         sites, horizon_ns = self._founders, knobs.horizon_ns
@@ -317,8 +338,9 @@ class Run:
         pauses = draw_absences(random, sites[: knobs.pauses], horizon_ns, knobs.pace)
         splits = draw_splits(random, sites, knobs.partitions, horizon_ns, knobs.pace)
         faults = without_meetings([*crashes, *pauses, *splits])
+        first_ns = 0 if knobs.early else WARM_NS
         return [
-            replace(fault, begin_ns=fault.begin_ns + WARM_NS, end_ns=fault.end_ns + WARM_NS)
+            replace(fault, begin_ns=fault.begin_ns + first_ns, end_ns=fault.end_ns + first_ns)
             for fault in faults
         ]
 

@@ -39,7 +39,8 @@ class SimulatedCall(msgspec.Struct):
 class Ledger:
     """What all sites of a run applied, compared entry by entry, and what their clients were answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_one_group: bool) -> None:
+        self._has_one_group: Final = has_one_group
         self.moment = 0
         """Counts everything that happens, so that any two events of a run have an order."""
         self.calls: list[SimulatedCall] = []
@@ -74,6 +75,8 @@ class Ledger:
         self.elections += 1
         if len(leaders) > 1:
             self.disagreements.append(f"term {term} has the leaders {sorted(leaders)}")
+        if self._has_one_group and len({each for each, _ in self.leaders}) > 1:
+            self.disagreements.append(f"{site} leads a second group in term {term}")
 
 
 class QuorumSite:

@@ -238,6 +238,14 @@ def token(random: Random) -> Parameters:
     return parameters | {"resilience": random.randint(1, parameters["members"])}
 
 
+def founding(random: Random, drawn: Parameters) -> Parameters:
+    """Where members keep disks some may start later, amid faults; others know only how many they are."""
+    late = random.randint(0, (drawn["members"] - 1) // 2) if drawn["disk"] and random.random() < 0.3 else 0
+    early = drawn["disk"] and random.random() < 0.3
+    may_count = not (late or early or drawn["changes"])
+    return {"late": late, "early": early, "expected": may_count and random.random() < 0.3}
+
+
 def quorum(random: Random) -> Parameters:
     """Kill, stop, partition, loss, clocks set back, slow disks and members that change, around calls on a few
     keys.
@@ -249,7 +257,7 @@ def quorum(random: Random) -> Parameters:
     network = rough_network(random)
     del network["network"]
     disk = random.random() < 0.7 or members < 3
-    return network | {
+    parameters = network | {
         "members": members,
         "messages": messages,
         "rate": messages / random.choice([0.1, 0.5, 1.0, 2.0]),
@@ -265,6 +273,7 @@ def quorum(random: Random) -> Parameters:
         "clock_jumps": random.choice([0, 0, 2, 5]),
         "snapshot_bytes": random.choice([200, 1000, 4000]),
     }
+    return parameters | founding(random, parameters)
 
 
 DRAWINGS: Final[Mapping[str, Drawing]] = {

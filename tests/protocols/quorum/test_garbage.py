@@ -34,8 +34,12 @@ OWN: dict[str, Any] = {**ONLY, "identity": st.integers(1, 2)}
 HEAD: dict[str, Any] = {**OWN, "term": SMALL}
 FLAG = st.booleans()
 PDUS = st.one_of(
-    st.builds(pdu.Greet, identity=SMALL, group=st.sampled_from((0, GROUP)), answers=SMALL),
-    st.builds(pdu.Found, group=st.sampled_from((GROUP, 78)), base=CONFIGS, to=SMALL),
+    st.builds(
+        pdu.Greet, identity=SMALL, group=st.sampled_from((0, GROUP)), answers=SMALL, stores=FLAG,
+        expected=SMALL,
+    ),
+    st.builds(pdu.Found, group=st.sampled_from((GROUP, 78)), base=CONFIGS, to=SMALL, is_led=FLAG),
+    st.builds(pdu.Agree, members=st.dictionaries(NAMES, SMALL)),
     st.builds(pdu.Ask, **HEAD, last_index=SMALL, last_term=SMALL, trial=FLAG, handed_over=FLAG),
     st.builds(pdu.Vote, **HEAD, granted=FLAG, trial=FLAG),
     st.builds(
