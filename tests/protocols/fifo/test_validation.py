@@ -218,6 +218,20 @@ def test_a_report_of_others_stable_messages_is_believed_in_our_view_only(
     assert stream.stable == stable
 
 
+@pytest.mark.parametrize(
+    ("declared", "spell", "excluded_spell"), [(True, 0, 0), (True, 1, -1), (False, 0, -1)]
+)
+def test_a_newcomer_that_believes_to_have_missed_nothing_has_missed_what_is_stable(
+    declared: bool, spell: int, excluded_spell: int
+) -> None:
+    members = Group(2)
+    member = members.members["a"]
+    member._stability.has_declared = declared
+    own = Extent("z", 0, True, True, 0, 0, 0, 0)
+    members.give("a", Received("z", Status(0, spell, 0, 0, (own,))))
+    assert member._group.peers["z"].excluded_spell == excluded_spell
+
+
 # The knobs
 
 
