@@ -112,3 +112,38 @@ def test_a_member_speaks_for_itself_if_it_was_heard_and_no_neighbour_doubts_it(
     group.view.neighbours = {"b": None} if is_neighbour else {}
     peer(members, "b").doubted_ns = peer(members, "b").heard_ns + doubted_ns
     assert group.speaks_for_itself(silent_ns, peer(members, "b"), 0) == speaks
+
+
+# Requests for what is missing
+
+
+def test_a_gap_that_is_noticed_again_is_not_asked_for_later() -> None:
+    members = Group(2)
+    repair, stream = members.members["a"]._repair, peer(members, "b").stream
+    stream.end = 5
+    repair.notice(0, stream)
+    due_ns = stream.ask_ns
+    repair.notice(1, stream)
+    assert stream.ask_ns == due_ns
+
+
+@pytest.mark.parametrize(("asked_to", "attempts"), [(1, 3), (0, 0)])
+def test_a_new_gap_behind_what_was_asked_for_is_asked_for_afresh(asked_to: int, attempts: int) -> None:
+    members = Group(2)
+    repair, stream = members.members["a"]._repair, peer(members, "b").stream
+    stream.end, stream.ask_ns, stream.attempts, stream.asked_to = 5, 7, 3, asked_to
+    repair.notice(0, stream)
+    assert stream.attempts == attempts
+
+
+@pytest.mark.parametrize(
+    ("ask_ns", "spans", "asked_to"), [(9, (0, 3), 3), (None, (0, 3), 0), (9, (1, 3), 0), (9, (0, 0), 0)]
+)
+def test_a_request_of_another_spares_ours_if_we_miss_the_same(
+    ask_ns: int | None, spans: tuple[int, ...], asked_to: int
+) -> None:
+    members = Group(2)
+    repair, stream = members.members["a"]._repair, peer(members, "b").stream
+    stream.end, stream.ask_ns = 5, ask_ns
+    repair._suppress(0, stream, spans)
+    assert (stream.asked_to, stream.attempts) == (asked_to, int(asked_to > 0))
