@@ -413,6 +413,7 @@ def test_a_kept_batch_is_found_by_any_of_its_messages() -> None:
         [],
     ]
     assert held.copies(0, 6, 2) == [0, 1]
+    assert held.copies(5, 5, 10) == []
     held.release(1)
     assert held.copies(0, 6, 10) == []
 

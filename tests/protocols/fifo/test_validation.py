@@ -10,7 +10,7 @@ from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received
 from antiphon.core.packing import pack
 from antiphon.protocols.detection.polling import Poll
-from antiphon.protocols.fifo.pdus import Data, Extent, Position, RidingData, Status
+from antiphon.protocols.fifo.pdus import MOST_NEIGHBOURS, Data, Extent, Position, RidingData, Status
 from antiphon.protocols.fifo.streams import MOST_KEPT, Stream
 from antiphon.protocols.stability.riding import encode_row
 from tests.protocols.harness.fifo_group import KNOBS, Group
@@ -243,6 +243,18 @@ def test_knobs_are_at_least_one(knob: str) -> None:
     replace(KNOBS, **least)
     with pytest.raises(UsageError):
         replace(KNOBS, **least | {knob: 0})
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "is_valid"), [(0, False), (2, True), (3, False), (64, True), (66, False)]
+)
+def test_neighbours_are_an_even_number_within_bounds(neighbours: int, is_valid: bool) -> None:
+    assert MOST_NEIGHBOURS == 64
+    if is_valid:
+        replace(KNOBS, neighbours=neighbours)
+    else:
+        with pytest.raises(UsageError):
+            replace(KNOBS, neighbours=neighbours)
 
 
 # What error and failure detection find
