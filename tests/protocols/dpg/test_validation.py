@@ -35,6 +35,7 @@ from antiphon.protocols.dpg.reports import (
     _follow,
     _is_untold,
     _lacking,
+    _run_to_root,
     graph_lists,
     merge,
     pack_arcs,
@@ -901,3 +902,24 @@ def test_progress_is_told_by_its_timer_while_a_member_is_present(
         member._presence.listen(0)
     told = [effect.pdu for effect in lan.give("a", TimerFired(timer)) if isinstance(effect, Multicast)]
     assert [type(pdu) for pdu in told] == [Progress] * tells
+
+
+@pytest.mark.parametrize(
+    ("links", "led"), [((1, 1, 1), {5, 6, 7}), ((0, 1, 1), {5, 6, 7}), ((1, 0, 1), {6, 7}), ((1, 1, 0), {7})]
+)
+def test_true_links_lead_to_the_root_up_to_the_last_that_is_not_true(
+    links: tuple[int, ...], led: set[Tag]
+) -> None:
+    assert _run_to_root((5, 6, 7), bytes(TRUE_LINK * link for link in links)) == led
+
+
+@pytest.mark.parametrize(("ahead", "index", "furthest"), [(None, 3, 5), (0, 3, 5), (4, 7, 7)])
+def test_a_peer_is_counted_anew_only_where_its_order_differs_by_more_or_less(
+    ahead: int | None, index: int, furthest: int
+) -> None:
+    peers = Peers(1, 1, 1, quiet)
+    peers.on_progress(0, "b", 3, 3)
+    peer = peers._sites["b"]
+    peer.index, peer.furthest, peer.ahead = 3, 5, 0
+    peers.align("b", ahead)
+    assert (peer.index, peer.furthest, peer.ahead) == (index, furthest, ahead or 0)
