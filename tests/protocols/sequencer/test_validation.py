@@ -120,8 +120,9 @@ def test_a_follower_keeps_its_log_while_the_sequencer_recovers() -> None:
     follower = member("b")
     follower.handle(0, of_sequencer(Ordered(0, 0, 0, "c", "c", 0, BATCH)))
     follower.handle(0, of_sequencer(Recover(5)))
-    for now, epoch in ((1, 5), (1, 7), (1 + KNOBS.give_up_ns, 5)):
-        follower.handle(now, of_sequencer(Heartbeat(epoch, 1, 0, "c")))
+    silent_ns = KNOBS.suspect_after_ns
+    for now, epoch in ((silent_ns, 5), (silent_ns, 7), (silent_ns + KNOBS.give_up_ns, 5)):
+        follower.handle(now, of_sequencer(Ordered(epoch, 1, 0, "c", "c", 1, BATCH)))
     assert len(pdus(follower.handle(1, of_sequencer(Fetch(5, (0,)))), Ordered)) == 1
 
 
