@@ -1,13 +1,15 @@
 """The quorum protocol's checks of single PDUs and entries, each at the value where it decides."""
 
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
 from antiphon.core.effects import Send
-from antiphon.core.inputs import TimerFired
+from antiphon.core.inputs import Received, Start, TimerFired
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS
+from antiphon.protocols.quorum import Quorum, QuorumConfiguration
 from antiphon.protocols.quorum import ports as qp
 from antiphon.protocols.quorum.applying import Applier
 from antiphon.protocols.quorum.pdus import (
@@ -20,10 +22,12 @@ from antiphon.protocols.quorum.pdus import (
     Acknowledge,
     Append,
     Ask,
+    Change,
     Config,
     Entry,
     Expect,
     Forward,
+    Found,
     Handover,
     Removed,
     Vote,
@@ -275,3 +279,56 @@ def test_of_a_leaders_entries_those_that_differ_are_replaced() -> None:
     found = member.answers("b", Append(GROUP, 1, 2, 0, 0, 0, 0, (Entry(1, NOOP), Entry(2, NOOP))))
     assert found == [Acknowledge(GROUP, 1, 2, 2)]
     assert [member.protocol._state.log.term_at(index) for index in (1, 2, 3)] == [1, 2, None]
+
+
+# Founding and changes
+
+
+def fresh(*told: Found) -> Quorum:
+    """A process that belongs to no group, and is told of some."""
+    process = Quorum("b", ("a", "b", "c"), QuorumConfiguration(), Random(1))
+    process.handle(0, Start(99))
+    for pdu in told:
+        process.handle(1, Received("a", pdu))
+    return process
+
+
+@pytest.mark.parametrize(
+    ("told", "group"),
+    [
+        (Found(GROUP, VOTERS, 99), GROUP),
+        (Found(GROUP, VOTERS, 98), 0),
+        (Found(GROUP, Config({"b": 99})), GROUP),
+        (Found(GROUP, VOTERS), 0),
+        (Found(GROUP, Config({"b": 99}), 98), 0),
+        (Found(0, VOTERS, 99), 0),
+    ],
+)
+def test_a_process_belongs_to_a_group_that_names_it(told: Found, group: int) -> None:
+    assert fresh(told).group == group
+
+
+def test_a_process_may_be_told_of_another_group_until_it_has_a_term() -> None:
+    process = fresh(Found(GROUP, VOTERS, 99), Found(GROUP + 1, VOTERS, 99))
+    assert process.group == GROUP + 1
+    process.handle(2, Received("a", Append(GROUP + 1, 1, 1, 0, 0, 0, 0)))
+    process.handle(3, Received("a", Found(GROUP, VOTERS, 99)))
+    assert (process.term, process.group) == (1, GROUP + 1)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_only_a_leader_takes_wishes_of_others(leads: bool) -> None:
+    member = Member()
+    if leads:
+        member.lead()
+    member.hear("b", Change(GROUP, "c", True))
+    assert member.protocol._membership._wishes == ({"c": True} if leads else {})
+
+
+@pytest.mark.parametrize(("identity", "is_taken"), [(1, True), (2, False)])
+def test_a_leader_takes_batches_of_its_members_memories_only(identity: int, is_taken: bool) -> None:
+    member = Member()
+    member.lead()
+    before = member.protocol._state.log.last
+    member.hear("b", Forward(GROUP, identity, 9, 0))
+    assert member.protocol._state.log.last - before == int(is_taken)

@@ -36,7 +36,8 @@ def test_a_life_is_held_to_be_over_once(life: int, is_over: bool) -> None:
     roster.mark_over(0, [Name("a", life, gone=True)])
     assert ("a" in state_of(group).peers.present) != is_over
     digest, changes = lives.digest, len(state_of(group).effects)
-    roster.mark_over(0, [Name("a", life, gone=True)])
+    roster.mark_over(0, [Name("a", life, gone=True, left=True)])
+    assert not lives.over["a"].left
     assert (lives.digest, len(state_of(group).effects)) == (digest, changes)
 
 
