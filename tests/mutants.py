@@ -32,6 +32,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from tests.reading import READERS, Function, Reading, derived, mentions, reading_of
 from tests.schemata import (
     SWITCH,
     SWITCH_SOURCE,
@@ -58,27 +59,6 @@ TURNED: Final[dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]]] = {
 }
 BOUNDS: Final = frozenset({"ge", "gt", "le", "lt", "min_length", "max_length"})
 """What `msgspec.Meta` calls its bounds."""
-READERS: Final = frozenset(
-    {
-        "validation.py", "coding.py", "checks.py", "reports.py", "pdus.py", "tag_lists.py",
-        "vectors.py", "wire.py", "packing.py", "fields.py", "gate.py", "admission.py",
-        "challenges.py", "moves.py", "own_name.py", "fragments.py", "fragment_reader.py", "handshake.py",
-        "sealing.py", "belief.py", "peer.py",
-    }
-)  # fmt: skip
-"""Modules of which all reads what a peer has sent."""
-READING: Final = (
-    "receive",
-    "heard",
-    "on_",
-    "make_sense",
-    "makes_sense",
-    "read",
-    "decode",
-    "parse",
-    "believe",
-)
-"""How the names of functions begin that do."""
 TESTS: Final[dict[str, tuple[str, ...]]] = {
     "antiphon/protocols/dpg": ("tests/protocols/dpg",),
     "antiphon/protocols/sco": ("tests/protocols/sco",),
@@ -148,23 +128,28 @@ class Verdict:
 class Places(ast.NodeVisitor):
     """Collects what can be changed in a module: a node, where it stands, and what to do with it."""
 
-    def __init__(self, *, only_readers: bool, pdus: frozenset[str]) -> None:
+    def __init__(self, path: str, reading: Reading | None) -> None:
         self.found: list[tuple[ast.expr, Callable[[Any], None]]] = []
-        self._only_readers = only_readers
-        self._pdus = pdus
-        self._reading = not only_readers
+        self._path = path
+        self._reading = reading
+        self._is_whole = reading is None or Path(path).name in READERS
+        self._handed = frozenset[str]()
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        before = self._reading
-        self._reading = before or self._reads(node)
+        self._visit_function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._visit_function(node)
+
+    def _visit_function(self, node: Function) -> None:
+        before = self._is_whole, self._handed
+        if self._reading is not None:
+            place = self._path, node.lineno
+            self._is_whole = self._is_whole or place in self._reading.whole
+            self._handed |= derived(node, self._reading.handed.get(place, frozenset()))
         for statement in node.body:  # neither defaults nor annotations
             self.visit(statement)
-        self._reading = before
-
-    def _reads(self, node: ast.FunctionDef) -> bool:
-        named = {name.id for argument in node.args.args if argument.annotation is not None
-                 for name in ast.walk(argument.annotation) if isinstance(name, ast.Name)}  # fmt: skip
-        return bool(named & self._pdus) or node.name.lstrip("_").startswith(READING)
+        self._is_whole, self._handed = before
 
     def visit_Assert(self, node: ast.Assert) -> None:
         """What must be so anyway decides nothing."""
@@ -175,34 +160,33 @@ class Places(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        for place, operator in enumerate(node.ops):
-            for other in TURNED[type(operator)]:
-                self._add(node, partial(_turn, place=place, other=other))
-        for operand in (node.left, *node.comparators):
-            if _is_number(operand):
-                for step in (1, -1):
-                    self._add(operand, partial(_move, step=step))
+        if self._is_read(node):
+            for place, operator in enumerate(node.ops):
+                for other in TURNED[type(operator)]:
+                    self.found.append((node, partial(_turn, place=place, other=other)))
+            for operand in (node.left, *node.comparators):
+                self._move(operand)
         self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        self._add(node, _swap)
+        if self._is_read(node):
+            self.found.append((node, _swap))
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Name) and node.func.id == "Meta":
             for keyword in node.keywords:
-                if keyword.arg in BOUNDS and _is_number(keyword.value):
-                    for step in (1, -1):
-                        self._add(keyword.value, partial(_move, step=step))
+                if keyword.arg in BOUNDS:
+                    self._move(keyword.value)
         self.generic_visit(node)
 
-    def _add(self, node: ast.expr, change: Callable[[Any], None]) -> None:
-        if self._reading:
-            self.found.append((node, change))
+    def _is_read(self, node: ast.expr) -> bool:
+        return self._is_whole or mentions(node, self._handed)
 
-
-def _is_number(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int
+    def _move(self, node: ast.expr) -> None:
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            for step in (1, -1):
+                self.found.append((node, partial(_move, step=step)))
 
 
 def _turn(node: ast.Compare, place: int, other: type[ast.cmpop]) -> None:
@@ -218,22 +202,20 @@ def _swap(node: ast.BoolOp) -> None:
     node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
 
 
-def places_of(path: str, tree: ast.Module, *, only_readers: bool, pdus: frozenset[str]) -> Places:
-    """What can be changed in one file, in an order that is always the same."""
-    reads_all = Path(path).name in READERS
-    places = Places(only_readers=only_readers and not reads_all, pdus=pdus)
+def places_of(path: str, tree: ast.Module, reading: Reading | None = None) -> Places:
+    """What can be changed in one file, in an order that is always the same: all, or only what reads PDUs."""
+    places = Places(path, reading)
     places.visit(tree)
     return places
 
 
-def mutants_of(path: str, source: str, *, only_readers: bool, pdus: frozenset[str]) -> Iterator[Mutant]:
-    """Every mutant of one file."""
+def mutants_of(path: str, source: str, reading: Reading | None = None) -> Iterator[Mutant]:
+    """Every mutant of one file, or only those of what reads PDUs."""
     tree = ast.parse(source)
     around = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    found = places_of(path, tree, only_readers=only_readers, pdus=pdus).found
+    found = places_of(path, tree, reading).found
     every = {
-        (id(node), repr(change)): place
-        for place, (node, change) in enumerate(places_of(path, tree, only_readers=False, pdus=pdus).found)
+        (id(node), repr(change)): place for place, (node, change) in enumerate(places_of(path, tree).found)
     }
     for node, change in found:
         expression: ast.AST = node
@@ -257,7 +239,7 @@ def _function_of(node: ast.AST, around: Mapping[int, ast.AST]) -> str:
 def mutated(path: str, source: str, place: int) -> str:
     """The whole file with one change."""
     tree = ast.parse(source)
-    node, change = places_of(path, tree, only_readers=False, pdus=frozenset()).found[place]
+    node, change = places_of(path, tree).found[place]
     change(node)
     return ast.unparse(tree)
 
@@ -266,36 +248,24 @@ def switched(path: str, source: str, places: Set[int]) -> str:
     """The whole file with all of these changes, of which a switch chooses one."""
     tree = ast.parse(source)
     changes: dict[int, list[tuple[str, Callable[[Any], None]]]] = {}
-    found = places_of(path, tree, only_readers=False, pdus=frozenset()).found
+    found = places_of(path, tree).found
     for place in sorted(places):
         node, change = found[place]
         changes.setdefault(id(node), []).append((f"{path}:{place}", change))
     return with_switches(tree, changes)
 
 
-def pdu_names(root: Path) -> frozenset[str]:
-    """The names of all kinds of PDUs, and of what brings them."""
-    names = {"Received", "Pdu", "Packet", "Arrival"}
-    for path in root.glob("antiphon/**/*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and any(
-                isinstance(base, ast.Name) and base.id == "Pdu" for base in node.bases
-            ):
-                names.add(node.name)
-    return frozenset(names)
-
-
 def gather(
     root: Path, targets: Iterable[str], *, only_readers: bool, count: int | None, seed: int
 ) -> list[Mutant]:
     """Mutants of these files and folders, some of them drawn by the seed if there are more than enough."""
-    pdus = pdu_names(root) if only_readers else frozenset[str]()
+    reading = reading_of(root) if only_readers else None
     found: list[Mutant] = []
     for target in targets:
         place = root / target
         for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
             name = str(path.relative_to(root))
-            found += mutants_of(name, path.read_text(), only_readers=only_readers, pdus=pdus)
+            found += mutants_of(name, path.read_text(), reading)
     if count is not None and count < len(found):
         chosen = sorted(Random(seed).sample(range(len(found)), count))
         found = [found[place] for place in chosen]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants import EQUIVALENT, ROOT, Mutant, concerning, equivalent_of, expand, gather, mutants_of
+from tests.reading import READERS
 
 pytestmark = pytest.mark.slow
 
@@ -28,13 +29,8 @@ def other(number: int) -> bool:
 """
 
 
-def changes(*, only_readers: bool = False) -> list[tuple[str, str]]:
-    found = mutants_of("m.py", SOURCE, only_readers=only_readers, pdus=frozenset({"Received"}))
-    return [(mutant.before, mutant.after) for mutant in found]
-
-
 def test_each_comparison_is_turned_around_and_each_bound_moved() -> None:
-    assert changes() == [
+    assert [(mutant.before, mutant.after) for mutant in mutants_of("m.py", SOURCE)] == [
         ("Meta(ge=0)", "Meta(ge=1)"),
         ("Meta(ge=0)", "Meta(ge=-1)"),
         ("0 <= number < 10 and number is not None", "0 <= number < 10 or number is not None"),
@@ -51,10 +47,75 @@ def test_each_comparison_is_turned_around_and_each_bound_moved() -> None:
     ]
 
 
-def test_only_what_reads_a_pdu_is_changed_if_that_is_asked() -> None:
-    told = changes(only_readers=True)
-    assert ("number in (1, 2)", "number not in (1, 2)") not in told
-    assert ("0 <= number < 10", "0 <= number <= 10") in told
+PROTOCOL = """
+from typing import Annotated, TypeAlias
+from antiphon.core.wire import Pdu
+from antiphon.core.inputs import Received, Timer
+
+class Part(msgspec.Struct): ...
+
+class Said(Pdu):
+    place: Annotated[int, Meta(ge=3)]
+    parts: tuple[Part, ...]
+
+class SaidAgain(Said): ...
+
+Input: TypeAlias = Received | Timer
+
+def direct(pdu: Said) -> None:
+    self.judge(1, number := pdu.place, 2)
+    found.add(number)
+
+def inherited(pdu: SaidAgain) -> None: return 10 < 0
+def quoted(pdu: "Said") -> None: return 11 < 0
+def alias(event: Input) -> None: return 12 < 0
+def part(part: Part) -> None: return 13 < 0
+def keyword(*, pdu: Said | None) -> None: return 14 < 0
+async def _on_news(news: bytes) -> None: return 15 < 0
+def judge(self, own: int, theirs: int, other: int) -> None:
+    made = theirs + 1
+    return 16 < made and own < 0 and theirs == 17
+def add(number: int) -> bool: return 18 < number
+def timer(event: Timer) -> None: return 19 < 0
+def _sum(number: int) -> bool: return 20 < number
+"""
+
+
+def test_what_reads_a_pdu_is_found_by_what_a_function_takes_and_is_handed(tmp_path: Path) -> None:
+    folder = tmp_path / "antiphon/protocols/some"
+    folder.mkdir(parents=True)
+    (tmp_path / "antiphon/core").mkdir()
+    (tmp_path / "antiphon/core/wire.py").write_text("class Pdu: ...\n")
+    (tmp_path / "antiphon/core/inputs.py").write_text("class Received: ...\nclass Timer: ...\n")
+    (folder / "member.py").write_text(PROTOCOL)
+    found = gather(tmp_path, ["antiphon"], only_readers=True, count=None, seed=1)
+    assert dict.fromkeys(mutant.before for mutant in found) == dict.fromkeys(
+        (
+            "Meta(ge=3)", "10 < 0", "11 < 0", "12 < 0", "13 < 0", "14 < 0", "15 < 0",
+            "16 < made and own < 0 and (theirs == 17)", "16 < made", "theirs == 17",
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "function"),
+    [
+        ("antiphon/protocols/metagroups/credible.py", "_is_every_tree_accounted_for"),
+        ("antiphon/protocols/metagroups/membership.py", "_is_for_us"),
+        ("antiphon/protocols/fifo/group.py", "speaks_for_itself"),
+        ("antiphon/protocols/sco/roster.py", "mark_over"),
+        ("antiphon/protocols/dpg/peers.py", "is_plausible"),
+        ("antiphon/protocols/sequencer/sequencer_role.py", "_begin_later_epoch"),
+        ("antiphon/live/congestion.py", "hear"),
+    ],
+)
+def test_functions_that_judge_a_peers_numbers_are_among_those(path: str, function: str) -> None:
+    found = gather(ROOT, [path], only_readers=True, count=None, seed=1)
+    assert function in {mutant.function for mutant in found}
+
+
+def test_each_module_of_which_all_reads_is_there() -> None:
+    assert {path.name for path in ROOT.glob("antiphon/**/*.py")} >= READERS
 
 
 def test_a_sample_is_drawn_by_its_seed() -> None:

@@ -40,7 +40,7 @@ from antiphon.live.inbox import Inbox
 from antiphon.live.journal import FAILED, JOINED, LEFT, Journal
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.lifecycle import Lifecycle
-from antiphon.live.limits import Limits, require_group_name
+from antiphon.live.limits import Limits, require_short_group_name
 from antiphon.live.listener import GroupListener
 from antiphon.live.meeting import meet_others
 from antiphon.live.member import Member
@@ -374,7 +374,7 @@ class Group:
         self._lifecycle.require_in()
         if not self._order.several:
             raise UsageError(f"The order '{self.order}' knows one group.", hint="Choose 'total-across'.")
-        require_group_name(event.group)
+        require_short_group_name(event.group)
         assert self._member is not None
         with self._listener.groups.expect(event.group) as changed:
             self._member.change(event)
@@ -465,7 +465,7 @@ class Group:
                 hint="Say which with group=." if group is None else "Leave group= out.",
             )
         if group is not None:
-            require_group_name(group)
+            require_short_group_name(group)
         if to is not None and group is not None:
             raise UsageError("A message to a group goes to all of its members.", hint="Leave to= out.")
         if to is None:

@@ -12,7 +12,7 @@ from antiphon.core.ids import Site
 from antiphon.live.group import Group
 from antiphon.live.history import USUAL_BYTES
 from antiphon.live.keys import KeyFile, KeyRing
-from antiphon.live.limits import Limits, require_name
+from antiphon.live.limits import Limits, require_group_name, require_name
 from antiphon.live.networks import Network, parse_network, require_key
 from antiphon.live.orders import NO_HISTORY, Order, Total, make_order
 from antiphon.live.tag_channel import find_channel
@@ -55,8 +55,7 @@ def join(
     site = require_name(f"{socket.gethostname()}-{os.getpid()}" if name is None else name)
     if not group:
         raise UsageError("A group needs a name.")
-    if not group.isprintable():
-        raise UsageError(f"{group!r} is no name for a group.", hint="Use printable characters.")
+    require_group_name(group)
     place = parse_network(network) if isinstance(network, str) else network
     keys = key if isinstance(key, KeyRing) or key is None else KeyFile(Path(key))
     require_key(place, keys, insecure=insecure)

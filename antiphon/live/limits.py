@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 from typing import Final
+from unicodedata import is_normalized, normalize
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
@@ -48,22 +49,38 @@ class Limits:
 
 def is_name(name: str) -> bool:
     """Whether this is a valid name of a member."""
+    return " " not in name and _is_readable(name) and 0 < len(name.encode()) <= LONGEST_NAME_BYTES
+
+
+def _is_readable(name: str) -> bool:
+    """Whether a name can be encoded, and no other name looks the same for being composed otherwise."""
     # Only printable names can be encoded for sure.
-    return name.isprintable() and " " not in name and 0 < len(name.encode()) <= LONGEST_NAME_BYTES
+    return name.isprintable() and is_normalized("NFC", name)
+
+
+def _hint(name: str, usual: str) -> str:
+    if not is_normalized("NFC", name):
+        return f"Write it with composed characters (Unicode's form NFC): {normalize('NFC', name)!r}."
+    return usual
 
 
 def require_name(name: str) -> Site:
     """Validate a member's name. It stands in every datagram and, in `antiphon node`, between spaces."""
     if not is_name(name):
-        raise UsageError(
-            f"{name!r} is no name for a member.",
-            hint=f"Use 1 to {LONGEST_NAME_BYTES} printable characters without spaces.",
-        )
+        hint = _hint(name, f"Use 1 to {LONGEST_NAME_BYTES} printable characters without spaces.")
+        raise UsageError(f"{name!r} is no name for a member.", hint=hint)
     return name
 
 
 def require_group_name(name: Group) -> None:
-    """Validate a group's name. It stands in every message where there are several groups."""
-    if not name.isprintable() or not 0 < len(name.encode()) <= LONGEST_NAME_BYTES:
+    """Validate a group's name."""
+    if not name or not _is_readable(name):
+        raise UsageError(f"{name!r} is no name for a group.", hint=_hint(name, "Use printable characters."))
+
+
+def require_short_group_name(name: Group) -> None:
+    """Validate the name of one of several groups: it stands in every message."""
+    require_group_name(name)
+    if len(name.encode()) > LONGEST_NAME_BYTES:
         hint = f"Use 1 to {LONGEST_NAME_BYTES} bytes of printable characters."
         raise UsageError(f"{name!r} is no name for a group.", hint=hint)

@@ -22,7 +22,7 @@ from antiphon.live.errors import LeftError
 from antiphon.live.events import CutOff, Disagreed, Refused
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.lifecycle import Lifecycle
-from antiphon.live.limits import Limits, require_name
+from antiphon.live.limits import Limits, require_group_name, require_name
 from antiphon.live.machine import REAL
 from antiphon.live.networks import Network, parse_network, require_key
 from antiphon.protocols.quorum import Quorum, QuorumConfiguration
@@ -540,8 +540,7 @@ def _anew(error: BaseException) -> BaseException:
 
 
 def _check(group: Group, machine: object, members: Collection[Site], departed_after_s: float) -> None:
-    if not group or not group.isprintable():
-        raise UsageError(f"{group!r} is no name for a group.", hint="Use printable characters.")
+    require_group_name(group)
     if not isinstance(machine, Machine):
         raise UsageError(
             f"{type(machine).__name__} is no machine.",

@@ -258,6 +258,8 @@ def test_a_node_escapes_bodies_on_a_terminal_only(terminal: bool, shown: bytes) 
     [
         (["node", "g", "--name", "two words"], "is no name"),
         (["node", "g", "--name", "\udce9"], "is no name"),
+        (["node", "g", "--name", "e\u0301"], "Write it with composed characters"),
+        (["node", "e\u0301"], "is no name for a group"),
         (["node", "g\x1b"], "is no name for a group"),
         (["node", "g", "--order", "sequencer", "--sequencer", "two words"], "is no name for a member"),
         (["perf", "--seconds", "nan"], "Times are positive"),

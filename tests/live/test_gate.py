@@ -329,7 +329,7 @@ def test_a_process_that_was_told_something_else_is_refused_for_good_and_can_lear
 
 
 @KEYS
-@pytest.mark.parametrize("name", ["a b", "line\n", "x" * 65, "\x1b[31m"])
+@pytest.mark.parametrize("name", ["a b", "line\n", "x" * 65, "\x1b[31m", "e\u0301"])
 def test_a_process_without_a_proper_name_is_refused(keys: KeyRing | None, name: str) -> None:
     here = Guarded(keys)
     here.prove(7, name)

@@ -79,7 +79,7 @@ class Gossip(Pdu, frozen=True, gc=False):
     """The counters that its sender knows, its own first."""
 
     code: ClassVar[int] = 68
-    lives: Annotated[tuple[Life, ...], Meta(min_length=1, max_length=MOST_NAMES + 1)]
+    lives: Annotated[tuple[Life, ...], Meta(max_length=MOST_NAMES + 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,8 +263,7 @@ class GossipDetection(Detector):
     def _is_new(self, life: Life) -> bool:
         """Whether a counter makes sense, and exceeds the last one of a forgotten member."""
         watch = self._watches.get(life.site)
-        same = watch is not None and watch.incarnation == life.incarnation
-        before = watch.counter if watch is not None and same else 0
+        before = watch.counter if watch is not None and watch.incarnation == life.incarnation else 0
         if life.counter > before + MOST_AHEAD:
             self.ignored += 1
             return False

@@ -122,9 +122,9 @@ class Following:
             return
         if stream.expected >= stream.end or self._can_be_had(peer, stream):
             return
-        own = peer.own_extent()
-        unconfirmed = not peer.in_view or own is None
-        if peer.in_view and own is not None:
+        if peer.in_view:
+            own = peer.own_extent()
+            assert own is not None, "a member of the view can give what it has not reported of"
             position = own.kept_from
         else:
             reports = self._reports(stream)
@@ -133,7 +133,7 @@ class Following:
             return  # a member reports to keep it, in a group in which only senders keep anything
         self._presence.note_gap(now, peer.site)
         stream.jump(position)
-        stream.unconfirmed = position if unconfirmed else None
+        stream.unconfirmed = None if peer.in_view else position
         stream.drop_ahead(position, NUMBER_LIMIT)
         self._reception.acknowledge(now, stream)
         self._reception.advance(now, stream)

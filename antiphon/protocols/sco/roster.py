@@ -154,8 +154,6 @@ class Roster:
         lost = False
         for claim in names:
             known = lives.over.get(claim.site)
-            if known is not None and claim.life <= known.life:
-                continue
             name, peer = self._as_heard(claim), peers.present.get(claim.site)
             if (known is not None and name.life <= known.life) or self.is_disproved(claim):
                 continue

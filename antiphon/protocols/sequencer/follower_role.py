@@ -246,7 +246,7 @@ class FollowerRole:
             return True
         if epoch < self._promised:
             self._on_earlier_epoch(now)
-        elif self._taking_part and self._epoch < epoch:
+        elif self._taking_part:
             # The sequencer recovered without us: only it knows whether we may go on.
             self._promised = epoch
             self._lose_sequencer("It began anew.")
@@ -297,8 +297,7 @@ class FollowerRole:
                 log.entries[place] = Entry(sender, number, bodies, pdu.incarnation)
         if place >= log.position:
             self._note_end(place + 1)
-        if stable > log.stable:
-            log.release(stable, self._effects)
+        log.release(stable, self._effects)
 
     def _deliver(self, now: Nanoseconds, *, at_once: bool) -> None:
         """Deliver up to the first gap; the witness acknowledges at once, since the sequencer waits for it."""

@@ -85,14 +85,12 @@ class Log:
     def release(self, stable: int, effects: list[Effect]) -> None:
         """Everyone in the view holds everything below `stable`: declare and discard it."""
         assert stable <= self.delivered, "a member would call stable what it has not delivered"
-        if stable <= self.stable:
-            return
         for place in range(self.kept_from, stable):
             sender, number, bodies, _ = self.entries.pop(place)
             count = len(bodies)
             effects += (Stable(sender, number, count), Discard(sender, number, count))
         self.kept_from = max(self.kept_from, stable)
-        self.stable = stable
+        self.stable = max(self.stable, stable)
 
     def figures(self) -> dict[str, int]:
         """What is kept for others, or beyond a gap."""

@@ -171,8 +171,8 @@ class MemberTable:
     def advance(self, member: Member, position: int) -> None:
         """A member of the view holds more."""
         before, member.acknowledged = member.acknowledged, position
-        if position > self.held and member.since <= self._log.delivered:
-            self.held = position
+        if member.since <= self._log.delivered:
+            self.held = max(self.held, position)
         if before == self.slowest:
             self.slowest = min([other.acknowledged for other in self.view.values()])
 

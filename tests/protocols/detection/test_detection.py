@@ -21,7 +21,7 @@ from antiphon.protocols.detection import (
     PollingConfiguration,
 )
 from antiphon.protocols.detection.base import Farewell
-from antiphon.protocols.detection.gossip import LONG_SILENCE, MOST_AHEAD, Gossip, Life
+from antiphon.protocols.detection.gossip import LIFE_BYTES, LONG_SILENCE, MOST_AHEAD, Gossip, Life
 from antiphon.protocols.detection.heartbeat import Alive, missing_for
 from antiphon.protocols.detection.polling import Poll, PollAnswer, retries_for
 from tests.protocols.harness.detection_group import K_FAIL, SILENCE_S, Group, build
@@ -257,6 +257,40 @@ def test_hearsay_does_not_revive_a_failed_member_for_two_k_fail() -> None:
     # It is forgotten now, but not how far it had counted.
     assert presence(tell(detector, "b", 200, ("c", 0, 2 * K_FAIL))) == []
     assert presence(tell(detector, "b", 201, ("c", 0, 500))) == [Appeared("c")]
+
+
+def test_hearsay_that_is_no_news_does_not_revive_a_failed_member() -> None:
+    detector = a_gossip(members="ab")
+    tell(detector, "b", 1, ("c", 0, 5))
+    for counter in range(2, K_FAIL + 2):
+        step(detector)
+        tell(detector, "b", counter)
+    assert detector.suspects("c")
+    assert presence(tell(detector, "b", 100, ("c", 0, 5))) == []
+
+
+def test_a_forgotten_member_that_is_back_counts_from_where_it_is() -> None:
+    detector = a_gossip(members="ab")
+    tell(detector, "b", 1, ("c", 0, 5))
+    for counter in range(2, 3 * K_FAIL + 2):
+        step(detector)
+        tell(detector, "b", counter)
+    assert presence(tell(detector, "c", 5)) == []
+    assert presence(detector.on_activity(0, "c")) == [Appeared("c")]
+    for counter in range(100, 100 + K_FAIL):
+        tell(detector, "c", 5)
+        tell(detector, "b", counter)
+        assert presence(step(detector)) == []
+
+
+@pytest.mark.parametrize(("spare_bytes", "fit"), [(0, 3), (-1, 2)])
+def test_as_many_are_gossiped_of_as_fit(monkeypatch: pytest.MonkeyPatch, spare_bytes: int, fit: int) -> None:
+    most = "antiphon.protocols.detection.gossip.MOST_BYTES"
+    monkeypatch.setattr(most, 3 * (LIFE_BYTES + 1) + spare_bytes)
+    detector = a_gossip()
+    tell(detector, "b", 1, *((site, 0, 1) for site in "cdef"))
+    sent = [effect.pdu for effect in step(detector) if isinstance(effect, Send | Multicast)]
+    assert {len(pdu.lives) for pdu in sent if isinstance(pdu, Gossip)} == {1 + fit}
 
 
 def test_a_pdu_of_its_own_revives_it_at_once() -> None:

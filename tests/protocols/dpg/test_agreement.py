@@ -475,3 +475,26 @@ def test_an_order_goes_back_to_what_was_delivered() -> None:
     twin.append(99, 1)
     assert mine.digests.told(16, FROM_LISTENER) == twin.digests.told(16, FROM_LISTENER)
     assert not mine.rewind(2), "its tag is forgotten"
+
+
+@pytest.mark.parametrize(
+    ("index", "theirs", "is_fork"),
+    [
+        (5, [1, 2, 9, 10, 11], True),
+        (5, [1, 2, 3, 4, 9], False),
+        (6, [1, 8, 9, 10, 11, 2], False),
+        (50, [1, 2, 9], True),
+        (50, [7, 8, 9], False),
+        (50, [7, 8, 2], False),
+    ],
+)
+def test_orders_are_forked_if_both_go_on_behind_their_last_common_message(
+    index: int, theirs: list[Tag], is_fork: bool
+) -> None:
+    assert agreement([1, 2, 3, 4]).is_fork(index, 0, theirs, ()) == is_fork
+
+
+def test_checkpoints_are_told_of_places_that_are_there() -> None:
+    log = agreement([1, 2, 3, 4, 5]).digests
+    assert log.told(5, (0, 4, 5, 6))[::2] == [5, 1]
+    assert log.told(SPARSE + 5, (0,)) == []

@@ -1157,3 +1157,29 @@ def test_a_member_whose_clock_was_near_the_others_steps_only_after_a_while() -> 
     assert clock.steps == 0
     hear_for_long(clock, now + clocks.PATIENCE_NS, 300 * MS)
     assert clock.steps == 1
+
+
+@pytest.mark.parametrize(
+    ("delay_ns", "is_late"),
+    [(BOUND - BOUND // bounded_delay.GUARD, False), (BOUND - BOUND // bounded_delay.GUARD + 1, True)],
+)
+def test_a_pdu_is_late_if_it_took_more_than_the_bound_without_its_guard(
+    delay_ns: Nanoseconds, is_late: bool
+) -> None:
+    service, _ = started()
+    service._watch("b", delay_ns, BOUND)
+    assert service._late_pdus == int(is_late)
+
+
+@pytest.mark.parametrize(("beyond_ns", "is_observed"), [(0, True), (1, False)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_delay_beyond_the_longest_bound_is_not_the_networks(
+    monkeypatch: pytest.MonkeyPatch, beyond_ns: Nanoseconds, is_observed: bool, sign: int
+) -> None:
+    service, _ = started()
+    observed: list[Nanoseconds] = []
+    monkeypatch.setattr(service._clock, "has_say", lambda _sender: True)
+    monkeypatch.setattr(service._bound, "observe", lambda _sender, delay_ns: observed.append(delay_ns))
+    delay_ns = sign * (service._most_ns + beyond_ns)
+    service._watch("b", delay_ns, BOUND)
+    assert observed == [delay_ns] * is_observed

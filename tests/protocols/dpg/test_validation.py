@@ -29,12 +29,14 @@ from antiphon.protocols.dpg.pdus import (
     Tag,
 )
 from antiphon.protocols.dpg.peers import MOST_SITES, Peers
+from antiphon.protocols.dpg.report_merge import ReportMerge
 from antiphon.protocols.dpg.reports import (
     Merged,
     ReportLists,
     _follow,
     _is_untold,
     _lacking,
+    _run_to_root,
     graph_lists,
     merge,
     pack_arcs,
@@ -901,3 +903,54 @@ def test_progress_is_told_by_its_timer_while_a_member_is_present(
         member._presence.listen(0)
     told = [effect.pdu for effect in lan.give("a", TimerFired(timer)) if isinstance(effect, Multicast)]
     assert [type(pdu) for pdu in told] == [Progress] * tells
+
+
+@pytest.mark.parametrize(
+    ("links", "led"), [((1, 1, 1), {5, 6, 7}), ((0, 1, 1), {5, 6, 7}), ((1, 0, 1), {6, 7}), ((1, 1, 0), {7})]
+)
+def test_true_links_lead_to_the_root_up_to_the_last_that_is_not_true(
+    links: tuple[int, ...], led: set[Tag]
+) -> None:
+    assert _run_to_root((5, 6, 7), bytes(TRUE_LINK * link for link in links)) == led
+
+
+@pytest.mark.parametrize(("ahead", "index", "furthest"), [(None, 3, 5), (0, 3, 5), (4, 7, 7)])
+def test_a_peer_is_counted_anew_only_where_its_order_differs_by_more_or_less(
+    ahead: int | None, index: int, furthest: int
+) -> None:
+    peers = Peers(1, 1, 1, quiet)
+    peers.on_progress(0, "b", 3, 3)
+    peer = peers._sites["b"]
+    peer.index, peer.furthest, peer.ahead = 3, 5, 0
+    peers.align("b", ahead)
+    assert (peer.index, peer.furthest, peer.ahead) == (index, furthest, ahead or 0)
+
+
+def merging(*tags: Tag) -> tuple[ReportMerge, Agreement]:
+    """What merges reports at a member that has agreed on these, and its order."""
+    member = hears_itself()
+    for tag in tags:
+        member._order.agreement.append(tag, 1)
+    return member._report_merge, member._order.agreement
+
+
+@pytest.mark.parametrize(
+    ("theirs", "forks"), [((1, 2, 3, 4, 9), 0), ((1, 2, 3, 9, 8), 1), ((1, 9, 8), 1), ((1, 2, 3, 4), 0)]
+)
+def test_a_fork_is_told_if_something_delivered_is_not_in_the_others_order(
+    theirs: tuple[Tag, ...], forks: int
+) -> None:
+    reports, _ = merging(1, 2, 3, 4)
+    _, other = merging(*theirs)
+    told = report([*theirs], digest=other.digest)
+    reports._tell_fork("b", told, lists_of(told))
+    assert reports.forks == forks
+
+
+@pytest.mark.parametrize(("off_by", "is_fork"), [(0, False), (1, True)])
+def test_checkpoints_of_a_report_show_a_fork_or_that_there_is_none(off_by: int, is_fork: bool) -> None:
+    reports, own = merging(1, 2, 3, 4)
+    told = report([77, 78], 50, checkpoints=pack_tags([4, own.digest + off_by]))
+    assert reports._is_fork(told, lists_of(told)) == is_fork
+    reports._tell_fork("b", told, lists_of(told))
+    assert reports.forks == int(is_fork)

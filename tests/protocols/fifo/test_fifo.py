@@ -123,9 +123,11 @@ def test_a_sender_waits_for_the_slowest_member() -> None:
     assert isinstance(members.admit("a", bytes(10))[0], Rejected)
     members.pass_time(5)
     assert isinstance(members.admit("a", bytes(10))[0], Rejected)
+    assert [site for site, report in members.members["a"].peers(0).items() if report.holds_us_up] == ["c"]
     members.cut.discard("c")
     members.pass_time(100)
     assert isinstance(members.admit("a", bytes(10))[0], Admitted)
+    assert not any(report.holds_us_up for report in members.members["a"].peers(0).values())
 
 
 def test_a_batch_larger_than_the_window_is_taken_when_it_is_alone() -> None:

@@ -463,12 +463,25 @@ def test_a_log_that_cannot_be_read_is_no_offer() -> None:
 def test_a_handler_names_the_sites_of_which_it_will_still_log_something() -> None:
     fifo = keeper()
     fifo.handle(1, Admit((b"x",)))  # no other member holds it yet, so it is not delivered
-    (recall,) = fifo.handle(1, Received("n", Fetch(0, 1, 0, (), (Place("a", 0, 1), Place("n", 0, 0)))))
+    wanted = (Place("a", 0, 1), Place("n", 0, 0), Place("gone", 0, 1))
+    (recall,) = fifo.handle(1, Received("n", Fetch(0, 1, 0, (), wanted)))
     assert isinstance(recall, Recall)
     (answer,) = fifo.handle(1, Recalled(recall.token, 0))
     assert isinstance(answer, Send)
     assert isinstance(answer.pdu, Chunk)
     assert answer.pdu.behind == ("a",)
+
+
+@pytest.mark.parametrize("wanted", [Place("a", 0, 0), Place("n", 0, 5)])
+def test_a_handler_will_log_nothing_that_it_has_delivered_or_does_not_follow(wanted: Place) -> None:
+    fifo = keeper()
+    fifo._group.peers["n"].stream.begun = False
+    (recall,) = fifo.handle(1, Received("n", Fetch(0, 1, 0, (), (wanted,))))
+    assert isinstance(recall, Recall)
+    (answer,) = fifo.handle(1, Recalled(recall.token, 0))
+    assert isinstance(answer, Send)
+    assert isinstance(answer.pdu, Chunk)
+    assert answer.pdu.behind == ()
 
 
 def newcomer() -> tuple[Fifo, Fetch]:
@@ -543,6 +556,36 @@ def test_history_that_was_never_sent_keeps_nothing_live_away() -> None:
     effects = fifo.handle(10**9, Received("c", Data(1, 1, 0, b"", pack([b"live"]))))
     assert [effect.number for effect in effects if isinstance(effect, Deliver)] == [1]
     assert Absent() not in effects
+
+
+def test_the_newcomers_own_messages_count_up_to_the_last() -> None:
+    fifo, asked = newcomer()
+    fifo.handle(10**9, Admit((b"x",)))
+    records = (Past("j", 1, 0, batch(b"x")),)
+    assert delivered(fifo, "h", Chunk(1, asked.serial, 5, False, (), records)) == [0]
+
+
+def test_history_may_begin_where_the_live_messages_do_and_not_beyond() -> None:
+    fifo, asked = newcomer()
+    at, beyond = (Past("h", 1, number, batch(b"x")) for number in (0, 1))
+    fifo._group.peers["h"].stream.expected = 0
+    assert delivered(fifo, "h", Chunk(1, asked.serial, 5, False, (), (beyond, at))) == [0]
+
+
+def test_after_a_switch_a_newcomer_says_what_it_has() -> None:
+    fifo, asked = newcomer()
+    records = (Past("c", 1, 0, batch(b"x", b"y")),)
+    fifo.handle(10**9, Received("h", Chunk(1, asked.serial, 5, False, (), records)))
+    (again,) = [effect.pdu for effect in fifo.handle(10**9, HasRoom()) if isinstance(effect, Send)]
+    assert isinstance(again, Fetch)
+    assert again.have == ()
+    fifo.handle(10**9, Received("h", Chunk(1, again.serial, 5, False, (), ())))
+    assert fifo.figures()["history_switches"] == 1
+    fifo.handle(10**9, Received("h", Offer(1, 10)))
+    fifo.handle(10**9 + KNOBS.heartbeat_ns, TimerFired("history"))
+    (third,) = [effect.pdu for effect in fifo.handle(10**9, HasRoom()) if isinstance(effect, Send)]
+    assert isinstance(third, Fetch)
+    assert third.have == (Place("c", 1, 2),)
 
 
 def test_an_offer_from_outside_the_view_is_dropped_and_a_later_one_replaces_the_first() -> None:

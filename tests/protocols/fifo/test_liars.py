@@ -323,6 +323,16 @@ def test_a_serial_that_leaps_is_no_later_word() -> None:
     assert peer(members, "c", "a").left
 
 
+def test_the_first_serial_may_be_any_and_the_next_may_not_leap_even_from_0() -> None:
+    members = Group(3)
+    for first, leap in ((0, MOST_AHEAD + 1), (5 * MOST_AHEAD, 6 * MOST_AHEAD + 1)):
+        teller = peer(members, "c", "a")
+        teller.serial = -1
+        lie(members, "c", "a", serial=first)
+        lie(members, "c", "a", serial=leap)
+        assert teller.serial == first
+
+
 # Messages
 
 
@@ -403,6 +413,7 @@ def test_a_kept_batch_is_found_by_any_of_its_messages() -> None:
         [],
     ]
     assert held.copies(0, 6, 2) == [0, 1]
+    assert held.copies(5, 5, 10) == []
     held.release(1)
     assert held.copies(0, 6, 10) == []
 

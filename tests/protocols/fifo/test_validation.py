@@ -10,7 +10,7 @@ from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received
 from antiphon.core.packing import pack
 from antiphon.protocols.detection.polling import Poll
-from antiphon.protocols.fifo.pdus import Data, Extent, Position, RidingData, Status
+from antiphon.protocols.fifo.pdus import MOST_NEIGHBOURS, Data, Extent, Position, RidingData, Status
 from antiphon.protocols.fifo.streams import MOST_KEPT, Stream
 from antiphon.protocols.stability.riding import encode_row
 from tests.protocols.harness.fifo_group import KNOBS, Group
@@ -218,6 +218,20 @@ def test_a_report_of_others_stable_messages_is_believed_in_our_view_only(
     assert stream.stable == stable
 
 
+@pytest.mark.parametrize(
+    ("declared", "spell", "excluded_spell"), [(True, 0, 0), (True, 1, -1), (False, 0, -1)]
+)
+def test_a_newcomer_that_believes_to_have_missed_nothing_has_missed_what_is_stable(
+    declared: bool, spell: int, excluded_spell: int
+) -> None:
+    members = Group(2)
+    member = members.members["a"]
+    member._stability.has_declared = declared
+    own = Extent("z", 0, True, True, 0, 0, 0, 0)
+    members.give("a", Received("z", Status(0, spell, 0, 0, (own,))))
+    assert member._group.peers["z"].excluded_spell == excluded_spell
+
+
 # The knobs
 
 
@@ -229,6 +243,18 @@ def test_knobs_are_at_least_one(knob: str) -> None:
     replace(KNOBS, **least)
     with pytest.raises(UsageError):
         replace(KNOBS, **least | {knob: 0})
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "is_valid"), [(0, False), (2, True), (3, False), (64, True), (66, False)]
+)
+def test_neighbours_are_an_even_number_within_bounds(neighbours: int, is_valid: bool) -> None:
+    assert MOST_NEIGHBOURS == 64
+    if is_valid:
+        replace(KNOBS, neighbours=neighbours)
+    else:
+        with pytest.raises(UsageError):
+            replace(KNOBS, neighbours=neighbours)
 
 
 # What error and failure detection find

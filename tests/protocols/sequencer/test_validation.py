@@ -115,6 +115,17 @@ def test_a_follower_hands_out_what_it_holds_without_a_gap_to_a_recovery() -> Non
     assert answer == Ordered(5, 0, 0, "b", "c", 0, BATCH)
 
 
+def test_a_follower_keeps_its_log_while_the_sequencer_recovers() -> None:
+    """What it hears meanwhile is of an order that it does not follow yet: neither over nor a later one."""
+    follower = member("b")
+    follower.handle(0, of_sequencer(Ordered(0, 0, 0, "c", "c", 0, BATCH)))
+    follower.handle(0, of_sequencer(Recover(5)))
+    silent_ns = KNOBS.suspect_after_ns
+    for now, epoch in ((silent_ns, 5), (silent_ns, 7), (silent_ns + KNOBS.give_up_ns, 5)):
+        follower.handle(now, of_sequencer(Ordered(epoch, 1, 0, "c", "c", 1, BATCH)))
+    assert len(pdus(follower.handle(1, of_sequencer(Fetch(5, (0,)))), Ordered)) == 1
+
+
 # The sequencer
 
 
@@ -133,6 +144,50 @@ def test_numbers_that_are_no_news_leave_the_table_of_streams_alone() -> None:
     sequencer.handle(0, Received("c", Join(0, 1, 0, 0, 0, 0, newcomer=False)))
     (answer,) = pdus(sequencer.handle(0, Received("d", Join(5, 1, 0, 0, 0, 0, newcomer=False))), Resume)
     assert (answer.kept, sequencer._role._log.streams) == (True, {"a": 0})
+
+
+def test_a_member_that_lagged_comes_back_at_the_end_of_the_order() -> None:
+    sequencer = member("a")
+    for number in range(3):
+        sequencer.handle(0, Received("b", Request(0, 0, 0, 0, number, BATCH)))
+    found: list[Appeared | Vanished] = []
+
+    def note(now: int, event: Received | TimerFired) -> None:
+        effects = sequencer.handle(now, event)
+        found.extend(effect for effect in effects if isinstance(effect, Appeared | Vanished))
+
+    def acknowledge(now: int, sender: str, position: int) -> None:
+        note(now, Received(sender, Acknowledge(0, 0, position, 0)))
+
+    end = KNOBS.lag_ns + KNOBS.heartbeat_ns
+    for now in range(KNOBS.heartbeat_ns, end + 1, KNOBS.heartbeat_ns):
+        acknowledge(now, "b", 2 if now == end else 1)
+        acknowledge(now, "c", 1)
+        note(now, TimerFired("heartbeat"))
+    assert found == [Vanished("c", "It speaks, but has not got on for too long.")]
+    acknowledge(end, "c", 2)
+    assert found[1:] == []
+    acknowledge(end, "c", 3)
+    assert found[1:] == [Appeared("c")]
+
+
+def test_a_repeated_request_gives_no_second_turn() -> None:
+    sequencer = Sequencer("a", MEMBERS, replace(KNOBS, order_window=1))
+    sequencer.handle(0, Start())
+    for sender, number in (("b", 0), ("b", 1), ("b", 1), ("b", 2), ("c", 0)):
+        sequencer.handle(0, Received(sender, Request(0, 0, 0, 0, number, BATCH)))
+    placed: list[tuple[str, int]] = []
+    for position in (1, 2, 3):
+        for sender in "bc":
+            effects = sequencer.handle(0, Received(sender, Acknowledge(0, 0, position, 0)))
+            placed += [(pdu.sender, pdu.number) for pdu in pdus(effects, Ordered)]
+    assert placed == [("b", 1), ("c", 0), ("b", 2)]
+
+
+@pytest.mark.parametrize(("now", "sent"), [(KNOBS.keepalive_ns, True), (KNOBS.keepalive_ns - 1, False)])
+def test_a_member_with_another_roster_gets_ours_after_a_while(now: int, sent: bool) -> None:
+    effects = member("a").handle(now, Received("b", Acknowledge(0, 0, 0, 9)))
+    assert bool(pdus(effects, Roster)) == sent
 
 
 def test_a_repeated_join_does_not_begin_the_numbers_again() -> None:
@@ -161,6 +216,17 @@ def test_an_order_is_whole_if_the_sequencer_is_new_and_no_member_knew_another(
     join = Received("c", Join(5, 1, 0, 0, 0, NO_POSITION, newcomer=True))
     (answer,) = pdus(sequencer.handle(KNOBS.recovery_ns, join), Resume)
     assert (answer.position, answer.whole) == (0, whole)
+
+
+@pytest.mark.parametrize(("position", "whole"), [(0, False), (NO_POSITION, True)])
+def test_an_order_is_not_whole_once_a_member_of_another_joins(position: int, whole: bool) -> None:
+    sequencer = Sequencer("a", ("a",), KNOBS)
+    sequencer.handle(0, Start(7))
+    sequencer.handle(KNOBS.recovery_ns, TimerFired("recover"))
+    sequencer.handle(KNOBS.recovery_ns, Received("b", Join(5, 1, 0, 3, 3, position, newcomer=False)))
+    join = Received("c", Join(5, 1, 0, 0, 0, NO_POSITION, newcomer=True))
+    (answer,) = pdus(sequencer.handle(KNOBS.recovery_ns, join), Resume)
+    assert answer.whole == whole
 
 
 # The knobs
