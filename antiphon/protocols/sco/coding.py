@@ -75,6 +75,7 @@ def write_data(state: State, batch: Batch, free_buffers: int) -> Data:
         places=places,
         csn=csn,
         ack=ack,
+        atomic=peers.me.stream.atomic,
         buffers=free_buffers,
         bodies=batch.bodies,
     )

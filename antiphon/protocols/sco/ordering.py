@@ -21,6 +21,7 @@ from itertools import islice
 from antiphon.core.effects import Arrived, Deliver, Stable
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.sco.gathering import Gathering
 from antiphon.protocols.sco.levels import Remembered
 from antiphon.protocols.sco.lives import MOST_SEEN
 from antiphon.protocols.sco.pdus import LEAPT, SPELL_BITS
@@ -32,8 +33,9 @@ from antiphon.protocols.taken import Taken
 class Ordering:
     """Moves batches on as far as they can go."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, gathering: Gathering) -> None:
         self._state = state
+        self._gathering = gathering
         self._peers = state.peers
         self._stamps = state.stamps
         self._effects = state.effects
@@ -168,8 +170,11 @@ class Ordering:
     def _acknowledge(self, now: Nanoseconds, batch: Batch) -> None:
         if batch.sender is self._peers.me:
             return  # every member knows that we have our own
-        confirm_soon = self._state.timers.confirm_soon
         self._stamps.acknowledge(batch)
+        if self._state.gathers():
+            self._gathering.accept(batch.sender)
+            return
+        confirm_soon = self._state.timers.confirm_soon
         confirm_soon(now, batch.sender)
         for peer in batch.destinations:
             confirm_soon(now, peer)
@@ -227,10 +232,19 @@ class Ordering:
         """Whether a peer is known to have a batch, or to have completed its departed sender's stream."""
         if peer.settled or peer.confirmed.get(batch.sender, 0) >= batch.end:
             return True
+        if batch.sender.stream.atomic >= batch.end:
+            return True
         return batch.sender.settled and peer.view.is_final(self._state.lives.digest)
+
+    def settle(self, sender: Peer | None, end: int, source: Peer) -> None:
+        """A member of a batch's destinations, or its sender, says that all of them hold it."""
+        for batch in self.causality:
+            if batch.sender is sender and batch.end == end and source in (sender, *batch.destinations):
+                batch.unconfirmed.clear()
 
     def _accept_fully(self, batch: Batch) -> None:
         batch.sender.stream.kept.pop(batch.number, None)
+        batch.sender.stream.full = batch.end
         if self._is_full_delivery:
             self._ready.append(batch)
         else:
@@ -295,6 +309,7 @@ class Ordering:
             if me not in batch.destinations:
                 me.stream.kept.pop(batch.number, None)
                 self._effects.append(Stable(me.site, batch.number, len(batch.bodies)))
+        me.stream.atomic = self.own[0].number if self.own else self._peers.next_number
 
     # A site's next life
 

@@ -101,10 +101,12 @@ class Stream:
     __slots__ = (
         "ack",
         "ahead",
+        "atomic",
         "csn",
         "end",
         "first",
         "frontier",
+        "full",
         "kept",
         "needed",
         "queue",
@@ -129,6 +131,10 @@ class Stream:
         """The number after the last message accepted."""
         self.first = -1
         """The number of the first message that was, or could have been, for us; -1 if that is not known."""
+        self.atomic = 0
+        """The number below which every destination holds the sender's messages, as far as it has told."""
+        self.full = 0
+        """The number after the last message fully accepted here."""
         self.csn: Vector = {}
         self.ack: Vector = {}
         """The vectors of the last batch accepted; those of the next are differences to them."""
@@ -189,6 +195,11 @@ class Stream:
         else:
             self.needed = max(self.needed, sent)
 
+    def note_atomic(self, number: int) -> None:
+        """Every destination holds the messages below that number: none of them can come to us any more."""
+        self.atomic = max(self.atomic, number)
+        self.frontier = max(self.frontier, number)
+
     def skip_to(self, place: int) -> None:
         """Go on without the batches before a place."""
         self.skipped.update(range(self.received, place))
@@ -231,7 +242,7 @@ class Claims:
 class Outgoing:
     """What was sent to a peer, and what is due to it."""
 
-    __slots__ = ("ack", "asked", "csn", "due_ns", "sent", "told", "whole_ns")
+    __slots__ = ("ack", "asked", "chased_ns", "confirmed_ns", "csn", "due_ns", "sent", "told", "whole_ns")
 
     def __init__(self) -> None:
         self.sent = 0
@@ -245,6 +256,10 @@ class Outgoing:
         """When a control message to it is due; None if it has no news to get."""
         self.whole_ns: Nanoseconds = -1
         """When it was last sent a batch, or all our acks."""
+        self.confirmed_ns: Nanoseconds = -FOREVER
+        """When its messages were last confirmed to it alone."""
+        self.chased_ns: Nanoseconds = -FOREVER
+        """When it was last asked for a control message."""
         self.asked = 0
         """Places of batches that it has asked us for."""
 
@@ -254,6 +269,10 @@ class Outgoing:
         self.ack = self.told = batch.ack
         self.due_ns = None
         self.whole_ns = now
+
+    def forget_told(self) -> None:
+        """It asks for all our acks: what we told may be lost."""
+        self.told = {}
 
     def note_control(self, now: Nanoseconds, acks: Vector, *, whole: bool) -> None:
         self.told = acks
@@ -352,6 +371,7 @@ class Peer:
     """One life of a member; also our own."""
 
     __slots__ = (
+        "awaited_ns",
         "buffers",
         "claims",
         "confirmed",
@@ -405,6 +425,8 @@ class Peer:
         self.round_trip_ns: Nanoseconds | None = None
         # Whether it is present
         self.heard_ns = now
+        self.awaited_ns: Nanoseconds = now
+        """Since when something of it is awaited, in a large group."""
         self.heard = False
         """Whether it has sent something itself; otherwise it is known by other members' tables."""
         self.vouched = False
