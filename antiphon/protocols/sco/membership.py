@@ -171,7 +171,7 @@ class Membership:
             present = self._peers.present.values()
             self._sending.control(now, [peer for peer in present if peer.outgoing.whole_ns <= before_ns])
         self._upkeep.ask(now)
-        self._state.timers.arm(now, CONTROL, knobs.control_ns)
+        self._state.timers.arm(now, CONTROL, self._upkeep.tick_ns)
 
     def _doubt(self, now: Nanoseconds) -> None:
         """Ask the peers for whose messages a batch waits long: they answer a new table with their number."""

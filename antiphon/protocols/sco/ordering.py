@@ -26,7 +26,7 @@ from antiphon.protocols.sco.levels import Remembered
 from antiphon.protocols.sco.lives import MOST_SEEN
 from antiphon.protocols.sco.pdus import LEAPT, SPELL_BITS
 from antiphon.protocols.sco.peer import FOREVER, Batch, Peer
-from antiphon.protocols.sco.state import State
+from antiphon.protocols.sco.state import CONTROL, State
 from antiphon.protocols.taken import Taken
 
 
@@ -85,6 +85,7 @@ class Ordering:
             state.lives.note_reached(peer.site, batch.end)
         self._effects.append(Arrived(peer.site, batch.number, len(batch.bodies)))
         batch.since_ns = now
+        state.timers.arm(now, CONTROL, state.configuration.control_ns)
         self.enqueue(batch)
         if self._acknowledges_at_once:
             self._acknowledge(now, batch)

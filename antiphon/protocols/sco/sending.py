@@ -24,7 +24,7 @@ from antiphon.protocols.sco.gathering import Gathering
 from antiphon.protocols.sco.ordering import Ordering
 from antiphon.protocols.sco.pdus import SPELL_BITS, Control, Name
 from antiphon.protocols.sco.peer import FOREVER, Batch, Peer
-from antiphon.protocols.sco.state import CONFIRM, State
+from antiphon.protocols.sco.state import CONFIRM, CONTROL, State
 
 TOGETHER: Final = 4
 """News that would be due within `confirm_ns` divided by this goes along with what is due. Raising it costs
@@ -118,6 +118,7 @@ class Sending:
             me,
         )
         batch.since_ns = now
+        state.timers.arm(now, CONTROL, state.configuration.control_ns)
         me.stream.frontier = batch.end
         state.effects.append(Admitted(batch.number, len(bodies), bodies.size, batch.sites))
         if not destinations:

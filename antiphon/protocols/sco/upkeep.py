@@ -32,9 +32,11 @@ NEIGHBOURS: Final = 2
 and finds crashes of several neighbours at once sooner."""
 SIGNS: Final = 5
 """Signs of life to neighbours in `silence_ns`. Raising it costs PDUs, and saves questions under loss."""
-HEARTBEAT_NS: Final = 20 * MILLISECOND_NS
-"""Pause between signs of life to all, for each member: each gets fifty in a second. Raising it costs time
-until two parts of a group find one another."""
+TICKS: Final = 2 * SIGNS
+"""Looks at what is due in `silence_ns` while nothing is under way. Raising it costs processor time."""
+HEARTBEAT_NS: Final = 100 * MILLISECOND_NS
+"""Pause between signs of life to all, for each member: each gets ten in a second. Raising it costs time until
+two parts of a group find one another."""
 CHASE_NS: Final = 4_000
 """Pause between questions to the same peer, for each pair of members. Raising it costs time to make up for a
 loss in very large groups."""
@@ -53,12 +55,21 @@ class Upkeep:
         self._gathering = gathering
         self._signed_ns: Nanoseconds = -FOREVER
         """When our neighbours were last sent a sign of life."""
+        self._is_agreed = False
+        """Whether nothing was awaited of any peer."""
 
     @property
     def chase_ns(self) -> Nanoseconds:
         """The pause between two control messages to a peer of which something is awaited."""
         knobs, members = self._state.configuration, 1 + len(self._peers.present)
         return max(knobs.control_ns, min(members * members * CHASE_NS, knobs.silence_ns // QUICKEST))
+
+    @property
+    def tick_ns(self) -> Nanoseconds:
+        """The pause until the next look at what is due."""
+        knobs, ordering = self._state.configuration, self._ordering
+        is_quiet = self._state.gathers() and self._is_agreed and not ordering.own and not ordering.held
+        return max(knobs.control_ns, knobs.silence_ns // TICKS) if is_quiet else knobs.control_ns
 
     def ask(self, now: Nanoseconds) -> None:
         """Ask another member whether the first batch that waits for confirmations has them."""
@@ -70,6 +81,7 @@ class Upkeep:
         """Do what is due in a large group."""
         neighbours = self._neighbours()
         awaited = self._awaited(now, neighbours)
+        self._is_agreed = not awaited
         for peer in self._peers.present.values():
             if peer not in awaited and peer.site not in neighbours:
                 peer.awaited_ns = now
