@@ -17,6 +17,7 @@ The paper's names: CRQ is `causality`, ARQ is `_ready`.
 
 from collections import deque
 from itertools import islice
+from typing import Final
 
 from antiphon.core.effects import Arrived, Deliver, Stable
 from antiphon.core.ids import Site
@@ -28,6 +29,9 @@ from antiphon.protocols.sco.pdus import LEAPT, SPELL_BITS
 from antiphon.protocols.sco.peer import FOREVER, Batch, Peer
 from antiphon.protocols.sco.state import CONTROL, State
 from antiphon.protocols.taken import Taken
+
+SLOWNESS: Final = 8
+"""Messages over which the usual wait for confirmations is averaged. Raising it costs time to follow it."""
 
 
 class Ordering:
@@ -41,6 +45,8 @@ class Ordering:
         self._effects = state.effects
         self._is_full_delivery = state.configuration.delivery == "full"
         self._acknowledges_at_once = state.configuration.acknowledge == "continuous"
+        self.usual_ns: Nanoseconds = 0
+        """How long a batch usually waits here until every destination is known to have it."""
         self.remembered = Remembered(state.configuration.observe)
         self._delivered: dict[Site, Taken] = {}
         """The numbers of each site that were delivered, in this life of ours or an earlier one."""
@@ -107,8 +113,9 @@ class Ordering:
         self._move(now)
         causality = self.causality
         while causality and self._is_confirmed(causality[0]):
+            self._note_wait(now, causality[0])
             self._accept_fully(causality.popleft())
-        self._settle_own()
+        self._settle_own(now)
         if self._ready and self._state.presence.taking_part:
             self._hand_over()
 
@@ -302,11 +309,15 @@ class Ordering:
         is_ours = sender is self._peers.me
         return is_ours or sender.vouched or self._state.lives.heard.get(sender.site) == sender.life
 
-    def _settle_own(self) -> None:
+    def _note_wait(self, now: Nanoseconds, batch: Batch) -> None:
+        self.usual_ns += (now - batch.since_ns - self.usual_ns) // SLOWNESS
+
+    def _settle_own(self, now: Nanoseconds) -> None:
         """Forget own batches that all have; those to ourselves are stable when they are delivered."""
         me = self._peers.me
         while self.own and self._is_confirmed(self.own[0]):
             batch = self.own.popleft()
+            self._note_wait(now, batch)
             if me not in batch.destinations:
                 me.stream.kept.pop(batch.number, None)
                 self._effects.append(Stable(me.site, batch.number, len(batch.bodies)))

@@ -27,6 +27,8 @@ FOREVER: Final = 1 << 62
 """Later than any time, and beyond all numbers."""
 KEPT_TABLES: Final = 4
 """Versions of a peer's table that are kept, for PDUs that were overtaken. Raising it costs memory."""
+MOST_DOUBLINGS: Final = 4
+"""Times that the pause between questions to a peer doubles. Raising it costs time to make up for losses."""
 FAR: Final = 1 << 12
 """A version or serial this far below the latest one was not overtaken: the latest was a mistake. Raising it
 costs time to recover from that."""
@@ -242,7 +244,18 @@ class Claims:
 class Outgoing:
     """What was sent to a peer, and what is due to it."""
 
-    __slots__ = ("ack", "asked", "chased_ns", "confirmed_ns", "csn", "due_ns", "sent", "told", "whole_ns")
+    __slots__ = (
+        "ack",
+        "asked",
+        "chased_ns",
+        "chases",
+        "confirmed_ns",
+        "csn",
+        "due_ns",
+        "sent",
+        "told",
+        "whole_ns",
+    )
 
     def __init__(self) -> None:
         self.sent = 0
@@ -260,6 +273,8 @@ class Outgoing:
         """When its messages were last confirmed to it alone."""
         self.chased_ns: Nanoseconds = -FOREVER
         """When it was last asked for a control message."""
+        self.chases = 0
+        """How often it was asked since something of it has been awaited."""
         self.asked = 0
         """Places of batches that it has asked us for."""
 
@@ -269,6 +284,20 @@ class Outgoing:
         self.ack = self.told = batch.ack
         self.due_ns = None
         self.whole_ns = now
+
+    def chase(self, now: Nanoseconds, pause_ns: Nanoseconds, longest_ns: Nanoseconds) -> bool:
+        """Whether it is to be asked for a control message now: after pauses that double."""
+        if now - self.chased_ns < min(
+            pause_ns << min(self.chases, MOST_DOUBLINGS), max(pause_ns, longest_ns)
+        ):
+            return False
+        self.chased_ns = now
+        self.chases += 1
+        return True
+
+    def end_chase(self) -> None:
+        """Nothing of it is awaited."""
+        self.chases = 0
 
     def forget_told(self) -> None:
         """It asks for all our acks: what we told may be lost."""

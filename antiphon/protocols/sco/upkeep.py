@@ -3,7 +3,7 @@
 In a small group all hear from all in each period of `control_ns`, so that every loss is found by itself. In a
 large one that would grow with the square of the group. There a member sends signs of life to its neighbours,
 and rarely to all. A control message with all its acks goes only to peers of which something is awaited, and
-asks for the same:
+asks for the same, again and again after longer and longer pauses:
 
 - it has not confirmed a batch of ours for a while;
 - a batch of ours to deliver waits for its messages;
@@ -40,6 +40,9 @@ two parts of a group find one another."""
 CHASE_NS: Final = 4_000
 """Pause between questions to the same peer, for each pair of members. Raising it costs time to make up for a
 loss in very large groups."""
+UNUSUAL: Final = 4
+"""A peer is chased for what takes this multiple of the usual time. Raising it costs time to make up for a
+loss, and saves PDUs where members are slow."""
 QUICKEST: Final = 4
 """Questions to a peer in `silence_ns`, at least. Raising it costs PDUs in very large groups."""
 
@@ -62,7 +65,12 @@ class Upkeep:
     def chase_ns(self) -> Nanoseconds:
         """The pause between two control messages to a peer of which something is awaited."""
         knobs, members = self._state.configuration, 1 + len(self._peers.present)
-        return max(knobs.control_ns, min(members * members * CHASE_NS, knobs.silence_ns // QUICKEST))
+        usual_ns = UNUSUAL * self._ordering.usual_ns if self._state.gathers() else 0
+        return max(knobs.control_ns, min(max(members * members * CHASE_NS, usual_ns), self._longest_ns))
+
+    @property
+    def _longest_ns(self) -> Nanoseconds:
+        return self._state.configuration.silence_ns // QUICKEST
 
     @property
     def tick_ns(self) -> Nanoseconds:
@@ -83,12 +91,12 @@ class Upkeep:
         awaited = self._awaited(now, neighbours)
         self._is_agreed = not awaited
         for peer in self._peers.present.values():
-            if peer not in awaited and peer.site not in neighbours:
-                peer.awaited_ns = now
-        limit_ns = now - self.chase_ns
-        chased = [peer for peer in awaited if peer.outgoing.chased_ns <= limit_ns]
-        for peer in chased:
-            peer.outgoing.chased_ns = now
+            if peer not in awaited:
+                peer.outgoing.end_chase()
+                if peer.site not in neighbours:
+                    peer.awaited_ns = now
+        chase_ns, longest_ns = self.chase_ns, self._longest_ns
+        chased = [peer for peer in awaited if peer.outgoing.chase(now, chase_ns, longest_ns)]
         self._sending.control(now, chased, asks=True)
         members = 1 + len(self._peers.present)
         if now - self._gathering.told_ns >= members * HEARTBEAT_NS:
@@ -128,7 +136,7 @@ class Upkeep:
     def _is_settled(self, peer: Peer) -> bool:
         """Whether we and a peer know one another, and agree on the lives that are over."""
         view, lives = peer.view, self._state.lives
-        is_known = peer.vouched and view.counts_us and view.knows_table == self._peers.version
+        is_known = peer.vouched and view.counts_us and view.knows_table >= self._peers.changed
         if not is_known or view.digest != lives.digest:
             return False
         return not lives.over or (view.is_final(lives.digest) and view.satisfied == lives.digest)
