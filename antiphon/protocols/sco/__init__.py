@@ -62,8 +62,8 @@ fails, `tests/protocols/sco/test_paper.py`).
   it.
 
 Measured: random runs under all faults at once found seven faults of ours, which the swarms keep. With 30
-members and ten messages a second to all, a member gets 98 PDUs and 4.5 kB a second for control; as in small
-groups it would get 1,724 and 330 kB. With 100 members it gets 119 and 5.5 kB.
+or 100 members and ten messages a second to all, a member gets 33 PDUs and 1.5 kB a second for control; as in
+small groups 30 would get 1,724 and 330 kB each.
 
 Where to read on: `member` hands each input to a part. `reception`, `ordering` and `sending` are the way of a
 batch; `gathering` and `upkeep` are what large groups do. `membership`, `roster` and `recovery` deal with

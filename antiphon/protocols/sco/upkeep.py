@@ -27,10 +27,10 @@ from antiphon.protocols.sco.peer import FOREVER, Peer
 from antiphon.protocols.sco.sending import Sending
 from antiphon.protocols.sco.state import State
 
-NEIGHBOURS: Final = 2
+NEIGHBOURS: Final = 1
 """Members before and after a member, in the order of names, that watch it. Raising it costs signs of life,
 and finds crashes of several neighbours at once sooner."""
-SIGNS: Final = 5
+SIGNS: Final = 4
 """Signs of life to neighbours in `silence_ns`. Raising it costs PDUs, and saves questions under loss."""
 TICKS: Final = 2 * SIGNS
 """Looks at what is due in `silence_ns` while nothing is under way. Raising it costs processor time."""

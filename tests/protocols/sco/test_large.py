@@ -20,9 +20,9 @@ from tests.protocols.harness.staging import pdus
 
 CODEC = Codec(PDUS)
 LARGE = ScoConfiguration(gather_from=1)
-MOST_PDUS = 250
+MOST_PDUS = 150
 """Control PDUs that a member may get in a second."""
-MOST_BYTES = 12_000
+MOST_BYTES = 6_000
 
 
 class CountingMesh(Mesh):
