@@ -305,9 +305,11 @@ def by_level(values: Mapping[str, Any], *, falls: bool) -> Mapping[str, float]:
     }
 
 
-@pytest.mark.parametrize("claim", ["S7a", "S7b", "S7c"])
-def test_a_mechanism_that_changes_nothing_gives_nothing(claim: str) -> None:
-    assert verdicts(lambda values: by_level(values, falls=True))[claim] == "reproduced"
+@pytest.mark.parametrize(
+    ("claim", "verdict"), [("S7a", "reproduced"), ("S7b", "reproduced"), ("S7c", "reproduced, if")]
+)
+def test_a_mechanism_that_changes_nothing_gives_nothing(claim: str, verdict: str) -> None:
+    assert verdicts(lambda values: by_level(values, falls=True))[claim] == verdict
     assert verdicts(lambda values: by_level(values, falls=False))[claim] == "not reproduced"
 
 

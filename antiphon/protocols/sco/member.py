@@ -13,6 +13,7 @@ from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.admission import check_admission, pack_within
+from antiphon.protocols.sco.gathering import Gathering
 from antiphon.protocols.sco.levels import Level
 from antiphon.protocols.sco.membership import Membership
 from antiphon.protocols.sco.observing import Observer, level_of
@@ -20,12 +21,16 @@ from antiphon.protocols.sco.ordering import Ordering
 from antiphon.protocols.sco.pdus import (
     LARGEST_BATCH_BYTES,
     SPELL_BITS,
+    Answer,
     Ask,
+    Confirm,
     Control,
     Copy,
     Data,
+    Heartbeat,
     Holds,
     Leave,
+    Query,
     ScoConfiguration,
 )
 from antiphon.protocols.sco.reception import Reception
@@ -33,6 +38,7 @@ from antiphon.protocols.sco.recovery import Recovery
 from antiphon.protocols.sco.roster import Roster
 from antiphon.protocols.sco.sending import Sending
 from antiphon.protocols.sco.state import CONFIRM, CONTROL, REPAIR, State
+from antiphon.protocols.sco.upkeep import Upkeep
 from antiphon.protocols.sco.vectors import MalformedError
 
 
@@ -47,12 +53,14 @@ class Sco:
             raise UsageError(f"The site {site} must be one of the members, which must differ.")
         self._state = state = State(site, configuration)
         roster = Roster(state)
-        self._ordering = Ordering(state)
-        self._sending = Sending(state, self._ordering)
+        self._gathering = Gathering(state)
+        self._ordering = Ordering(state, self._gathering)
+        self._sending = Sending(state, self._gathering, self._ordering)
         self._reception = Reception(state, roster, self._ordering)
         self._recovery = Recovery(state, roster, self._ordering, self._reception)
+        upkeep = Upkeep(state, self._ordering, self._sending, self._gathering)
         self._membership = Membership(
-            state, roster, self._ordering, self._sending, self._reception, self._recovery, random
+            state, roster, self._ordering, self._sending, self._reception, self._recovery, upkeep, random
         )
         self._observer = Observer(state, self._ordering) if configuration.observe else None
         self._started = False
@@ -109,6 +117,7 @@ class Sco:
             self._recovery.start(now)
         if state.presence.cut_off:
             self._membership.rejoin(now)
+        self._gathering.flush(now)
         if self._observer is not None:
             self._observer.look()
         effects = list(state.effects)
@@ -135,7 +144,7 @@ class Sco:
         if isinstance(pdu, Control):
             self._membership.on_control(now, sender, pdu)
             return
-        if not isinstance(pdu, Data | Copy | Ask | Holds | Leave):
+        if not isinstance(pdu, Data | Copy | Ask | Holds | Leave | Confirm | Heartbeat | Query | Answer):
             raise MalformedError("not a PDU of SCO")
         peer = self._membership.on_sender(now, sender, pdu.life)
         if peer is None:
@@ -152,6 +161,17 @@ class Sco:
                 self._recovery.on_holds(now, peer, pdu)
             case Leave():
                 self._membership.on_leave(now, peer)
+            case Confirm():
+                self._gathering.on_confirm(now, peer, pdu)
+                self._ordering.progress(now)
+            case Heartbeat():
+                self._gathering.on_heartbeat(now, peer, pdu)
+                self._ordering.progress(now)
+            case Query():
+                self._gathering.on_query(peer, pdu)
+            case Answer():
+                self._ordering.settle(self._gathering.on_answer(pdu), pdu.end, peer)
+                self._ordering.progress(now)
 
     def _on_timer(self, now: Nanoseconds, name: str) -> None:
         self._state.timers.fired(name)
@@ -189,6 +209,8 @@ FIGURES = (
     "data",
     "data_copies",
     "controls",
+    "confirmations",
+    "heartbeats",
     "retransmissions",
     "relays",
     "asked",

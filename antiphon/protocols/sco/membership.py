@@ -21,6 +21,7 @@ from antiphon.protocols.sco.recovery import Recovery
 from antiphon.protocols.sco.roster import Roster
 from antiphon.protocols.sco.sending import Sending
 from antiphon.protocols.sco.state import CONTROL, State
+from antiphon.protocols.sco.upkeep import Upkeep
 from antiphon.protocols.sco.vectors import MalformedError
 
 LONGEST_SETTLE: Final = 4
@@ -48,6 +49,7 @@ class Membership:
         sending: Sending,
         reception: Reception,
         recovery: Recovery,
+        upkeep: Upkeep,
         random: Random,
     ) -> None:
         self._state = state
@@ -58,6 +60,7 @@ class Membership:
         self._sending = sending
         self._reception = reception
         self._recovery = recovery
+        self._upkeep = upkeep
         self._random = random
         self._settling_ns: Nanoseconds = 0
         """When this life was announced first."""
@@ -158,13 +161,17 @@ class Membership:
             return
         if not presence.taking_part:
             self._take_part(now)
-        if not presence.taking_part or now - self._announced_ns >= knobs.announce_ns:
+        pause_ns = knobs.announce_ns if presence.taking_part else self._upkeep.chase_ns
+        if self._state.gathers() and presence.taking_part:
+            self._upkeep.tick(now)
+        elif now - self._announced_ns >= pause_ns:
             self._announced_ns = now
             self._sending.announce(now)
-        else:
+        elif not self._state.gathers():
             present = self._peers.present.values()
             self._sending.control(now, [peer for peer in present if peer.outgoing.whole_ns <= before_ns])
-        self._state.timers.arm(now, CONTROL, knobs.control_ns)
+        self._upkeep.ask(now)
+        self._state.timers.arm(now, CONTROL, self._upkeep.tick_ns)
 
     def _doubt(self, now: Nanoseconds) -> None:
         """Ask the peers for whose messages a batch waits long: they answer a new table with their number."""
@@ -190,7 +197,8 @@ class Membership:
 
     def _suspect_silent(self, now: Nanoseconds) -> None:
         limit_ns = now - self._state.configuration.silence_ns
-        silent = [peer.site for peer in self._peers.present.values() if peer.heard_ns < limit_ns]
+        present = self._peers.present.values()
+        silent = [peer.site for peer in present if max(peer.heard_ns, peer.awaited_ns) < limit_ns]
         if silent:
             self.suspect(now, silent)
 
@@ -254,6 +262,9 @@ class Membership:
                 self._roster.agree(peer)
             else:
                 timers.confirm_soon(now, peer)
+        if pdu.asks:
+            peer.outgoing.forget_told()
+            timers.confirm_soon(now, peer)
         table = view.tables.get(pdu.table)
         if table is None:
             timers.confirm_soon(now, peer)

@@ -17,28 +17,36 @@ The paper's names: CRQ is `causality`, ARQ is `_ready`.
 
 from collections import deque
 from itertools import islice
+from typing import Final
 
 from antiphon.core.effects import Arrived, Deliver, Stable
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
+from antiphon.protocols.sco.gathering import Gathering
 from antiphon.protocols.sco.levels import Remembered
 from antiphon.protocols.sco.lives import MOST_SEEN
 from antiphon.protocols.sco.pdus import LEAPT, SPELL_BITS
 from antiphon.protocols.sco.peer import FOREVER, Batch, Peer
-from antiphon.protocols.sco.state import State
+from antiphon.protocols.sco.state import CONTROL, State
 from antiphon.protocols.taken import Taken
+
+SLOWNESS: Final = 8
+"""Messages over which the usual wait for confirmations is averaged. Raising it costs time to follow it."""
 
 
 class Ordering:
     """Moves batches on as far as they can go."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, gathering: Gathering) -> None:
         self._state = state
+        self._gathering = gathering
         self._peers = state.peers
         self._stamps = state.stamps
         self._effects = state.effects
         self._is_full_delivery = state.configuration.delivery == "full"
         self._acknowledges_at_once = state.configuration.acknowledge == "continuous"
+        self.usual_ns: Nanoseconds = 0
+        """How long a batch usually waits here until every destination is known to have it."""
         self.remembered = Remembered(state.configuration.observe)
         self._delivered: dict[Site, Taken] = {}
         """The numbers of each site that were delivered, in this life of ours or an earlier one."""
@@ -83,6 +91,7 @@ class Ordering:
             state.lives.note_reached(peer.site, batch.end)
         self._effects.append(Arrived(peer.site, batch.number, len(batch.bodies)))
         batch.since_ns = now
+        state.timers.arm(now, CONTROL, state.configuration.control_ns)
         self.enqueue(batch)
         if self._acknowledges_at_once:
             self._acknowledge(now, batch)
@@ -104,8 +113,9 @@ class Ordering:
         self._move(now)
         causality = self.causality
         while causality and self._is_confirmed(causality[0]):
+            self._note_wait(now, causality[0])
             self._accept_fully(causality.popleft())
-        self._settle_own()
+        self._settle_own(now)
         if self._ready and self._state.presence.taking_part:
             self._hand_over()
 
@@ -168,8 +178,11 @@ class Ordering:
     def _acknowledge(self, now: Nanoseconds, batch: Batch) -> None:
         if batch.sender is self._peers.me:
             return  # every member knows that we have our own
-        confirm_soon = self._state.timers.confirm_soon
         self._stamps.acknowledge(batch)
+        if self._state.gathers():
+            self._gathering.accept(batch.sender)
+            return
+        confirm_soon = self._state.timers.confirm_soon
         confirm_soon(now, batch.sender)
         for peer in batch.destinations:
             confirm_soon(now, peer)
@@ -227,10 +240,19 @@ class Ordering:
         """Whether a peer is known to have a batch, or to have completed its departed sender's stream."""
         if peer.settled or peer.confirmed.get(batch.sender, 0) >= batch.end:
             return True
+        if batch.sender.stream.atomic >= batch.end:
+            return True
         return batch.sender.settled and peer.view.is_final(self._state.lives.digest)
+
+    def settle(self, sender: Peer | None, end: int, source: Peer) -> None:
+        """A member of a batch's destinations, or its sender, says that all of them hold it."""
+        for batch in self.causality:
+            if batch.sender is sender and batch.end == end and source in (sender, *batch.destinations):
+                batch.unconfirmed.clear()
 
     def _accept_fully(self, batch: Batch) -> None:
         batch.sender.stream.kept.pop(batch.number, None)
+        batch.sender.stream.full = batch.end
         if self._is_full_delivery:
             self._ready.append(batch)
         else:
@@ -287,14 +309,19 @@ class Ordering:
         is_ours = sender is self._peers.me
         return is_ours or sender.vouched or self._state.lives.heard.get(sender.site) == sender.life
 
-    def _settle_own(self) -> None:
+    def _note_wait(self, now: Nanoseconds, batch: Batch) -> None:
+        self.usual_ns += (now - batch.since_ns - self.usual_ns) // SLOWNESS
+
+    def _settle_own(self, now: Nanoseconds) -> None:
         """Forget own batches that all have; those to ourselves are stable when they are delivered."""
         me = self._peers.me
         while self.own and self._is_confirmed(self.own[0]):
             batch = self.own.popleft()
+            self._note_wait(now, batch)
             if me not in batch.destinations:
                 me.stream.kept.pop(batch.number, None)
                 self._effects.append(Stable(me.site, batch.number, len(batch.bodies)))
+        me.stream.atomic = self.own[0].number if self.own else self._peers.next_number
 
     # A site's next life
 

@@ -39,11 +39,6 @@ MOST_HELD: Final = 1 << 14
 """Places of batches that a member may hold of one departed life. Raising it costs memory."""
 MOST_ASKED: Final = 64
 """Places that one request names. Raising it costs bursts of copies."""
-LARGE_GROUP: Final = 32
-"""Group size from which on members that a message is not for are told later. Raising it costs control
-messages in smaller groups."""
-PATIENCE: Final = 2
-"""Multiple of `confirm_ns` after which they are told then. Raising it costs latency in large groups."""
 LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 65536
 """Bytes that a batch may take on the wire; the rest of a PDU is for names and vectors of many members."""
 
@@ -80,7 +75,8 @@ class Data(Pdu, frozen=True, gc=False):
 
     `table` is the version of the sender's table of names; the other fields refer to its positions.
     `destinations` is a bitmap. `places` has the batch's place in what was sent to each destination except the
-    sender. `csn` and `ack` are vectors, as differences to the previous batch to each destination.
+    sender. `csn` and `ack` are vectors, as differences to the previous batch to each destination. `atomic` is
+    the number below which every destination holds the sender's messages.
     """
 
     code: ClassVar[int] = 93
@@ -91,6 +87,7 @@ class Data(Pdu, frozen=True, gc=False):
     places: Packing
     csn: Packing
     ack: Packing
+    atomic: Number
     buffers: Number
     bodies: Packed
 
@@ -102,8 +99,9 @@ class Control(Pdu, frozen=True, gc=False):
     batches sent to it, the version known of its table, and 1 if the sender has all that it holds for the
     sender of departed lives. `ack` has some entries, whole. `gone` is the digest of all lives that the sender
     holds to be over; `final` says that their streams are complete at the sender. `members` is how many
-    members it counts. `names` is its table, left out if all addressed members know it. `over` has the lives
-    that are over, for members that may not know them.
+    members it counts. `atomic` is that of a batch. `asks` requests a control message with all acks in answer.
+    `names` is its table, left out if all addressed members know it. `over` has the lives that are over, for
+    members that may not know them.
     """
 
     code: ClassVar[int] = 94
@@ -117,6 +115,8 @@ class Control(Pdu, frozen=True, gc=False):
     gone: Hash
     final: bool
     members: Number
+    atomic: Number
+    asks: bool = False
     names: Table | None = None
     over: Annotated[tuple[Name, ...], Meta(max_length=MOST_NAMES)] | None = None
 
@@ -170,7 +170,54 @@ class Leave(Pdu, frozen=True, gc=False):
     life: Life
 
 
-PDUS: Final[tuple[type[Pdu], ...]] = (Data, Control, Ask, Copy, Holds, Leave)
+class Confirm(Pdu, frozen=True, gc=False):
+    """In a large group, to a sender only: what it sent us below this number is accepted here.
+
+    `of` is the sender's life, `gone` the digest of all lives that we hold to be over.
+    """
+
+    code: ClassVar[int] = 161
+    life: Life
+    of: Life
+    gone: Hash
+    number: Number
+
+
+class Heartbeat(Pdu, frozen=True, gc=False):
+    """In a large group: a sign of life, and the number below which every destination holds our messages."""
+
+    code: ClassVar[int] = 162
+    life: Life
+    gone: Hash
+    atomic: Number
+
+
+class Query(Pdu, frozen=True, gc=False):
+    """Do all destinations hold the batch of that life that ends before this number?
+
+    `to` is the receiver's life.
+    """
+
+    code: ClassVar[int] = 163
+    life: Life
+    to: Life
+    of: Name
+    end: Number
+
+
+class Answer(Pdu, frozen=True, gc=False):
+    """It is: every destination holds it, but those that are over by the digest `gone`."""
+
+    code: ClassVar[int] = 164
+    life: Life
+    gone: Hash
+    of: Name
+    end: Number
+
+
+PDUS: Final[tuple[type[Pdu], ...]] = (
+    Data, Control, Ask, Copy, Holds, Leave, Confirm, Heartbeat, Query, Answer
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +257,10 @@ class ScoConfiguration:
     vectors: Literal["plain", "compressed"] = "compressed"
     """How csn and ack travel: eight bytes a member as in the paper, or as differences. Compressed costs a few
     microseconds per batch."""
+    gather_from: int = 16
+    """Group size from which on destinations confirm to a message's sender alone, which tells all when every
+    destination has it, and members watch their neighbours only. Raising it costs PDUs with the square of the
+    group in groups up to this size, and saves a hop of latency there."""
     splits: bool = True
     """Whether the network may split. Then members that have lost half of the group or more take themselves to
     be cut off, and rejoin. False lets any survivor go on."""
@@ -228,8 +279,8 @@ class ScoConfiguration:
                 raise UsageError(
                     f"There is no {name} '{getattr(self, name)}'.", hint=f"Choose {' or '.join(known)}."
                 )
-        if min(self.window, self.buffers, self.buffer_share) < 1:
-            raise UsageError("The window, the buffers and their share must be at least 1.")
+        if min(self.window, self.buffers, self.buffer_share, self.gather_from) < 1:
+            raise UsageError("The window, the buffers, their share and gather_from must be at least 1.")
         spans = (self.confirm_ns, self.control_ns, self.repair_ns, self.settle_ns, self.announce_ns)
         if min(spans) < 1:
             raise UsageError("SCO's times must be positive.")
@@ -238,15 +289,6 @@ class ScoConfiguration:
                 "silence_ns must be longer than control_ns, the pause between control messages.",
                 hint="Make silence_ns several times control_ns.",
             )
-
-    def others_ns(self, members: int) -> Nanoseconds:
-        """How long members that a message is not for may wait to be told so, in a group of that size.
-
-        They need to know once something comes that follows the message. In a large group this is most of the
-        control messages; there it waits longer, unless confirmations or deliveries would wait for it.
-        """
-        is_beside = self.acknowledge == "continuous" and self.delivery == "full"
-        return self.confirm_ns * (PATIENCE if is_beside and members >= LARGE_GROUP else 1)
 
     @property
     def reach(self) -> int:

@@ -27,6 +27,8 @@ FOREVER: Final = 1 << 62
 """Later than any time, and beyond all numbers."""
 KEPT_TABLES: Final = 4
 """Versions of a peer's table that are kept, for PDUs that were overtaken. Raising it costs memory."""
+MOST_DOUBLINGS: Final = 4
+"""Times that the pause between questions to a peer doubles. Raising it costs time to make up for losses."""
 FAR: Final = 1 << 12
 """A version or serial this far below the latest one was not overtaken: the latest was a mistake. Raising it
 costs time to recover from that."""
@@ -101,10 +103,12 @@ class Stream:
     __slots__ = (
         "ack",
         "ahead",
+        "atomic",
         "csn",
         "end",
         "first",
         "frontier",
+        "full",
         "kept",
         "needed",
         "queue",
@@ -129,6 +133,10 @@ class Stream:
         """The number after the last message accepted."""
         self.first = -1
         """The number of the first message that was, or could have been, for us; -1 if that is not known."""
+        self.atomic = 0
+        """The number below which every destination holds the sender's messages, as far as it has told."""
+        self.full = 0
+        """The number after the last message fully accepted here."""
         self.csn: Vector = {}
         self.ack: Vector = {}
         """The vectors of the last batch accepted; those of the next are differences to them."""
@@ -189,6 +197,11 @@ class Stream:
         else:
             self.needed = max(self.needed, sent)
 
+    def note_atomic(self, number: int) -> None:
+        """Every destination holds the messages below that number: none of them can come to us any more."""
+        self.atomic = max(self.atomic, number)
+        self.frontier = max(self.frontier, number)
+
     def skip_to(self, place: int) -> None:
         """Go on without the batches before a place."""
         self.skipped.update(range(self.received, place))
@@ -231,7 +244,18 @@ class Claims:
 class Outgoing:
     """What was sent to a peer, and what is due to it."""
 
-    __slots__ = ("ack", "asked", "csn", "due_ns", "sent", "told", "whole_ns")
+    __slots__ = (
+        "ack",
+        "asked",
+        "chased_ns",
+        "chases",
+        "confirmed_ns",
+        "csn",
+        "due_ns",
+        "sent",
+        "told",
+        "whole_ns",
+    )
 
     def __init__(self) -> None:
         self.sent = 0
@@ -245,6 +269,12 @@ class Outgoing:
         """When a control message to it is due; None if it has no news to get."""
         self.whole_ns: Nanoseconds = -1
         """When it was last sent a batch, or all our acks."""
+        self.confirmed_ns: Nanoseconds = -FOREVER
+        """When its messages were last confirmed to it alone."""
+        self.chased_ns: Nanoseconds = -FOREVER
+        """When it was last asked for a control message."""
+        self.chases = 0
+        """How often it was asked since something of it has been awaited."""
         self.asked = 0
         """Places of batches that it has asked us for."""
 
@@ -254,6 +284,24 @@ class Outgoing:
         self.ack = self.told = batch.ack
         self.due_ns = None
         self.whole_ns = now
+
+    def chase(self, now: Nanoseconds, pause_ns: Nanoseconds, longest_ns: Nanoseconds) -> bool:
+        """Whether it is to be asked for a control message now: after pauses that double."""
+        if now - self.chased_ns < min(
+            pause_ns << min(self.chases, MOST_DOUBLINGS), max(pause_ns, longest_ns)
+        ):
+            return False
+        self.chased_ns = now
+        self.chases += 1
+        return True
+
+    def end_chase(self) -> None:
+        """Nothing of it is awaited."""
+        self.chases = 0
+
+    def forget_told(self) -> None:
+        """It asks for all our acks: what we told may be lost."""
+        self.told = {}
 
     def note_control(self, now: Nanoseconds, acks: Vector, *, whole: bool) -> None:
         self.told = acks
@@ -352,6 +400,7 @@ class Peer:
     """One life of a member; also our own."""
 
     __slots__ = (
+        "awaited_ns",
         "buffers",
         "claims",
         "confirmed",
@@ -405,6 +454,8 @@ class Peer:
         self.round_trip_ns: Nanoseconds | None = None
         # Whether it is present
         self.heard_ns = now
+        self.awaited_ns: Nanoseconds = now
+        """Since when something of it is awaited, in a large group."""
         self.heard = False
         """Whether it has sent something itself; otherwise it is known by other members' tables."""
         self.vouched = False

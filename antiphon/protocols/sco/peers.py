@@ -35,6 +35,7 @@ class PeerTable:
         "_departed_of",
         "_names",
         "_wire_names",
+        "changed",
         "departed",
         "is_stale",
         "me",
@@ -70,6 +71,8 @@ class PeerTable:
         """The same as they travel, once they are asked for."""
         self.version = 1
         """Of our table of names."""
+        self.changed = 1
+        """The version with which its names changed last."""
         self.is_stale = False
         """Whether the table of names has to be written anew."""
 
@@ -187,9 +190,11 @@ class PeerTable:
         """Our table of names, written anew if a life has come or gone."""
         if self.is_stale:
             self.is_stale = False
-            self._names = tuple(self.all())
+            before, self._names = self._names, tuple(self.all())
             self._wire_names = None
             self.version += 1
+            if self._names != before:
+                self.changed = self.version
         return self._names
 
     def wire_names(self) -> tuple[Name, ...]:

@@ -40,6 +40,8 @@ class Reception:
         unread = UnreadBatch(self._peers, peer, pdu, table)
         peer.buffers = pdu.buffers
         stream, place = peer.stream, unread.place
+        if place is not None:
+            self._note_atomic(peer, pdu.number, pdu.atomic)
         if place is None or not self._has_room(peer, place):
             if place is not None and self._is_within(peer, place):
                 stream.need(place)
@@ -207,6 +209,8 @@ class Reception:
             self._note_sent(now, peer, pdu.number, sent)
             if sent <= peer.stream.received:
                 peer.note_passed(acks)
+            if pdu.gone == state.lives.digest:
+                self._note_atomic(peer, pdu.number, pdu.atomic)
             self._note_answer(peer, known_table, pdu.number)
             if pdu.serial == peer.view.serial:
                 self._note_final(now, peer, final=pdu.final and has_all == 1)
@@ -219,6 +223,15 @@ class Reception:
         peer.stream.note_sent(number, sent)
         if sent > peer.stream.received:
             self._look_for_gaps(now, peer)
+
+    def _note_atomic(self, peer: Peer, number: int, atomic: int) -> None:
+        """A peer that had come as far as that number says how far all destinations hold its messages.
+
+        It addresses us, so that we knew of every departed member that it does not wait for.
+        """
+        if atomic > number:
+            raise MalformedError("every destination holds what was never sent")
+        peer.stream.note_atomic(atomic)
 
     def _note_answer(self, peer: Peer, version: int, number: int) -> None:
         """A peer that knew this version of our table had come as far as that number."""

@@ -6,8 +6,8 @@ processes would never rise past members that are not addressed (fault S8). One b
 share that is rounded down to nothing would let no member begin, and overruns are requested again.
 
 Control messages carry what a batch would have told (fault S4), and go to each member to which nothing else
-was sent (fault S5): after `confirm_ns` if there is news, in large groups after twice that if the news is only
-that a message was not for it, else in every period of `control_ns`.
+was sent (fault S5): after `confirm_ns` if there is news, else in every period of `control_ns`. In large
+groups they go only to members of which something is awaited (`upkeep`).
 """
 
 from collections.abc import Collection, Iterable
@@ -20,10 +20,11 @@ from antiphon.core.packing import Packed
 from antiphon.core.protocol import PeerReport
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.sco.coding import metadata_bytes, pack_acks, pack_targets, write_data
+from antiphon.protocols.sco.gathering import Gathering
 from antiphon.protocols.sco.ordering import Ordering
 from antiphon.protocols.sco.pdus import SPELL_BITS, Control, Name
 from antiphon.protocols.sco.peer import FOREVER, Batch, Peer
-from antiphon.protocols.sco.state import CONFIRM, State
+from antiphon.protocols.sco.state import CONFIRM, CONTROL, State
 
 TOGETHER: Final = 4
 """News that would be due within `confirm_ns` divided by this goes along with what is due. Raising it costs
@@ -33,8 +34,9 @@ control messages."""
 class Sending:
     """Numbers and multicasts own batches, and tells the others how things stand."""
 
-    def __init__(self, state: State, ordering: Ordering) -> None:
+    def __init__(self, state: State, gathering: Gathering, ordering: Ordering) -> None:
         self._state = state
+        self._gathering = gathering
         self._peers = state.peers
         self._ordering = ordering
         self._serial = 0
@@ -116,6 +118,7 @@ class Sending:
             me,
         )
         batch.since_ns = now
+        state.timers.arm(now, CONTROL, state.configuration.control_ns)
         me.stream.frontier = batch.end
         state.effects.append(Admitted(batch.number, len(bodies), bodies.size, batch.sites))
         if not destinations:
@@ -126,10 +129,10 @@ class Sending:
             if len(others) == len(present):
                 state.probe.sent(now, batch.end)
             self._multicast(now, batch, others)
-        others_ns = state.configuration.others_ns(1 + len(present))
-        for peer in present.values():
-            if peer not in batch.places:
-                state.timers.confirm_soon(now, peer, others_ns)
+        if not state.gathers():
+            for peer in present.values():
+                if peer not in batch.places:
+                    state.timers.confirm_soon(now, peer)
         if me in destinations:
             self._ordering.enqueue(batch)
         self._ordering.progress(now)
@@ -140,6 +143,8 @@ class Sending:
         for peer in others:
             peer.outgoing.note_batch(now, batch)
         to_all = len(others) == len(self._peers.present)
+        if to_all:
+            self._gathering.note_told(now)
         state.effects.append(Multicast(pdu, None if to_all else tuple(peer.site for peer in others)))
         state.counts["data"] += 1
         state.counts["data_copies"] += len(others)
@@ -165,10 +170,10 @@ class Sending:
         if next_ns < FOREVER:
             state.timers.arm(now, CONFIRM, next_ns - now)
 
-    def control(self, now: Nanoseconds, to: Collection[Peer]) -> None:
-        """Tell peers how things stand, with all our acks."""
+    def control(self, now: Nanoseconds, to: Collection[Peer], *, asks: bool = False) -> None:
+        """Tell peers how things stand, with all our acks; they may be asked for the same."""
         if to:
-            self._write_control(now, to, tuple(peer.site for peer in to), whole=True)
+            self._write_control(now, to, tuple(peer.site for peer in to), whole=True, asks=asks)
 
     def announce(self, now: Nanoseconds) -> None:
         """Send a control message to every site of the network, known or not."""
@@ -186,6 +191,7 @@ class Sending:
         sites: tuple[Site, ...] | None,
         *,
         whole: bool,
+        asks: bool = False,
         over: tuple[Name, ...] | None = None,
     ) -> None:
         """Multicast a control message, with all our acks or only those that the peers may not know."""
@@ -209,6 +215,8 @@ class Sending:
             gone=digest,
             final=state.is_final(),
             members=1 + len(peers.present),
+            atomic=peers.me.stream.atomic,
+            asks=asks,
             names=peers.wire_names() if is_new else None,
             over=over,
         )

@@ -119,6 +119,10 @@ class State:
         self.stamps.begin()
         self.presence.begin()
 
+    def gathers(self) -> bool:
+        """Whether the group is large: destinations confirm to senders alone, and members watch neighbours."""
+        return 1 + len(self.peers.present) >= self.configuration.gather_from
+
     def is_final(self) -> bool:
         """Whether the streams of departed lives are complete here, and nothing of them waits to move."""
         return self.lives.final and not any(peer.stream.queue for peer in self.peers.departed)

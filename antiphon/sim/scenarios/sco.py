@@ -36,6 +36,7 @@ class Configuration(SelectiveConfiguration):
     delivery: Annotated[str, "full (when all destinations have it) or causal (at once)"] = "full"
     acknowledge: Annotated[str, "what is confirmed: continuous or causal acceptance"] = "continuous"
     vectors: Annotated[str, "plain (eight bytes a member) or compressed"] = "compressed"
+    gather_from: Annotated[int, "group size from which on destinations confirm to the sender alone"] = 16
     splits: Annotated[bool, "a minority that is cut off takes itself to be gone"] = True
     levels: Annotated[bool, "measure the time until messages reach each level of acceptance"] = False
 
@@ -59,6 +60,7 @@ class Configuration(SelectiveConfiguration):
             delivery=cast(Literal["full", "causal"], self.delivery),
             acknowledge=cast(Literal["continuous", "causal"], self.acknowledge),
             vectors=cast(Literal["plain", "compressed"], self.vectors),
+            gather_from=self.gather_from,
             splits=self.splits,
             observe=self.levels,
         )

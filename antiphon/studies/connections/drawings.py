@@ -189,7 +189,8 @@ def sco(random: Random) -> Parameters:
         "acknowledge": random.choice(["causal", "continuous"]),
         "vectors": random.choice(["compressed", "plain"]),
     }
-    return parameters | {"delivery": random.choice(["full", "causal"]) if all_stay(parameters) else "full"}
+    delivery = random.choice(["full", "causal"]) if all_stay(parameters) else "full"
+    return parameters | {"delivery": delivery, "gather_from": random.choice([1, 4, 16])}
 
 
 def fixed_members(random: Random) -> Parameters:

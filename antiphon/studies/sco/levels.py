@@ -289,6 +289,13 @@ def rows(results: Results) -> list[list[str]]:
     ]
 
 
+CONDITIONS: Final[Mapping[Level, str]] = {
+    "atomic": "'decentralised' and 'distributed' both mean that each member finds out for itself; no run "
+    "tells one from the other"
+}
+"""The readings on which a level's verdict depends."""
+
+
 def mechanism_gives(results: Results, level: Level) -> Finding:
     """In all protocols the level is reached for every message with the mechanism, and not without it."""
     good = {protocol: stands(results, level, protocol, True) for protocol in PROTOCOLS}
@@ -302,6 +309,7 @@ def mechanism_gives(results: Results, level: Level) -> Finding:
         ),
         holds=not wrong,
         reason=f"Not so of {' and '.join(wrong)}." if wrong else "",
+        condition=CONDITIONS.get(level, ""),
     )
 
 

@@ -67,6 +67,7 @@ def draw_case(seed: int) -> Case:
             "acknowledge": random.choice(["causal", "causal", "continuous"]),
             "window": random.choice([1, 3, 20]),
             "buffers": random.choice([4, 40, 1024]),
+            "gather_from": random.choice([1, 4, 16]),
         },
     )
 

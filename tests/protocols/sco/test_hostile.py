@@ -22,14 +22,18 @@ from antiphon.protocols.sco.pdus import (
     MOST_NAMES,
     SPELL_BITS,
     TABLE_BYTES,
+    Answer,
     Ask,
+    Confirm,
     Control,
     Copy,
     Data,
+    Heartbeat,
     Holding,
     Holds,
     Leave,
     Name,
+    Query,
 )
 from antiphon.protocols.sco.peer import FAR, FOREVER, KEPT_TABLES, Claims, Entry, Peer, View
 from antiphon.protocols.sco.roster import MOST_LIVES
@@ -79,10 +83,11 @@ stamps: dict[str, Any] = {
 }
 
 pdus: st.SearchStrategy[Pdu] = st.one_of(
-    st.builds(Data, life=lives, table=versions, number=numbers, buffers=numbers, **stamps),
+    st.builds(Data, life=lives, table=versions, number=numbers, atomic=numbers, buffers=numbers, **stamps),
     st.builds(
         Control, life=lives, serial=numbers, number=numbers, table=versions, targets=targets, ack=vectors,
-        buffers=numbers, gone=numbers, final=st.booleans(), members=numbers, names=tables, over=tables,
+        buffers=numbers, gone=numbers, final=st.booleans(), members=numbers, atomic=numbers,
+        asks=st.booleans(), names=tables, over=tables,
     ),
     st.builds(Ask, lives, names, st.lists(numbers, max_size=4).map(tuple)),
     st.builds(Copy, life=lives, names=st.lists(names, max_size=4).map(tuple), number=numbers, **stamps),
@@ -91,6 +96,10 @@ pdus: st.SearchStrategy[Pdu] = st.one_of(
         st.lists(st.builds(Holding, names, st.lists(numbers, max_size=4).map(tuple)), max_size=3).map(tuple),
     ),
     st.builds(Leave, lives),
+    st.builds(Confirm, lives, lives, numbers, numbers),
+    st.builds(Heartbeat, lives, numbers, numbers),
+    st.builds(Query, lives, lives, names, numbers),
+    st.builds(Answer, lives, numbers, names, numbers),
 )  # fmt: skip
 steps = st.one_of(
     st.tuples(st.sampled_from(["a", "c", "d", "b"]), pdus),
@@ -135,7 +144,8 @@ def hostile(pdu: Pdu, sender: str = "a") -> Group:
 def data(**changes: Any) -> Data:
     fields: dict[str, Any] = {
         "life": 0, "table": 1, "number": 0, "destinations": pack_bitmap({1}, 3), "places": pack_numbers([0]),
-        "csn": pack_whole([0, 0, 0]), "ack": pack_whole([0, 0, 0]), "buffers": 9, "bodies": pack([b"x"]),
+        "csn": pack_whole([0, 0, 0]), "ack": pack_whole([0, 0, 0]), "atomic": 0, "buffers": 9,
+        "bodies": pack([b"x"]),
     }  # fmt: skip
     return Data(**(fields | changes))
 
@@ -159,6 +169,8 @@ def test_batches_that_cannot_be_are_counted_and_dropped() -> None:
     hostile(data(csn=b""))
     hostile(data(ack=pack_plain([0, 0])))
     hostile(data(ack=pack_whole([0, 1, 0])))  # confirms a message that we have not sent
+    hostile(data(atomic=1))  # every destination holds what was never sent
+    hostile(Confirm(0, 0, 0, 1))
     hostile(Leaving(0, 0))
     hostile(data(), sender="b")  # in our own name
 
@@ -190,7 +202,7 @@ def test_a_place_far_ahead_is_not_kept() -> None:
 def control(**changes: Any) -> Control:
     fields: dict[str, Any] = {
         "life": 0, "serial": 1, "number": 0, "table": 1, "targets": pack_bitmap((), 3), "buffers": 9,
-        "gone": 0, "ack": pack_whole([0, 0, 0]), "final": True, "members": 3,
+        "gone": 0, "ack": pack_whole([0, 0, 0]), "final": True, "members": 3, "atomic": 0,
     }  # fmt: skip
     return Control(**(fields | changes))
 
@@ -230,12 +242,16 @@ MANY = tuple(Name(f"z{index}", 0) for index in range(2 * MOST_NAMES + 2))
     "pdu",
     [
         *(data(life=life) for life in (-1, LARGEST_LIFE)),
-        *(data(**{field: value}) for field in ("table", "number", "buffers") for value in (-1, LARGEST)),
+        *(
+            data(**{field: value})
+            for field in ("table", "number", "atomic", "buffers")
+            for value in (-1, LARGEST)
+        ),
         *(data(**{field: LONG}) for field in ("destinations", "places", "csn", "ack")),
         *(control(life=life) for life in (-1, LARGEST_LIFE)),
         *(
             control(**{field: value})
-            for field in ("serial", "number", "table", "buffers", "members")
+            for field in ("serial", "number", "table", "buffers", "members", "atomic")
             for value in (-1, LARGEST)
         ),
         *(control(gone=gone) for gone in (-1, 1 << 63)),
@@ -264,6 +280,10 @@ MANY = tuple(Name(f"z{index}", 0) for index in range(2 * MOST_NAMES + 2))
         Holds(0, 0, tuple(Holding(NAME, ()) for _ in range(2 * MOST_NAMES + 1))),
         Leave(-1),
         Leave(LARGEST_LIFE),
+        *(Confirm(*each) for each in ((-1, 0, 0, 0), (0, -1, 0, 0), (0, 0, -1, 0), (0, 0, 0, LARGEST))),
+        *(Heartbeat(*each) for each in ((-1, 0, 0), (0, -1, 0), (0, 0, LARGEST))),
+        *(Query(*each) for each in ((-1, 0, NAME, 0), (0, -1, NAME, 0), (0, 0, NAME, LARGEST))),
+        *(Answer(*each) for each in ((-1, 0, NAME, 0), (0, -1, NAME, 0), (0, 0, NAME, LARGEST))),
     ],
 )  # fmt: skip
 def test_fields_out_of_bounds_do_not_pass_the_gate(pdu: Pdu) -> None:
@@ -493,7 +513,7 @@ def control_of(group: Group, sender: str = "d", **changes: Any) -> Control:
         "life": state.peers.me.life, "serial": 10_000, "number": state.peers.next_number,
         "table": state.peers.version, "targets": pack_bitmap((), len(table)),
         "ack": pack_whole([0] * len(table)), "buffers": 9,
-        "gone": state.lives.digest, "final": True, "members": 1 + len(state.peers.present),
+        "gone": state.lives.digest, "final": True, "members": 1 + len(state.peers.present), "atomic": 0,
     }  # fmt: skip
     return Control(**(fields | changes))
 
@@ -689,7 +709,7 @@ def batch_of(group: Group, sender: str, to: str, follows: dict[str, int], **chan
         "destinations": pack_bitmap(chosen, len(table)),
         "places": pack_numbers(table[index].outgoing.sent for index in chosen),
         "csn": pack_plain([follows.get(peer.site, 0) for peer in table]),
-        "ack": pack_whole([0] * len(table)), "buffers": 9, "bodies": pack([b"lie"]),
+        "ack": pack_whole([0] * len(table)), "atomic": 0, "buffers": 9, "bodies": pack([b"lie"]),
     }  # fmt: skip
     return Data(**(fields | changes))
 

@@ -12,9 +12,7 @@ from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.protocols.sco import LEVELS, PROMISES, Level, Sco, ScoConfiguration
 from antiphon.protocols.sco.pdus import (
-    LARGE_GROUP,
     LARGEST_BATCH_BYTES,
-    PATIENCE,
     Ask,
     Control,
     Copy,
@@ -194,32 +192,6 @@ def test_members_that_are_not_addressed_hear_how_far_numbers_go() -> None:
     assert group.delivered("c") == []
     group.pass_time(2.1)
     assert group.delivered("c") == ["b0"]
-
-
-@pytest.mark.parametrize(
-    ("members", "knobs", "times"),
-    [
-        (LARGE_GROUP - 1, {}, 1),
-        (LARGE_GROUP, {}, PATIENCE),
-        (LARGE_GROUP, {"acknowledge": "causal"}, 1),
-        (LARGE_GROUP, {"delivery": "causal"}, 1),
-    ],
-)
-def test_in_large_groups_that_waits_longer_but_confirmations_do_not(
-    members: int, knobs: dict[str, Any], times: int
-) -> None:
-    """Nor where confirmations, or deliveries, would wait for it."""
-    configuration = ScoConfiguration(**knobs)
-    names = [f"m{place:02}" for place in range(members)]
-    member = Sco(names[0], names, configuration, Random(0))
-    member.handle(0, Start())
-    others = SetTimer("confirm", times * configuration.confirm_ns)
-    assert others in member.handle(0, Admit([b"x"], frozenset(names[1:2])))
-    state = member._state
-    state.timers.confirm_soon(1, state.peers.present[names[2]])
-    assert state.peers.present[names[2]].outgoing.due_ns == min(
-        times * configuration.confirm_ns, configuration.confirm_ns + 1
-    )
 
 
 @pytest.mark.parametrize(("later_ns", "goes_along"), [(0, True), (1, False)])

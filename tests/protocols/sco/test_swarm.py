@@ -52,6 +52,16 @@ def test_splits_break_none_either(first: int) -> None:
         judge(case, seed)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_around_the_size_from_which_on_they_gather_break_none(seed: int) -> None:
+    case = draw_faults(seed)
+    case.members = 16 + 2 * seed
+    case.patience_ms = 20_000.0
+    case.knobs |= {"gather_from": 16, "window": 20, "buffers": 1024}
+    assert judge(case, seed).figure("heartbeats")
+
+
 FOUND = {
     "a newcomer was taken to be known to a member that held its earlier life to be gone": (4056, 1),
     "one that had gone on was not told what a newcomer held": (6734, 2),
