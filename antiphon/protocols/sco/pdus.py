@@ -87,9 +87,9 @@ class Data(Pdu, frozen=True, gc=False):
     places: Packing
     csn: Packing
     ack: Packing
-    atomic: Number
     buffers: Number
     bodies: Packed
+    atomic: Number = 0
 
 
 class Control(Pdu, frozen=True, gc=False):
@@ -115,10 +115,10 @@ class Control(Pdu, frozen=True, gc=False):
     gone: Hash
     final: bool
     members: Number
-    atomic: Number
-    asks: bool = False
     names: Table | None = None
     over: Annotated[tuple[Name, ...], Meta(max_length=MOST_NAMES)] | None = None
+    atomic: Number = 0
+    asks: bool = False
 
 
 class Ask(Pdu, frozen=True, gc=False):

@@ -118,7 +118,7 @@ def test_a_member_rises_above_an_end_within_reach(ahead: int, is_surpassed: bool
     life = member._state.peers.me.life
     said = Control(
         life=0, serial=1, number=0, table=1, targets=b"", ack=b"", buffers=9, gone=0, final=True,
-        members=9, over=(Name("b", life + ahead, gone=True),),
+        members=9, atomic=0, over=(Name("b", life + ahead, gone=True),),
     )  # fmt: skip
     assert member._membership._is_our_end("a", said)
     assert (member._membership._next_life > life + ahead) == is_surpassed
