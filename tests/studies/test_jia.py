@@ -431,9 +431,13 @@ def test_tables_and_figures_are_made_of_whatever_is_there() -> None:
 
 
 @pytest.mark.parametrize("sites", [10, 100, pytest.param(1000, marks=pytest.mark.slow)])
-def test_a_join_that_alters_no_tree_costs_few_pdus_however_many_sites_there_are(sites: int) -> None:
+@pytest.mark.parametrize("change", ["join", "leave"])
+def test_a_change_that_alters_no_tree_costs_few_pdus_however_many_sites_there_are(
+    change: str, sites: int
+) -> None:
     """By running it."""
-    bill = measure(joining.SCENARIO, joining.Configuration(sites=sites, groups=sites // 5), 0)
+    point = joining.Configuration(sites=sites, groups=sites // 5, change=change)
+    bill = measure(joining.SCENARIO, point, 0)
     pdus, size = bill["pdus"], bill["bytes"]
     assert isinstance(pdus, int)
     assert isinstance(size, int)
@@ -442,6 +446,7 @@ def test_a_join_that_alters_no_tree_costs_few_pdus_however_many_sites_there_are(
     assert size < 20_000
 
 
-def test_a_quiet_join_makes_and_deletes_no_meta_group() -> None:
-    membership = {"A": ("a", "b", "c"), "B": ("c", "d")}
-    assert joining.quiet_joins(membership) == [("b", "B")]
+def test_a_quiet_change_makes_and_deletes_no_meta_group() -> None:
+    membership = {"A": ("a", "b", "c", "e"), "B": ("c", "d", "e")}
+    assert joining.quiet_changes(membership, "join") == [("a", "B"), ("b", "B")]
+    assert joining.quiet_changes(membership, "leave") == [("c", "A"), ("e", "A"), ("c", "B"), ("e", "B")]
