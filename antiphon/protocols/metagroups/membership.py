@@ -289,7 +289,8 @@ class MembershipService:
         view, move = self._trees.view, pdu.move
         if view is None or sender != view.first or move.version != view.version:
             return
-        if not self._acceptor.is_bound and self._trees.leave(move):
+        is_wanted = move.group not in self._host.heartbeat().groups
+        if is_wanted and not self._acceptor.is_bound and self._trees.leave(move):
             self._tell(now, sender, Leaving(move))
 
     def _on_leaving(self, now: Nanoseconds, sender: Site, pdu: Leaving) -> None:

@@ -571,11 +571,14 @@ LEAVE = Move(1, 1, "c", "B", (1, 0), 0, 1)
         pytest.param("c", "a", Leave(structs.replace(LEAVE, site="b")), id="a leave of another site"),
         pytest.param("c", "a", Leave(structs.replace(LEAVE, version=7)), id="a leave of another version"),
         pytest.param("c", "a", Leave(structs.replace(LEAVE, target=2)), id="not to where it leads"),
+        pytest.param("c", "a", Leave(LEAVE), id="a leave that the site does not want"),
         pytest.param("a", "c", Leaving(LEAVE), id="a leave that was not granted"),
     ],
 )
 def test_lies_about_leaves_have_no_effect(target: str, source: str, pdu: Pdu) -> None:
     cluster = begun()
     cluster.give(target, Received(source, pdu))
+    assert pdus(cluster.effects[target], Leaving) == []
+    assert not any(each.has_moved for each in cluster.members["c"]._member._trees._endpoints.values())
     cluster.pass_time(50)
     expect_progress(cluster)
