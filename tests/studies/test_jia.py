@@ -26,6 +26,7 @@ from antiphon.studies.jia import (
     trees,
 )
 from antiphon.studies.jia.judging import costs as is_cost
+from antiphon.studies.jia.judging import costs_without_its_own
 from antiphon.studies.jia.loads import LOADS, RESILIENCE
 from antiphon.studies.jia.settings import KINDS, OVERLAPS, SIZES, draw, groups_for
 from antiphon.studies.reproduce import STUDIES, judge
@@ -395,11 +396,21 @@ def test_formulas_are_compared_with_runs(scenario: str, metric: str, value: floa
     assert {id_ for id_, verdict in verdicts(rule).items() if verdict != "reproduced"} == {lost}
 
 
+def test_the_number_of_messages_tells_n_from_one_more() -> None:
+    assert is_cost(6.4, 6.0)
+    assert not is_cost(5.0, 6.0)
+    assert not is_cost(7.0, 6.0)
+
+
 def test_what_a_site_sends_to_itself_may_be_missing() -> None:
-    assert is_cost(4.0, 6.0)
-    assert not is_cost(3.9, 6.0)
-    assert is_cost(6.6, 6.0)
-    assert not is_cost(6.7, 6.0)
+    assert costs_without_its_own(4.0, 6.0)
+    assert not costs_without_its_own(3.9, 6.0)
+    assert costs_without_its_own(6.4, 6.0)
+    assert not costs_without_its_own(7.0, 6.0)
+    told = verdicts(
+        lambda values: {"messages_per_multicast": 10.0} if values["scenario"] == "global-sequencer" else {}
+    )
+    assert told["J4a"] == "reproduced, if"
 
 
 def test_trees_are_compared_at_every_point() -> None:
