@@ -407,10 +407,13 @@ def test_what_a_site_sends_to_itself_may_be_missing() -> None:
     assert not costs_without_its_own(3.9, 6.0)
     assert costs_without_its_own(6.4, 6.0)
     assert not costs_without_its_own(7.0, 6.0)
-    told = verdicts(
-        lambda values: {"messages_per_multicast": 10.0} if values["scenario"] == "global-sequencer" else {}
-    )
-    assert told["J4a"] == "reproduced, if"
+
+
+def test_a_formula_that_counts_ones_own_messages_holds_on_a_condition() -> None:
+    def rule(values: Mapping[str, Any]) -> Mapping[str, float]:
+        return {"messages_per_multicast": 10.0} if values["scenario"] == "global-sequencer" else {}
+
+    assert verdicts(rule)["J4a"] == "reproduced, if"
 
 
 def test_trees_are_compared_at_every_point() -> None:
