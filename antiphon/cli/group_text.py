@@ -32,10 +32,14 @@ def sentences(before: Forest, change: Change) -> Iterator[str]:
         yield f"Untouched: {counted(len(change.kept), 'other tree')} ({_few(map(named, change.kept))})."
 
 
-def agreement(replaced: Replacement) -> str:
+def agreement(replaced: Replacement, change: Change) -> str:
     """What a running cluster does, by the protocol's own decision."""
     if not replaced.handed_over and not replaced.planted:
-        return f"A running cluster keeps {counted(len(replaced.kept), 'tree')} and replaces none."
+        serving = "".join(
+            f" {clean(old)} goes on with its work for {named(label)} until its tree is replaced."
+            for label, (old, _) in change.moved.items()
+        )
+        return f"A running cluster keeps {counted(len(replaced.kept), 'tree')} and replaces none.{serving}"
     return (
         f"A running cluster keeps {counted(len(replaced.kept), 'tree')}; {len(replaced.handed_over):,} "
         f"finish what is under way while {len(replaced.planted):,} begin, and no site stops."

@@ -76,7 +76,7 @@ def groups(
     if changed is not None and replaced is not None:
         for sentence in sentences(before, changed):
             data.print(sentence, markup=False)
-        data.print(agreement(replaced), markup=False)
+        data.print(agreement(replaced, changed), markup=False)
         data.print()
     print_forest(forest)
     if empty:

@@ -69,6 +69,7 @@ def test_json_tells_the_same(capsys: Capture) -> None:
 REPLACED = "A running cluster keeps 0 trees; 1 finish what is under way while 1 begin, and no site stops."
 BEGUN = "A running cluster keeps 1 tree; 0 finish what is under way while 1 begin, and no site stops."
 KEPT = "A running cluster keeps 1 tree and replaces none."
+SERVED = f"{KEPT} s17 goes on with its work for <ABC> until its tree is replaced."
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_a_change_is_told_in_sentences(capsys: Capture, moves: list[str], senten
     assert code == 0
     *told, agreed = out.split("\n\n")[0].splitlines()
     assert told == sentences
-    kept = {"--join new E": BEGUN, "--join s02 B": KEPT}
+    kept = {"--join new E": BEGUN, "--join s02 B": KEPT, "--leave s17 C": SERVED}
     assert agreed == kept.get(" ".join(moves), REPLACED)
 
 

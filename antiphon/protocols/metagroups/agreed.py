@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from antiphon.core.ids import Site
 from antiphon.protocols.metagroups.formation import Label, Membership, labels_of_sites
-from antiphon.protocols.metagroups.moving import Way, way_of
+from antiphon.protocols.metagroups.moving import Whereabouts
 from antiphon.protocols.metagroups.pdus import Change, MetaGroupsConfiguration, SiteRecord, TreeId
 from antiphon.protocols.metagroups.shapes import Shape
 from antiphon.protocols.metagroups.view import NO_FOUNDER, View, apply_change, first_decision, view_of
@@ -31,6 +31,7 @@ class AgreedTrees:
         self._configuration = MetaGroupsConfiguration(shape=shape)
         self._moved: dict[Site, SiteRecord] = {}
         """Sites that have moved since the view was agreed on."""
+        self._whereabouts = Whereabouts()
         self._trees: set[TreeId] = set()
         """The trees on which they have."""
         labels = labels_of_sites({group: tuple(sites) for group, sites in membership.items()})
@@ -40,7 +41,7 @@ class AgreedTrees:
     def change(self, membership: Membership) -> Replacement:
         """The members of all groups are these from now on.
 
-        Joins that alter no tree leave the view as it is, until the next change plants their trees anew.
+        Joins and leaves that alter no tree leave the view as it is. The next change plants their trees anew.
         """
         before = self._view
         labels = labels_of_sites({group: tuple(sites) for group, sites in membership.items()})
@@ -48,15 +49,13 @@ class AgreedTrees:
             self._record(site, labels.get(site, ())) for site in sorted({*labels, *before.records})
         )
         news = tuple(record for record in records if self._current(record.site) != record)
-        ways = [self._way(record) for record in news]
-        if all(way is not None for way in ways):
-            self._moved |= {record.site: record for record in news}
-            self._trees |= {way.tree for way in ways if way is not None}
+        if all(self._moves(record) for record in news):
             return Replacement(tuple(sorted(before.trees)), (), ())
         over = tuple(sorted(before.retiring))
         folded = tuple(record for record in records if before.records.get(record.site) != record)
         change = Change((1, ""), folded, (), (), over, (), tuple(sorted(self._trees)))
         self._moved.clear()
+        self._whereabouts.reset()
         self._trees.clear()
         after = self._view = view_of(apply_change(before, change, self._shape), self._shape)
         return Replacement(
@@ -68,9 +67,18 @@ class AgreedTrees:
     def _current(self, site: Site) -> SiteRecord | None:
         return self._moved.get(site) or self._view.records.get(site)
 
-    def _way(self, wanted: SiteRecord) -> Way | None:
+    def _moves(self, wanted: SiteRecord) -> bool:
+        """Let a site move to the groups that it wants; whether it can."""
         current = self._current(wanted.site)
-        return None if current is None else way_of(self._view, current, wanted, self._configuration)
+        if current is None:
+            return False
+        way = self._whereabouts.way_of(self._view, current, wanted, self._configuration)
+        if way is None:
+            return False
+        self._whereabouts.note(wanted.site, way)
+        self._moved[wanted.site] = wanted
+        self._trees.add(way.tree)
+        return True
 
     def _record(self, site: Site, groups: Label) -> SiteRecord:
         known = self._current(site)

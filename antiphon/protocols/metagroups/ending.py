@@ -30,6 +30,7 @@ from itertools import pairwise
 from typing import Final
 
 from antiphon.core.ids import Group, Site
+from antiphon.protocols.metagroups.moving import NO_TURNS, Turns, is_named
 from antiphon.protocols.metagroups.pdus import Ending, Holding, Item, TreeId
 
 Name = tuple[Site, int]
@@ -42,10 +43,12 @@ class Inventory:
     def __init__(self, members: Mapping[Group, frozenset[Site]], holdings: Mapping[Site, Holding]) -> None:
         self._members = members
         self._present = frozenset(holdings)
-        self._joined = {
-            (group, site): number for site, holding in holdings.items() for group, number in holding.joined
-        }
-        """Sites that have joined a group on this tree, by which moves."""
+        self._changed: dict[tuple[Group, Site], Turns] = {}
+        """Sites that have joined or left a group on this tree, by which moves."""
+        for site, holding in holdings.items():
+            for joins, listed in ((True, holding.joined), (False, holding.left)):
+                for group, number in listed:
+                    self._changed.setdefault((group, site), {})[number] = joins
         self.items: dict[Name, Item] = {}
         self.holders: dict[Name, set[Site]] = {}
         """The sites that have each batch in their streams."""
@@ -95,16 +98,16 @@ class Inventory:
         return name[0] in self._present and name not in self.named
 
     def _is_destination(self, site: Site, item: Item) -> bool:
-        if site in self._members.get(item.group, ()):
-            return True
-        return self._joined.get((item.group, site), item.moves + 1) <= item.moves
+        is_listed = site in self._members.get(item.group, ())
+        return is_named(is_listed, self._changed.get((item.group, site), NO_TURNS), item.moves)
 
     def present(self, item: Item) -> frozenset[Site]:
         """The destinations of a batch that have reported."""
         found = self._members.get(item.group, frozenset()) & self._present
-        if not self._joined:
+        if not self._changed:
             return found
-        return found | {site for group, site in self._joined if self._is_destination(site, item)}
+        sites = found | {site for group, site in self._changed if group == item.group}
+        return frozenset(site for site in sites if self._is_destination(site, item))
 
     def sure(self) -> set[Name]:
         """Batches that may have been delivered somewhere: every destination holds them and those before."""

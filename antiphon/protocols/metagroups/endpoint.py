@@ -1,12 +1,12 @@
 """One site on one tree: the stream that it delivers, and its work as a primary site if it is one.
 
 A site that moves to another node (`moving`) has two streams for a while: that of its old node up to the move,
-and that of its new node from there on.
+and that of its new node from there on. A primary site that has moved goes on as the server of its old node.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import Final
+from typing import Final, Protocol
 
 from antiphon.core.effects import Arrived, Send
 from antiphon.core.ids import Group, Site
@@ -16,6 +16,7 @@ from antiphon.protocols.metagroups.channels import Batch, Inlet, to_members
 from antiphon.protocols.metagroups.context import Context
 from antiphon.protocols.metagroups.ending import order_at
 from antiphon.protocols.metagroups.ledger import Ledger
+from antiphon.protocols.metagroups.moving import NO_TURNS, Turns, is_leave, is_named
 from antiphon.protocols.metagroups.outbox import Outbox
 from antiphon.protocols.metagroups.pdus import (
     MOST_MISSING,
@@ -67,6 +68,16 @@ class Strand:
         return self.is_done and self.inlet is not None and self.inlet.settled >= (self.end or 0)
 
 
+class EndpointHost(Protocol):
+    """What is told of an endpoint's moves."""
+
+    def on_change(self, move: Move, *, joins: bool) -> None:
+        """The deliveries of a group that this site has joined begin, or those of one that it has left end."""
+
+    def on_moved(self, move: Move) -> None:
+        """This site receives on the node that it has moved to."""
+
+
 class Endpoint:
     """What a site that is in a tree does there, from the view that plants the tree until it is over."""
 
@@ -76,11 +87,10 @@ class Endpoint:
         tree: Tree,
         outbox: Outbox,
         ledger: Ledger,
-        on_joined: Callable[[Group], None],
+        host: "EndpointHost",
     ) -> None:
-        """`on_joined` is called when the deliveries of a group that this site has joined may begin."""
         site, configuration, effects = context
-        self._on_joined: Final = on_joined
+        self._host: Final = host
         self._site: Final = site
         self.tree: Final = tree
         self._outbox: Final = outbox
@@ -92,17 +102,20 @@ class Endpoint:
         self.server: Server | None = None
         self._moves: dict[int, set[int]] = {}
         """By number: this site's moves that are not done, with the nodes that have told its turn."""
-        self.joined: dict[Group, int] = {}
-        """The groups that this site has joined on this tree, by which moves."""
+        self._turns: dict[Group, Turns] = {}
+        """The groups that this site has joined or left on this tree, or leaves, by which moves."""
+        self._changes: list[tuple[Move, bool]] = []
+        """Moves that are done and not reported yet; true for joins."""
+        self._last_move = 0
+        """The last move that is done."""
         if tree.nodes[node].primary == site:
-            stream = Stream(ledger, self._bodies, effects, safe=configuration.delivery == "safe")
+            stream = self._stream()
             # A primary site also passes on what is not for its own meta-group.
             self._strands = [Strand(stream, frozenset((*tree.entry, NO_GROUP)), None, 0)]
-            self.server = Server(
-                context, tree, node, stream, self._bodies, lambda seq: outbox.on_stable(node, seq)
-            )
+            self.server = Server(context, tree, node, stream, self._bodies, self)
         else:
             self._strands = [self._strand(node, 0)]
+        self._node: Final = node
         self._dirty = False
         self._copies: dict[tuple[Site, int], Batch] = {}
         self._lacked: dict[tuple[Site, int], Site] = {}
@@ -111,25 +124,26 @@ class Endpoint:
     def _strand(self, node: int, after: int) -> Strand:
         """The stream from a node's primary site to its other sites, from the next entry on."""
         primary = self.tree.nodes[node].primary
-        stream = Stream(
-            self._ledger,
-            self._bodies,
-            self._effects,
-            safe=self._configuration.delivery == "safe",
-            is_due=self._is_for_us,
-        )
         groups = frozenset((*self.tree.nodes[node].label, NO_GROUP))
         inlet = Inlet(to_members(node), primary, 8 * self._configuration.window, after)
-        return Strand(stream, groups, inlet, after)
+        return Strand(self._stream(), groups, inlet, after)
+
+    def _stream(self) -> Stream:
+        is_safe = self._configuration.delivery == "safe"
+        return Stream(self._ledger, self._bodies, self._effects, safe=is_safe, is_due=self._is_for_us)
 
     def _is_for_us(self, batch: Batch) -> bool:
         return batch.group != NO_GROUP and self.is_destination(batch.group, batch.moves)
 
     def is_destination(self, group: Group, moves: int) -> bool:
         """Whether a batch is for this site, by its group and the moves that its sender knew."""
-        if group in self.joined:
-            return moves >= self.joined[group]
-        return self._site in self.tree.members.get(group, ())
+        is_listed = self._site in self.tree.members.get(group, ())
+        turns = self._turns.get(group)
+        return is_listed if turns is None else is_named(is_listed, turns, moves)
+
+    def on_stable(self, seq: int) -> None:
+        """This site's own requests to its own server are stable up to this one."""
+        self._outbox.on_stable(self._node, seq)
 
     @property
     def finished(self) -> bool:
@@ -154,23 +168,44 @@ class Endpoint:
     @property
     def has_moved(self) -> bool:
         """Whether the members of this tree's nodes are not those of the view, as far as is known here."""
-        return bool(self.joined or self._moves or (self.server is not None and self.server.moves))
+        return bool(self._turns or self._moves or (self.server is not None and self.server.moves))
+
+    @property
+    def has_turned(self) -> bool:
+        """Whether this site has joined or left a group on this tree, or leaves one."""
+        return bool(self._turns)
 
     def is_done(self, move: Move) -> bool:
         """Whether this site receives on the node that it has moved to."""
-        return self.joined.get(move.group) == move.number
+        return self._last_move >= move.number and move.number in self._turns.get(move.group, NO_TURNS)
+
+    def changed(self, *, joins: bool) -> tuple[tuple[Group, int], ...]:
+        """The groups that this site has joined on this tree, by which moves; or those that it has left."""
+        return tuple(
+            (group, number)
+            for group, turns in sorted(self._turns.items())
+            for number in sorted(turns)
+            if turns[number] == joins
+        )
 
     def _is_way(self, move: Move) -> bool:
-        """Whether a move begins where this site is, and leads to its group."""
+        """Whether a move is this site's, between nodes that differ by its group."""
         nodes = self.tree.nodes
         if move.site != self._site or max(move.source, move.target) >= len(nodes):
             return False
-        return move.group in set(nodes[move.target].label) - set(nodes[move.source].label)
+        return set(nodes[move.target].label) ^ set(nodes[move.source].label) == {move.group}
+
+    def leave(self, move: Move) -> bool:
+        """This site leaves a group: skip what does not name it any more; whether that makes sense."""
+        if not self._is_way(move) or not is_leave(move, self.tree) or move.number <= self._last_move:
+            return False
+        self._turns.setdefault(move.group, {})[move.number] = False
+        return True
 
     def on_turn(self, sender: Site, pdu: Turn) -> bool:
         """A primary site has told this site's turn; False if that makes no sense."""
         move = pdu.move
-        if self.server is not None or not self._is_way(move) or pdu.node not in (move.source, move.target):
+        if not self._is_way(move) or pdu.node not in (move.source, move.target):
             return False
         if self.tree.nodes[pdu.node].primary != sender:
             return False
@@ -184,15 +219,22 @@ class Endpoint:
         told.add(pdu.node)
         if told == {move.source, move.target}:
             del self._moves[move.number]
-            self.joined[move.group] = move.number
+            self._last_move = move.number
+            joins = not is_leave(move, self.tree)
+            self._turns.setdefault(move.group, {})[move.number] = joins
+            self._changes.append((move, joins))
+            self._host.on_moved(move)
         self._change_strands()
         return True
 
     def _depart(self, pdu: Turn) -> bool:
         """The stream from this node ends here."""
-        strand = next((each for each in self._strands if _is_from(each, pdu.node)), None)
-        if strand is None or strand.inlet is None or strand.end is not None:
+        strand = next((each for each in self._strands if self._is_from(each, pdu.node)), None)
+        if strand is None or strand.end is not None:
             return False
+        if strand.inlet is None:
+            strand.end = strand.stream.end = pdu.place
+            return True
         if strand.inlet.next_seq > pdu.place + 1:
             return False
         strand.end = pdu.place
@@ -209,15 +251,22 @@ class Endpoint:
         """Go over to the next stream when the one before is done, and forget it when it is settled."""
         for strand, following in pairwise(self._strands):
             if strand.is_done and not following.stream.is_open:
-                self._report_joined()
+                self._report_change()
                 following.stream.open()
                 self._dirty = True
-        while len(self._strands) > 1 and self._strands[0].is_settled:
-            del self._strands[0]
+        *earlier, last = self._strands
+        self._strands = [*(strand for strand in earlier if not strand.is_settled), last]
 
-    def _report_joined(self) -> None:
-        for group in sorted(self.joined):
-            self._on_joined(group)
+    def _is_from(self, strand: Strand, node: int) -> bool:
+        if strand.inlet is None:
+            return node == self._node
+        return strand.inlet.channel == to_members(node)
+
+    def _report_change(self) -> None:
+        """The deliveries of a group that this site has joined begin, or those of one that it has left end."""
+        if self._changes:
+            move, joins = self._changes.pop(0)
+            self._host.on_change(move, joins=joins)
 
     @property
     def dirty(self) -> bool:
@@ -238,18 +287,20 @@ class Endpoint:
         strand, inlet = self._inlet_of(sender, pdu.channel)
         if inlet is None or pdu.group not in strand.groups:
             return False
-        if strand.end is not None and pdu.seq > strand.end:
+        if inlet is strand.inlet and strand.end is not None and pdu.seq > strand.end:
             return False
-        if pdu.sender == self._site and pdu.seq >= inlet.next_seq and not self._is_own(pdu):
+        if pdu.sender == self._site and pdu.seq >= inlet.next_seq and not self._can_be_own(pdu):
             return False
         self._pass_on(now, strand, inlet, inlet.on_entry(pdu))
         return True
 
-    def _is_own(self, pdu: Entry | Token) -> bool:
-        """Whether this site has sent what comes under its name.
+    def _can_be_own(self, pdu: Entry | Token) -> bool:
+        """Whether this site has sent what comes under its name; its own moves come so as well.
 
         A batch that it has sent and does not hold yet is not stable, so it is still in its outbox.
         """
+        if pdu.group == NO_GROUP:
+            return True
         own = self._outbox.find(pdu.number)
         if own is None or (own.group, own.incarnation) != (pdu.group, pdu.incarnation):
             return False
@@ -274,7 +325,9 @@ class Endpoint:
 
     def on_mark(self, now: Nanoseconds, sender: Site, pdu: Mark) -> bool:
         strand, inlet = self._inlet_of(sender, pdu.channel)
-        if inlet is None or (strand.end is not None and pdu.last > strand.end):
+        if inlet is None:
+            return False
+        if inlet is strand.inlet and strand.end is not None and pdu.last > strand.end:
             return False
         inlet.on_mark(pdu.last, pdu.ready, pdu.settled)
         self._pass_on(now, strand, inlet, [])
@@ -284,6 +337,8 @@ class Endpoint:
         if self.server is None:
             return False
         self.server.on_held(now, sender, pdu)
+        if len(self._strands) > 1:
+            self._change_strands()
         return True
 
     def _inlet_of(self, sender: Site, channel: int) -> tuple[Strand, Inlet | None]:
@@ -291,7 +346,8 @@ class Endpoint:
         first = self._strands[0]
         if self.server is not None:
             found = self.server.inlets.get(sender)
-            return first, found if found is not None and found.channel == channel else None
+            if found is not None and found.channel == channel:
+                return first, found
         for strand in self._strands:
             inlet = strand.inlet
             if inlet is not None and inlet.source == sender and inlet.channel == channel:
@@ -299,19 +355,17 @@ class Endpoint:
         return first, None
 
     def _inlets(self) -> Iterator[tuple[Strand, Inlet]]:
-        if self.server is not None:
-            for inlet in self.server.inlets.values():
-                yield self._strands[0], inlet
-        else:
-            for strand in self._strands:
-                assert strand.inlet is not None, "an ordinary site gets its stream on a channel"
+        for strand in self._strands:
+            if strand.inlet is not None:
                 yield strand, strand.inlet
 
     def _pass_on(self, now: Nanoseconds, strand: Strand, inlet: Inlet, batches: list[Batch]) -> None:
         """Give entries in order, and the marks of their channel, to the server or to the stream."""
-        if self.server is not None:
+        if self.server is not None and strand.inlet is None:
             self.server.feed(now, inlet.source, batches)
             self._dirty = self._dirty or inlet.known >= inlet.next_seq
+            if len(self._strands) > 1:
+                self._change_strands()
             return
         for batch in batches:
             strand.stream.put(batch)
@@ -328,12 +382,14 @@ class Endpoint:
         server = self.server
         if server is not None:
             server.flush()
-        for strand, inlet in list(self._inlets()):
-            missing = self._missing(now, inlet)
-            if server is not None:
+            if len(self._strands) > 1:
+                self._change_strands()
+            for inlet in server.inlets.values():
+                missing = self._missing(now, inlet)
                 if missing:
                     server.report(inlet, missing)
-                continue
+        for strand, inlet in self._inlets():
+            missing = self._missing(now, inlet)
             held, done = strand.offset + strand.stream.held, strand.offset + strand.stream.delivered
             behind = 4 * (done - inlet.told_done) >= self._configuration.window
             if missing or behind or held > inlet.told_held:
@@ -356,12 +412,11 @@ class Endpoint:
     def repair(self, now: Nanoseconds) -> bool:
         """Repeat what may have been lost; whether anything is unsettled."""
         self._fetch_bodies()
-        if self.server is not None:
-            return self.server.repair(now)
+        is_busy = self.server is not None and self.server.repair(now)
         unsettled = [(strand, inlet) for strand, inlet in self._inlets() if inlet.known > inlet.settled]
         for strand, inlet in unsettled:
             self._report(strand, inlet, inlet.missing())
-        return bool(unsettled)
+        return is_busy or bool(unsettled)
 
     def _fetch_bodies(self) -> None:
         """Ask for bodies that were lacking at the last repair too.
@@ -390,8 +445,8 @@ class Endpoint:
             held, done = strand.stream.holding()
             names += held
             delivered += done
-        joined = tuple(sorted(self.joined.items()))
-        return Holding(self.tree.id, tuple(names), delivered, waiting, joined)
+        joined, left = self.changed(joins=True), self.changed(joins=False)
+        return Holding(self.tree.id, tuple(names), delivered, waiting, joined, left)
 
     def _kept(self) -> dict[tuple[Site, int], Batch]:
         """What is held and others may lack, by sender and number."""
@@ -448,7 +503,3 @@ class Endpoint:
         streams = [strand.stream for strand in self._strands]
         held = sum(stream.held - stream.delivered for stream in streams)
         return len(self._copies) + len(self._bodies) + held + served
-
-
-def _is_from(strand: Strand, node: int) -> bool:
-    return strand.inlet is not None and strand.inlet.channel == to_members(node)

@@ -42,6 +42,8 @@ from antiphon.protocols.metagroups.pdus import (
     Heartbeat,
     Held,
     Install,
+    Leave,
+    Leaving,
     Mark,
     MetaGroupsConfiguration,
     Moved,
@@ -251,6 +253,9 @@ class Member:
         """What follows any input."""
         if self._trees.hand_over(now):
             self._membership.send_stages(now)
+        while self._trees.done:
+            self._moves += 1
+            self._membership.confirm_move(now, self._trees.done.pop(0))
         self._trees.send(now)
 
     # Presence
@@ -273,8 +278,9 @@ class Member:
         own = (self._trees.session, self._serial, tuple(sorted(self._wanted)), self._configuration.rules)
         if view is None:
             return Heartbeat(None, 0, *own)
-        moves = len(self._trees.moves) if self._site == view.first else 0
-        return Heartbeat(view.decision.origin, view.version, *own, self._trees.stages(), moves)
+        trees = self._trees
+        moves = len(trees.moves) if self._site == view.first else 0
+        return Heartbeat(view.decision.origin, view.version, *own, trees.stages(), moves, trees.settled())
 
     def install(self, now: Nanoseconds, decision: Decision) -> None:
         self._trees.end(decision.endings)
@@ -348,8 +354,7 @@ class Member:
         done = self._trees.on_turn(sender, pdu)
         if done is None:
             self.ignored += 1
-        elif done:
-            self._moves += 1
+        elif done and pdu.move not in self._trees.done:
             self._membership.confirm_move(now, pdu.move)
 
     def _on_turned(self, _now: Nanoseconds, sender: Site, pdu: Turned) -> None:
@@ -395,6 +400,8 @@ class Member:
         Install: _on_membership_pdu,
         Decided: _on_membership_pdu,
         PlaceMove: _on_membership_pdu,
+        Leave: _on_membership_pdu,
+        Leaving: _on_membership_pdu,
         Moved: _on_membership_pdu,
         Moves: _on_membership_pdu,
         AskMoves: _on_membership_pdu,

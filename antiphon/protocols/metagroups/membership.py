@@ -32,6 +32,8 @@ from antiphon.protocols.metagroups.pdus import (
     Goodbye,
     Heartbeat,
     Install,
+    Leave,
+    Leaving,
     Move,
     Moved,
     Moves,
@@ -147,6 +149,7 @@ class MembershipService:
             self._is_change(now, self._site, heartbeat, view)
             for pdu in self._granter.repeat(view):
                 self._dispatch(now, self._site, pdu)
+            self._on_settled(now, self._site, heartbeat.settled, view)
             self.check(now)
         else:
             self._effects.append(Send(coordinator, heartbeat))
@@ -246,6 +249,7 @@ class MembershipService:
                 self._handover.send_news(now)
             if sender == view.first:
                 self._on_announced(now, pdu.moves, view)
+            self._on_settled(now, sender, pdu.settled, view)
             if self._is_change(now, sender, pdu, view):
                 self.check(now)
 
@@ -256,9 +260,9 @@ class MembershipService:
         if self._site == view.first:
             is_busy = self._acceptor.is_bound or self._proposer.is_busy or self._trees.stopped
             is_free = not is_busy and not self._peers.requests and not self._granter.overdue(now)
-            move = self._granter.on_request(now, sender, pdu, view, is_free=is_free)
-            if move is not None:
-                self._tell(now, self._granter.place(move, view), PlaceMove(move))
+            begun = self._granter.on_request(now, sender, pdu, view, is_free=is_free)
+            if begun is not None:
+                self._tell(now, *begun)
                 return False
             if self._granter.is_granted(sender, pdu) and not self._granter.overdue(now):
                 return False
@@ -275,11 +279,29 @@ class MembershipService:
         view, move = self._trees.view, pdu.move
         if view is None or sender != view.first or move.version != view.version:
             return
-        if move.site == self._site:
-            if self._trees.has_moved(move):
-                self.confirm_move(now, move)
+        if self._trees.has_moved(move):
+            self.confirm_move(now, move)
         elif not self._acceptor.is_bound:
             self._trees.place_move(now, move)
+
+    def _on_leave(self, now: Nanoseconds, sender: Site, pdu: Leave) -> None:
+        """This site leaves a group, unless the next view is being agreed on: then that will say so."""
+        view, move = self._trees.view, pdu.move
+        if view is None or sender != view.first or move.version != view.version:
+            return
+        is_wanted = move.group not in self._host.heartbeat().groups
+        if is_wanted and not self._acceptor.is_bound and self._trees.leave(move):
+            self._tell(now, sender, Leaving(move))
+
+    def _on_leaving(self, now: Nanoseconds, sender: Site, pdu: Leaving) -> None:
+        view = self._trees.view
+        if view is not None:
+            self._granter.on_leaving(now, sender, pdu, view)
+
+    def _on_settled(self, now: Nanoseconds, sender: Site, settled: int, view: View) -> None:
+        """A site names sites that leave by these moves no more."""
+        for site, pdu in self._granter.on_settled(now, sender, settled, view):
+            self._tell(now, site, pdu)
 
     def confirm_move(self, now: Nanoseconds, move: Move) -> None:
         """This site has moved."""
@@ -314,12 +336,14 @@ class MembershipService:
     def _on_moves(self, _now: Nanoseconds, sender: Site, pdu: Moves) -> None:
         view = self._trees.view
         if view is not None and sender == view.first:
-            self._trees.moves.learn(move for move in pdu.moves if self._is_known(move, view))
+            self._trees.moves.learn((move for move in pdu.moves if self._is_known(move, view)), view)
 
     def _is_known(self, move: Move, view: View) -> bool:
         """Whether a move concerns a site, a tree and a group of this view."""
-        is_here = move.site in view.sessions and view.tree_of.get(move.group) == move.tree
-        return is_here and move.version == view.version
+        tree = view.tree_to(move.group)
+        if tree is None or tree.id != move.tree or max(move.source, move.target) >= len(tree.nodes):
+            return False
+        return move.site in view.sessions and move.version == view.version
 
     def _on_newcomer(self, now: Nanoseconds, sender: Site, pdu: Heartbeat, view: View) -> None:
         """A site without a cluster wants to come in; tell it so if it is in already."""
@@ -400,8 +424,8 @@ class MembershipService:
             self._effects.extend(in_parts(report, sender))
 
     def _moved_record(self) -> SiteRecord | None:
-        """The groups that this site wants, if it has joined any by a move."""
-        if not self._trees.joined():
+        """The groups that this site wants, if it has joined or left any by a move."""
+        if not self._trees.has_changed():
             return None
         own = self._host.heartbeat()
         return SiteRecord(self._site, own.session, own.serial, own.groups)
@@ -583,6 +607,8 @@ class MembershipService:
         Install: _on_install,
         Decided: _on_decided,
         PlaceMove: _on_place_move,
+        Leave: _on_leave,
+        Leaving: _on_leaving,
         Moved: _on_moved,
         Moves: _on_moves,
         AskMoves: _on_ask_moves,

@@ -142,6 +142,11 @@ class Outbox:
         return next(iter(self._own), None)
 
     @property
+    def oldest_moves(self) -> int:
+        """The moves that were known when the first batch that is not stable was admitted."""
+        return next(iter(self._own.values())).batch.moves
+
+    @property
     def last(self) -> int | None:
         """The last number that is not stable."""
         return next(reversed(self._own), None)

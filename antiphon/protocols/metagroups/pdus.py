@@ -220,6 +220,8 @@ class Heartbeat(Pdu, frozen=True, gc=False):
     """The sender's stages on retiring trees; trees that it has finished are left out."""
     moves: MoveCount = 0
     """From the first site of the view: the moves that every sender should know."""
+    settled: MoveCount = 0
+    """No batch of the sender is unstable, or will be, that names a site which leaves by a move up to this."""
 
 
 class Progress(Pdu, frozen=True, gc=False):
@@ -331,6 +333,8 @@ class Holding(msgspec.Struct, frozen=True, array_like=True, gc=False):
     waiting: Items
     joined: Annotated[tuple[tuple[GroupName, MoveNumber], ...], Meta(max_length=MOST_MOVES)] = ()
     """The groups that the site has joined on this tree, by which moves."""
+    left: Annotated[tuple[tuple[GroupName, MoveNumber], ...], Meta(max_length=MOST_MOVES)] = ()
+    """The groups that it has left, or leaves."""
 
 
 class Prepare(Pdu, frozen=True, gc=False):
@@ -356,7 +360,7 @@ class Report(Pdu, frozen=True, gc=False):
     moved: TreeIds = ()
     """Trees on which the sender has given a move its place, or has granted one, or has moved itself."""
     record: SiteRecord | None = None
-    """The sender's record with the groups that it has joined by moves."""
+    """The sender's record with the groups that it has joined or left by moves."""
 
 
 class Accept(Pdu, frozen=True, gc=False):
@@ -438,7 +442,8 @@ class Copy(Pdu, frozen=True, gc=False):
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A join that alters no tree: a site passes from one node of a tree to another, and so joins a group."""
+    """A join or leave that alters no tree: a site passes from one node of a tree to another, and so joins or
+    leaves a group."""
 
     version: Number
     number: MoveNumber
@@ -467,6 +472,20 @@ class Turn(Pdu, frozen=True, gc=False):
     place: Number
 
 
+class Leave(Pdu, frozen=True, gc=False):
+    """The first site of a view grants a leave: the site that leaves notes so."""
+
+    code: ClassVar[int] = 186
+    move: Move
+
+
+class Leaving(Pdu, frozen=True, gc=False):
+    """The site that leaves a group has noted so: it skips what does not name it any more."""
+
+    code: ClassVar[int] = 187
+    move: Move
+
+
 class Turned(Pdu, frozen=True, gc=False):
     """The site that moves has noted its turn at a node; until then the primary site repeats it."""
 
@@ -476,14 +495,14 @@ class Turned(Pdu, frozen=True, gc=False):
 
 
 class Moved(Pdu, frozen=True, gc=False):
-    """The sender receives on its new node: from now on its group's messages may be addressed to it."""
+    """The sender receives on its new node: if it has joined a group, its messages may name it from now on."""
 
     code: ClassVar[int] = 183
     move: Move
 
 
 class Moves(Pdu, frozen=True, gc=False):
-    """Moves that are done, in the order of their numbers, without a gap."""
+    """Joins that are done and leaves that begin, in the order of their numbers, without a gap."""
 
     code: ClassVar[int] = 184
     moves: Annotated[tuple[Move, ...], Meta(min_length=1, max_length=MOST_MOVES)]
@@ -533,6 +552,8 @@ PDUS: Final[tuple[type[Pdu], ...]] = (
     Want,
     Copy,
     PlaceMove,
+    Leave,
+    Leaving,
     Turn,
     Turned,
     Moved,

@@ -16,7 +16,7 @@ after a crash rests on this (`ending`). *Settled* says the same of delivery.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from antiphon.core.effects import Multicast, Send
 from antiphon.core.ids import Site
@@ -87,6 +87,16 @@ class Frontier:
         """How many of those places came from each source."""
 
 
+class ServerHost(Protocol):
+    """The endpoint that a server belongs to."""
+
+    def on_stable(self, seq: int) -> None:
+        """This site's own requests are stable up to this one."""
+
+    def on_turn(self, sender: Site, pdu: Turn) -> bool:
+        """This site moves away from the node that it serves."""
+
+
 class Server:
     """The work of a primary site for one node of one tree."""
 
@@ -97,9 +107,8 @@ class Server:
         node: int,
         stream: Stream,
         bodies: Bodies,
-        on_stable: Callable[[int], None],
+        host: "ServerHost",
     ) -> None:
-        """`on_stable` is called with the number up to which this site's own requests are stable."""
         site, configuration, effects = context
         self._site: Final = site
         self._tree: Final = tree
@@ -133,7 +142,7 @@ class Server:
         self.inlets: Final = {
             source: Inlet(to_primary(node), source, 8 * configuration.window) for source in sources
         }
-        self._on_stable: Final = on_stable
+        self._host: Final = host
         self.dirty = False
         self.copies = 0
         self._is_closed = False
@@ -218,6 +227,8 @@ class Server:
             outlet = self._children[child]
             seq = outlet.add(now, self._end)
             self._effects.append(Send(outlet.receivers[0], self._entry(outlet, seq, placed.batch)))
+        if self.node == move.source and move.site == self._site:
+            self._host.on_turn(self._site, Turn(move, self.node, self.members.last))
         is_member = move.site in self.members.receivers
         if self.node == move.source and is_member:
             self._tell_turn(Turn(move, self.node, self.members.leave(now, move.site)))
@@ -401,7 +412,7 @@ class Server:
         if not seq:
             return
         if sender == self._site:
-            self._on_stable(seq)
+            self._host.on_stable(seq)
         elif (client := self._clients.get(sender)) is not None and client.session == session:
             client.stable = seq
 

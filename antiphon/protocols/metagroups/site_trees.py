@@ -57,8 +57,10 @@ class SiteTrees:
         self.groups: frozenset[Group] = frozenset()
         """The groups that this site is in, as reported to the application."""
         self.moves: Final = KnownMoves()
-        self._begun: frozenset[Group] = frozenset()
-        """Groups joined by moves in the current view whose deliveries have begun."""
+        self._changed: dict[Group, bool] = {}
+        """Groups whose deliveries have begun (true) or ended by moves in the current view."""
+        self.done: list[Move] = []
+        """Moves of this site that are done and not confirmed yet."""
         self.granted: set[TreeId] = set()
         """Trees on which this site has granted a move in the current view."""
         self.stopped: set[TreeId] = set()
@@ -87,7 +89,7 @@ class SiteTrees:
         self.view = None
         self.moves.reset()
         self.granted.clear()
-        self._begun = frozenset()
+        self._changed.clear()
         self._endpoints.clear()
         self._outboxes.clear()
         self.stopped.clear()
@@ -98,7 +100,7 @@ class SiteTrees:
         self.view = view
         self.moves.reset()
         self.granted.clear()
-        self._begun = frozenset()
+        self._changed.clear()
         self._ledger.on_view(view.sessions)
         self.stopped.clear()
         going_on = view.all_trees()
@@ -109,7 +111,7 @@ class SiteTrees:
         for tree in view.trees.values():
             if self._site in tree.node_of and tree.id not in self._endpoints:
                 self._endpoints[tree.id] = Endpoint(
-                    self._context, tree, self._outbox(tree.id), self._ledger, self._on_joined
+                    self._context, tree, self._outbox(tree.id), self._ledger, self
                 )
 
     def _outbox(self, tree: TreeId) -> Outbox:
@@ -143,7 +145,7 @@ class SiteTrees:
     # What comes in
 
     def admit(self, tree: TreeId, number: int, group: Group, bodies: Packed) -> None:
-        self._outbox(tree).admit(number, group, bodies, len(self.moves))
+        self._outbox(tree).admit(number, group, bodies, self.moves.latest(tree))
 
     def receive(self, now: Nanoseconds, sender: Site, pdu: Pdu) -> bool:
         """A PDU on a tree; False if it makes no sense there."""
@@ -201,13 +203,28 @@ class SiteTrees:
         endpoints = self._endpoints.items()
         return tuple(sorted(self.granted | {tree for tree, endpoint in endpoints if endpoint.has_moved}))
 
-    def joined(self) -> frozenset[Group]:
-        """Groups that this site has joined by moves in the current view."""
+    def has_changed(self) -> bool:
+        """Whether this site has joined or left a group by a move in the current view."""
         view = self.view
         trees = () if view is None else view.trees
-        return frozenset(
-            group for tree, endpoint in self._endpoints.items() if tree in trees for group in endpoint.joined
-        )
+        return any(endpoint.has_turned for tree, endpoint in self._endpoints.items() if tree in trees)
+
+    def settled(self) -> int:
+        """Up to which move no own batch may name a site that has left, now or later.
+
+        A site that knows fewer moves than were announced learns them before it admits another batch.
+        """
+        known, found = self.moves, self.moves.announced
+        for tree, outbox in self._outboxes.items():
+            if outbox and self.view is not None and tree in self.view.trees:
+                next_move = known.first_after(tree, outbox.oldest_moves)
+                found = min(found, len(known) if next_move is None else next_move - 1)
+        return found
+
+    def leave(self, move: Move) -> bool:
+        """This site leaves a group by a move; whether that makes sense."""
+        endpoint = self._running(move.tree)
+        return endpoint is not None and endpoint.leave(move)
 
     def place_move(self, now: Nanoseconds, move: Move) -> None:
         """Give a move its place, if the ways to its nodes part at a node whose primary site this is."""
@@ -241,12 +258,20 @@ class SiteTrees:
         if server is not None and server.node == pdu.node and sender == pdu.move.site:
             server.on_turned(pdu.move)
 
-    def _on_joined(self, group: Group) -> None:
-        """The deliveries of a group that this site has joined by a move begin."""
-        self._begun |= {group}
-        if group not in self.groups:
-            self.groups |= {group}
-            self._effects.append(Joined(group))
+    def on_change(self, move: Move, *, joins: bool) -> None:
+        """The deliveries of a group that this site has joined by a move begin, or those of one that it has
+        left end."""
+        group = move.group
+        if self.view is not None and move.tree in self.view.trees:
+            self._changed[group] = joins
+        if joins == (group in self.groups):
+            return
+        self.groups ^= {group}
+        self._effects.append(Joined(group) if joins else Left(group))
+
+    def on_moved(self, move: Move) -> None:
+        """This site receives on the node that it has moved to."""
+        self.done.append(move)
 
     def _running(self, tree: TreeId) -> Endpoint | None:
         """The endpoint on a tree that is not stopped; None also for trees that are over or to come."""
@@ -353,7 +378,9 @@ class SiteTrees:
         """Report this site's groups if it has finished all retiring trees."""
         view = self.view
         if view is not None and all(endpoint.tree.id in view.trees for endpoint in waiting):
-            self._report_groups(frozenset(view.records[self._site].groups) | self._begun)
+            begun = {group for group, joins in self._changed.items() if joins}
+            listed = frozenset(view.records[self._site].groups)
+            self._report_groups((listed | begun) - (self._changed.keys() - begun))
 
     def _report_groups(self, groups: frozenset[Group]) -> None:
         self._effects.extend(Left(group) for group in sorted(self.groups - groups))

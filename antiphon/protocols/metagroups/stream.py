@@ -7,6 +7,7 @@ from typing import Final
 
 from antiphon.core.effects import Arrived, Effect
 from antiphon.core.ids import Site
+from antiphon.core.packing import pack
 from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch
 from antiphon.protocols.metagroups.ledger import Ledger
@@ -14,6 +15,10 @@ from antiphon.protocols.metagroups.pdus import NO_GROUP, Item
 
 PASSED: Final = Item("", 0, 1, NO_GROUP)
 """Stands for a batch that is not for this site."""
+
+
+ELSEWHERE: Final = Batch("", 0, 1, 1, NO_GROUP, pack([b""]))
+"""Stands for whatever comes after this site has moved away."""
 
 
 def is_message(batch: Batch) -> bool:
@@ -40,6 +45,7 @@ class Stream:
         "_safe",
         "_waiting",
         "delivered",
+        "end",
         "ended",
         "held",
         "is_open",
@@ -72,6 +78,8 @@ class Stream:
         self.held = 0
         self.delivered = 0
         self.ready = 0
+        self.end: int | None = None
+        """The last batch for a primary site that has moved away, but goes on with its work."""
         self.ended = False
         """Whether the end of the stream is here."""
         self.is_open = False
@@ -90,6 +98,8 @@ class Stream:
         """Append the next batch; the bodies of a token may be here already."""
         if batch.bodies is None:
             batch = self._bodies.take(batch) or batch
+        if self.end is not None and self._last >= self.end:
+            batch = ELSEWHERE
         self._last += 1
         self._names.append(batch.item if self._is_due(batch) else PASSED)
         self._waiting.append(batch)
@@ -118,7 +128,7 @@ class Stream:
             if batch.bodies is None:
                 break
             self.held += 1
-            if batch.group == NO_GROUP:
+            if batch.group == NO_GROUP and not batch.number:
                 self.ended = True
             elif self._is_due(batch):
                 self._effects.append(Arrived(batch.sender, batch.number, batch.length, batch.group))

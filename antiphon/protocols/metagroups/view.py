@@ -54,7 +54,7 @@ class Tree:
     ) -> None:
         self.id: Final = tree
         self.nodes: Final = nodes
-        place = {node.label: index for index, node in enumerate(nodes)}
+        place = self.places = {node.label: index for index, node in enumerate(nodes)}
         groups = sorted({group for node in nodes for group in node.label})
         self.node_of: Final = {site: index for index, node in enumerate(nodes) for site in node.sites}
         self.entry: Final = {group: place[forest.primary_of[group]] for group in groups}

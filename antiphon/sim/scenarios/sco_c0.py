@@ -1,8 +1,9 @@
 """`antiphon simulate sco-c0`: SCO's service under centralised control, C0, under loss and absence."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
+from antiphon.core.ids import Site, site_names
 from antiphon.core.recording import Recorder
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.protocols.rivals.controlled import (
@@ -11,6 +12,7 @@ from antiphon.protocols.rivals.controlled import (
     PROMISES,
     Controlled,
     ControlledConfiguration,
+    Coordinated,
     Scheme,
 )
 from antiphon.sim.scenario import Metrics, Scenario
@@ -23,19 +25,27 @@ SECONDS_PER_COPY: Final = 1e-4
 class Configuration(FixedConfiguration):
     """The shared knobs."""
 
+    coordinated: Annotated[bool, "one member, the first, coordinates the messages of all"] = False
+
+    @property
+    def coordinator(self) -> Site:
+        return site_names(self.members)[0] if self.coordinated else ""
+
     def protocol_configuration(self, scheme: Scheme) -> ControlledConfiguration:
         """Nothing is repeated before the answer can have come: three rounds, with some time to spare."""
         return ControlledConfiguration(
             scheme=scheme,
             window=self.window,
-            repeat_ns=max(10 * MILLISECOND_NS, 2 * self.round_trip_ns),
+            coordinator=self.coordinator,
+            repeat_ns=max(10 * MILLISECOND_NS, (3 if self.coordinated else 2) * self.round_trip_ns),
         )
 
 
 def run_under(scheme: Scheme, configuration: Configuration, seed: int, recorder: Recorder | None) -> Metrics:
     knobs = configuration.protocol_configuration(scheme)
+    kind = Coordinated if knobs.coordinator else Controlled
     subject = SelectiveSubject(
-        build=lambda site, members: Controlled(site, members, knobs),
+        build=lambda site, members: kind(site, members, knobs),
         settle_ns=4 * knobs.repeat_ns,
         pdus=PDUS,
         data_kinds=DATA_KINDS,

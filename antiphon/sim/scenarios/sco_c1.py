@@ -27,7 +27,10 @@ class Configuration(sco_c0.Configuration):
             scheme=scheme,
             window=self.window,
             confirm_ns=confirm_ns,
-            repeat_ns=max(10 * MILLISECOND_NS, 2 * (self.round_trip_ns + confirm_ns)),
+            coordinator=self.coordinator,
+            repeat_ns=max(
+                10 * MILLISECOND_NS, (3 if self.coordinated else 2) * (self.round_trip_ns + confirm_ns)
+            ),
         )
 
 

@@ -219,18 +219,22 @@ def share(results: Results, metric: str, **more: Any) -> float:
 def silent_changes_change_nothing(results: Results) -> Finding:
     points = results.found(where())
     silent, exceptions = total(points, "silent"), total(points, "exceptions")
-    replaced = total(points, "replaced")
-    holds = exceptions == 0 and replaced == 0
+    holds = exceptions == 0 and total(points, "replaced") == 0
+    kept = []
+    for moves, words in MOVES.items():
+        some = results.found(where(moves=moves))
+        count, replaced = total(some, "silent"), total(some, "replaced")
+        kept.append(f"for {count - replaced:.0f} of {count:.0f} where {words}")
     return Finding(
-        ours=f"of {silent:.0f} such changes, {exceptions:.0f} alter links; our protocol keeps all trees for "
-        f"{silent - replaced:.0f} of them, and plants a tree anew for {replaced:.0f}",
+        ours=f"of {silent:.0f} such changes, {exceptions:.0f} alter links; our protocol keeps all trees "
+        + ", ".join(kept),
         holds=holds,
         reason=unless(
             holds,
-            "The links stay, as the text argues. Our protocol keeps the tree when a site joins one more of "
-            "its groups. It plants it anew for leaves, since a sender that has not heard of one would "
-            "address a site that no longer listens; for joins of primary sites, which have others below "
-            "them; and for sites that come from outside the tree.",
+            "The links stay, as the text argues. Our protocol keeps the tree when a site joins or leaves "
+            "one of its groups. It plants it anew for a site that comes from outside the tree or leaves all "
+            "its groups, since the sites of a tree are a part of what all sites agree on; and for a site "
+            "that returns to a node where it was since then.",
         ),
     )
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from antiphon.spark.statistics import Point
 from antiphon.studies.jia import relays, trees
-from antiphon.studies.jia.judging import costs
+from antiphon.studies.jia.judging import ITS_OWN, costs, costs_without_its_own
 from antiphon.studies.jia.settings import OVERLAPS, SITES_A_GROUP
 from antiphon.studies.jia.structure import NAME as STRUCTURE
 from antiphon.studies.jia.structure import TREES
@@ -148,7 +148,8 @@ def costs_what_is_said(results: Results, *names: str) -> Finding:
     return Finding(
         ours=f"{ours:.2f} where the formula gives {theirs:.2f}, farthest apart of {len(pairs)} points (n = "
         f"{size(point):.1f})",
-        holds=all(costs(ours, theirs) for ours, theirs, _ in pairs),
+        holds=all(costs_without_its_own(ours, theirs) for ours, theirs, _ in pairs),
+        condition="" if all(costs(ours, theirs) for ours, theirs, _ in pairs) else ITS_OWN,
     )
 
 

@@ -1,7 +1,7 @@
-"""Beyond the paper: what one join costs a cluster, found by running it.
+"""Beyond the paper: what one join or leave costs a cluster, found by running it.
 
-Two runs of the same sites, one with a join and one without, differ by what the join costs: all PDUs, also the
-heartbeats that it adds, by their encoded size. The join makes and deletes no meta-group.
+Two runs of the same sites, one with the change and one without, differ by what it costs: all PDUs, also the
+heartbeats that it adds, by their encoded size. The change makes and deletes no meta-group.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple
 from antiphon.core import effects as fx
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site, site_names
-from antiphon.core.inputs import Input, JoinGroup
+from antiphon.core.inputs import Input, JoinGroup, LeaveGroup
 from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds, to_seconds
@@ -28,37 +28,41 @@ from antiphon.studies.results import Results
 from antiphon.studies.study import Grid
 
 NAME: Final = "antiphon.studies.jia.joining:SCENARIO"
-JOIN_NS: Final = 220 * MILLISECOND_NS
-"""When the site asks to join: all sites have heard one another's heartbeats by then."""
+CHANGE_NS: Final = 220 * MILLISECOND_NS
+"""When the site asks to join or leave: all sites have heard one another's heartbeats by then."""
 END_NS: Final = 620 * MILLISECOND_NS
-"""By then the join is over, with all that it leads to."""
+"""By then the change is over, with all that it leads to."""
+CHANGES: Final = ("join", "leave")
 SIZES: Final = (10, 100, 1000)
 SECONDS_PER_SITE: Final = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """A cluster that a site's join changes."""
+    """A cluster whose groups a site joins or leaves."""
 
     sites: Annotated[int, "sites"] = 50
     groups: Annotated[int, "groups"] = 10
     kind: Annotated[str, "how groups overlap: separate, moderate, heavy, profiles or neighbours"] = (
         "neighbours"
     )
+    change: Annotated[str, "join or leave"] = "join"
 
     def __post_init__(self) -> None:
         if self.sites < 2 or self.groups < 2:
             raise UsageError("There are two sites and two groups at least.")
         if self.kind not in KINDS:
             raise UsageError(f"There is no overlap '{self.kind}'.", hint=f"There are: {', '.join(KINDS)}.")
+        if self.change not in CHANGES:
+            raise UsageError(f"There is no change '{self.change}'.", hint="A site joins or leaves.")
 
 
 class Bill(NamedTuple):
-    """What all sites sent, and when the join was over."""
+    """What all sites sent, and when the change was over."""
 
     pdus: int
     bytes: int
-    joined_ns: Nanoseconds | None
+    done_ns: Nanoseconds | None
 
 
 class Metered:
@@ -91,22 +95,28 @@ class Meter:
         self.bytes += copies * self._size_of(effect.pdu)
 
 
-def quiet_joins(membership: Membership) -> list[tuple[Site, Group]]:
-    """Joins that make and delete no meta-group, of sites that are not the first of theirs."""
+def quiet_changes(membership: Membership, change: str) -> list[tuple[Site, Group]]:
+    """Joins, or leaves, that make and delete no meta-group."""
     sites_of = {meta_group.label: meta_group.sites for meta_group in form_meta_groups(membership)}
     return [
         (site, group)
         for label, sites in sorted(sites_of.items())
         for group in sorted(membership)
-        if group not in label and tuple(sorted((*label, group))) in sites_of
-        for site in sites[1:]
+        if (group in label) == (change == "leave")
+        and tuple(sorted({*label} ^ {group})) in sites_of
+        and len(sites) > 1
+        for site in sites
     ]
 
 
-def bill(membership: Mapping[Group, tuple[Site, ...]], sites: list[Site], join: tuple[Site, Group] | None,
-         seeds: Seeds) -> Bill:  # fmt: skip
-    """What a run costs, with this join or without one."""
-    meter, joined_ns = Meter(), []
+def bill(
+    membership: Mapping[Group, tuple[Site, ...]],
+    sites: list[Site],
+    request: tuple[Site, JoinGroup | LeaveGroup] | None,
+    seeds: Seeds,
+) -> Bill:
+    """What a run costs, with this request or without one."""
+    meter, done_ns = Meter(), []
     knobs = MetaGroupsConfiguration()
 
     def build(site: Site) -> Metered:
@@ -121,38 +131,41 @@ def bill(membership: Mapping[Group, tuple[Site, ...]], sites: list[Site], join: 
     )
 
     def note(now: Nanoseconds, host: Host, effect: fx.Joined | fx.Left) -> None:
-        if join == (host.site, effect.group) and now >= JOIN_NS:
-            joined_ns.append(now)
+        if request is not None and (host.site, effect.group) == (request[0], request[1].group):
+            done_ns.append(now)
 
-    world.on_group = note
     world.start()
-    if join is not None:
-        site, group = join
-        world.at(JOIN_NS, partial(world.give, world.host(site), JoinGroup(group)))
+    if request is not None:
+        site, wish = request
+        world.run(CHANGE_NS)
+        world.on_group = note
+        world.at(CHANGE_NS, partial(world.give, world.host(site), wish))
     world.run(END_NS)
-    return Bill(meter.pdus, meter.bytes, joined_ns[0] if joined_ns else None)
+    return Bill(meter.pdus, meter.bytes, done_ns[0] if done_ns else None)
 
 
 def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> Metrics:  # noqa: ARG001
     random = Seeds(seed).stream("jia/joining")
     membership = draw(configuration.kind, random, configuration.sites, configuration.groups)
-    joins = quiet_joins(membership)
-    if not joins:
+    changes = quiet_changes(membership, configuration.change)
+    if not changes:
         return {"pdus": None, "bytes": None, "wait_s": None}
     sites = site_names(configuration.sites)
+    site, group = random.choice(changes)
+    wish = JoinGroup(group) if configuration.change == "join" else LeaveGroup(group)
     without = bill(membership, sites, None, Seeds(seed))
-    spent = bill(membership, sites, random.choice(joins), Seeds(seed))
+    spent = bill(membership, sites, (site, wish), Seeds(seed))
     return {
         "pdus": spent.pdus - without.pdus,
         "bytes": spent.bytes - without.bytes,
-        "wait_s": None if spent.joined_ns is None else to_seconds(spent.joined_ns - JOIN_NS),
+        "wait_s": None if spent.done_ns is None else to_seconds(spent.done_ns - CHANGE_NS),
         "quiet_pdus_per_s": without.pdus * SECOND_NS / END_NS,
     }
 
 
 SCENARIO: Final = Scenario(
     name=NAME,
-    summary="One join that makes and deletes no meta-group, and what it costs the cluster",
+    summary="One join or leave that makes and deletes no meta-group, and what it costs the cluster",
     example=f"antiphon simulate {NAME} --sites 100 --groups 20 --seed 0 --json",
     configuration=Configuration,
     run=run,
@@ -161,7 +174,7 @@ SCENARIO: Final = Scenario(
 )
 GRID: Final = Grid(
     scenario=NAME,
-    axes={"sites": SIZES, "kind": ("neighbours",)},
+    axes={"sites": SIZES, "kind": ("neighbours",), "change": CHANGES},
     derived={"groups": lambda point: groups_for(point["sites"])},
     seeds={"quick": 1, "full": 3},
 )
@@ -171,30 +184,32 @@ def rows(results: Results) -> list[list[str]]:
     return [
         [
             f"{sites:,}",
+            change,
             f"{point.metrics['pdus'].mean:,.0f}",
-            f"{point.metrics['bytes'].mean / 1000:,.0f} KB",
+            f"{point.metrics['bytes'].mean / 1000:,.1f} KB",
             f"{point.metrics['bytes'].mean / sites:,.0f}",
             f"{1000 * point.metrics['wait_s'].mean:.0f} ms",
         ]
+        for change in CHANGES
         for sites in SIZES
-        for point in results.matching({"scenario": NAME, "sites": sites})
+        for point in results.matching({"scenario": NAME, "sites": sites, "change": change})
     ]
 
 
 SECTION: Final = Section(
-    title="Beyond the paper: what a join costs",
-    text="A site joins a group, and makes and deletes no meta-group. As in the paper's section 6 the tree "
-    "stays, and only the sites concerned take part: the first site of the view, which grants it; the primary "
-    "sites on the ways from the node where both ways part to the site's old node and to its new one; the "
-    "site; and the members of the group, which are told. Other sites learn of it before they multicast: two "
-    "PDUs for each that does, not counted here, since none does.",
+    title="Beyond the paper: what a join or leave costs",
+    text="A site joins or leaves a group, and makes and deletes no meta-group. As in the paper's section 6 "
+    "the tree stays, and only the sites concerned take part: the first site of the view, which grants it; "
+    "the primary sites on the ways from the node where both ways part to the site's old node and to its new "
+    "one; the site; and the members of the group, which are told. Other sites learn of it before they "
+    "multicast: two PDUs for each that does, not counted here, since none does. A leave waits until no site "
+    "names the site any more, which heartbeats tell that are sent anyway.",
     tables=(
         Table(
-            title="One join that makes and deletes no meta-group (run)",
+            title="One join or leave that makes and deletes no meta-group (run)",
             caption="Groups in a row, five sites for each. All PDUs that a run has more than the same run "
-            "without the join, by their encoded size. Wait: until the site is in the group; 10 ms of it "
-            "collect requests.",
-            columns=("sites", "PDUs", "bytes", "bytes a site", "wait"),
+            "without the change, by their encoded size. Wait: until the site is in the group, or out of it.",
+            columns=("sites", "change", "PDUs", "bytes", "bytes a site", "wait"),
             compute=rows,
         ),
     ),

@@ -23,12 +23,12 @@ def where(scheme: Scheme, group: Traffic, loss: float = 0.0, **more: Any) -> dic
     return {"scenario": SCENARIOS[scheme], **parameters(scheme, group, loss), **more}
 
 
-def there(results: Results, scheme: Scheme, group: Traffic, loss: float = 0.0) -> bool:
-    return bool(results.matching(where(scheme, group, loss)))
+def there(results: Results, scheme: Scheme, group: Traffic, loss: float = 0.0, **more: Any) -> bool:
+    return bool(results.matching(where(scheme, group, loss, **more)))
 
 
-def _one(results: Results, scheme: Scheme, group: Traffic, loss: float) -> Point:
-    (point,) = results.found(where(scheme, group, loss))
+def _one(results: Results, scheme: Scheme, group: Traffic, loss: float, **more: Any) -> Point:
+    (point,) = results.found(where(scheme, group, loss, **more))
     return point
 
 
@@ -38,13 +38,13 @@ def controls(results: Results, scheme: Scheme, group: Traffic, loss: float = 0.0
     return point.metrics["control_messages"].mean / point.metrics["admitted"].mean
 
 
-def messages(results: Results, scheme: Scheme, group: Traffic, loss: float = 0.0) -> float:
+def messages(results: Results, scheme: Scheme, group: Traffic, loss: float = 0.0, **more: Any) -> float:
     """Messages on the network per application message."""
-    point = _one(results, scheme, group, loss)
+    point = _one(results, scheme, group, loss, **more)
     crossing = point.metrics["data_messages"].mean + point.metrics["control_messages"].mean
     return crossing / point.metrics["admitted"].mean
 
 
-def delay(results: Results, scheme: Scheme, group: Traffic, loss: float = 0.0) -> float:
+def delay(results: Results, scheme: Scheme, group: Traffic, loss: float = 0.0, **more: Any) -> float:
     """Units of time until a destination has fully accepted a message."""
-    return 1000.0 * _one(results, scheme, group, loss).metrics["acceptance_s"].mean / UNIT_MS
+    return 1000.0 * _one(results, scheme, group, loss, **more).metrics["acceptance_s"].mean / UNIT_MS

@@ -8,7 +8,7 @@ from antiphon.analysis.control_schemes import SCHEMES, Scheme, Traffic
 from antiphon.studies.model import Figure, Panel, Series, Table
 from antiphon.studies.results import Results
 from antiphon.studies.sco.judging import delay, messages, there
-from antiphon.studies.sco.settings import DEFERRED, HUES, SCENARIOS, UNIT_MS, parameters, traffic
+from antiphon.studies.sco.settings import CENTRAL, DEFERRED, HUES, SCENARIOS, UNIT_MS, parameters, traffic
 from antiphon.studies.study import Effort, Grid, fixed
 
 DEFERRALS: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
@@ -42,7 +42,25 @@ def over_choices(scheme: Scheme) -> Grid:
     )
 
 
-GRIDS: Final = (*map(over_deferrals, DEFERRED), *map(over_choices, SCHEMES))
+def with_a_coordinator(scheme: Scheme) -> Grid:
+    """One member coordinates the messages of all."""
+    return Grid(
+        scenario=SCENARIOS[scheme],
+        axes={
+            **fixed(parameters(scheme, traffic())),
+            "coordinated": (True,),
+            "destinations": CHOICES,
+        },
+        quick={"destinations": QUICK_CHOICES},
+        seeds=SEEDS,
+    )
+
+
+GRIDS: Final = (
+    *map(over_deferrals, DEFERRED),
+    *map(over_choices, SCHEMES),
+    *map(with_a_coordinator, CENTRAL),
+)
 
 DEFERRAL_GROUPS: Final = {units: traffic(deferral=units) for units in DEFERRALS}
 CHOICE_GROUPS: Final = {choice: traffic(destinations=choice) for choice in CHOICES}
@@ -154,6 +172,21 @@ def rows_over(groups: dict[float, Traffic] | dict[int, Traffic]) -> Callable[[Re
     return rows
 
 
+def coordinated_rows(results: Results) -> list[list[str]]:
+    """C0 and C1 where one member coordinates, and D1's delay over that of C1."""
+    made = []
+    for choice, group in CHOICE_GROUPS.items():
+        if all(there(results, scheme, group, coordinated=True) for scheme in CENTRAL):
+            cells = [
+                f"{measure(results, scheme, group, coordinated=True):.{digits}f}"
+                for measure, digits in ((messages, 2), (delay, 1))
+                for scheme in CENTRAL
+            ]
+            ratio_to_d1 = delay(results, "D1", group) / delay(results, "C1", group, coordinated=True)
+            made.append([str(choice), *cells, f"{ratio_to_d1:.2f}"])
+    return made
+
+
 CAPTION: Final = (
     "Messages for each message, and units of time until it is fully accepted; in brackets the closed forms, "
     "which are of atomic acceptance."
@@ -171,5 +204,12 @@ TABLES: Final = (
         caption=CAPTION,
         columns=("d", *COLUMNS),
         compute=rows_over(CHOICE_GROUPS),
+    ),
+    Table(
+        title="With one fixed coordinator",
+        caption="k = 4. Section 4 has one coordinator send all messages. Its senders submit them first: that "
+        "is a message more, and a round; another message tells a sender that all destinations have it.",
+        columns=("d", "C0 messages", "C1 messages", "C0 delay", "C1 delay", "delay of D1 over C1"),
+        compute=coordinated_rows,
     ),
 )

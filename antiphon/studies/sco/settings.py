@@ -34,6 +34,8 @@ SCENARIOS: Final[Mapping[Scheme, str]] = {"C0": "sco-c0", "C1": "sco-c1", "D0": 
 """The scheme's name in the text, and ours."""
 DEFERRED: Final[tuple[Scheme, ...]] = ("C1", "D1")
 """The schemes that use k."""
+CENTRAL: Final[tuple[Scheme, ...]] = ("C0", "C1")
+"""The schemes in which senders coordinate, or one member for all."""
 HUES: Final[Mapping[str, int]] = {scheme: hue for hue, scheme in enumerate(SCENARIOS)}
 """The colour of each scheme, the same in all figures."""
 
@@ -75,6 +77,8 @@ def parameters(scheme: Scheme, group: Traffic, loss: float = 0.0) -> dict[str, A
         "window": WINDOW,
         "loss": loss,
     }
+    if scheme in CENTRAL:
+        knobs["coordinated"] = False
     if scheme in DEFERRED:
         knobs["confirm_ms"] = group.deferral * UNIT_MS
     if scheme == "D1":

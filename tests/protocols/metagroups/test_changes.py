@@ -567,10 +567,11 @@ def sent_by(cluster: Cluster, kind: type[Pdu]) -> int:
 
 
 def test_joins_and_leaves_are_agreed_on_by_differences_and_without_reports() -> None:
+    """Where a meta-group comes."""
     cluster = cluster_of_ten()
-    cluster.join("d", "B")
+    cluster.join("d", "C")
     cluster.pass_time(60)
-    assert "+B" in cluster.changes("d")
+    assert "+C" in cluster.changes("d")
     assert not any(sent_by(cluster, kind) for kind in (Prepare, Report, Accept, Install))
     (proposal,) = pdus(cluster.effects["a"], AcceptChange)
     assert [record.site for record in proposal.change.records] == ["d"]
@@ -592,18 +593,18 @@ def test_a_change_that_makes_another_decision_here_is_not_accepted() -> None:
         return False
 
     cluster.lost = spoil
-    cluster.join("d", "B")
+    cluster.join("d", "C")
     cluster.pass_time(20)
-    assert "+B" not in cluster.changes("d")
+    assert "+C" not in cluster.changes("d")
     cluster.pass_time(100)
     assert spoilt == CHANGES_FIRST
-    assert "+B" in cluster.changes("d")
+    assert "+C" in cluster.changes("d")
     cluster.judge()
 
 
 def test_only_the_first_site_of_a_view_may_do_without_promises() -> None:
     cluster = cluster_of_ten()
-    change = Change((0, "b"), (SiteRecord("d", (0, 0), 2, ("A", "B")),), (), (), (), ())
+    change = Change((0, "b"), (SiteRecord("d", (0, 0), 2, ("A", "C")),), (), (), (), ())
     view = cluster.members["c"]._member._trees.view
     assert view is not None
     decision = apply_change(view, change, KNOBS.shape)
@@ -615,7 +616,7 @@ def test_the_first_site_does_without_promises_only_once() -> None:
     """Its proposal is not accepted by all, and another one follows: that one needs promises."""
     cluster = cluster_of_ten()
     cluster.lost = lambda _source, _target, pdu: isinstance(pdu, Accept | AcceptChange)
-    cluster.join("d", "B")
+    cluster.join("d", "C")
     cluster.pass_time(900)
     proposed = {(pdu.version, pdu.round): pdu for pdu in pdus(cluster.effects["a"], AcceptChange)}
     first = {pdu.change for key, pdu in proposed.items() if key == (2, 0)}
@@ -623,7 +624,7 @@ def test_the_first_site_does_without_promises_only_once() -> None:
     assert max(round_ for version, round_ in proposed if version == 2) > 0
     cluster.lost = lambda _source, _target, _pdu: False
     cluster.pass_time(900)
-    assert "+B" in cluster.changes("d")
+    assert "+C" in cluster.changes("d")
     cluster.judge()
 
 

@@ -1,4 +1,4 @@
-"""Joins that alter no tree (Jia and So, section 6): the tree and its id stay, and few sites are told."""
+"""Joins and leaves that alter no tree (Jia and So, section 6): it keeps its id, and few sites are told."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ from antiphon.core.packing import pack
 from antiphon.core.wire import Pdu
 from antiphon.protocols.metagroups import PDUS, MetaGroupsConfiguration
 from antiphon.protocols.metagroups.channels import Outlet
-from antiphon.protocols.metagroups.moving import KnownMoves, as_batch, move_in
+from antiphon.protocols.metagroups.moving import KnownMoves, as_batch, is_named, move_in
 from antiphon.protocols.metagroups.pdus import (
     Accept,
     AcceptChange,
@@ -19,6 +19,8 @@ from antiphon.protocols.metagroups.pdus import (
     Entry,
     Heartbeat,
     Held,
+    Leave,
+    Leaving,
     Mark,
     Move,
     Moved,
@@ -26,6 +28,7 @@ from antiphon.protocols.metagroups.pdus import (
     PlaceMove,
     Prepare,
     Report,
+    Request,
     Turn,
     Turned,
 )
@@ -37,7 +40,7 @@ from tests.protocols.metagroups.test_changes import expect_progress, send_all
 
 GROUPS = {"A": "bcdefgh", "B": "bcij", "X": "axyz"}
 """Meta-groups <AB> with b and c, <A> with d to h, <B> with i and j, and <X>; a is the first site of all."""
-MOVING: tuple[type[Pdu], ...] = (PlaceMove, Turn, Turned, Moved, Moves, AskMoves)
+MOVING: tuple[type[Pdu], ...] = (PlaceMove, Leave, Leaving, Turn, Turned, Moved, Moves, AskMoves)
 AGREEING: tuple[type[Pdu], ...] = (Prepare, Report, Accept, AcceptChange)
 
 
@@ -54,19 +57,24 @@ def trees_at(cluster: Cluster, name: str) -> list[tuple[int, int]]:
     return sorted(view.trees)
 
 
-def test_a_join_that_alters_no_tree_costs_few_pdus_and_keeps_the_tree() -> None:
-    cluster = begun()
-    trees, already = trees_at(cluster, "x"), {name: len(cluster.effects[name]) for name in cluster.names}
-    cluster.join("e", "B")
-    cluster.pass_time(20)
-    assert cluster.changes("e")[-1] == "+B"
-    sent = [
+def not_heartbeats(cluster: Cluster, already: dict[str, int]) -> list[Pdu]:
+    """What all sites have sent since then, a PDU for each receiver."""
+    return [
         effect.pdu
         for name in cluster.names
         for effect in cluster.effects[name][already[name] :]
         if isinstance(effect, Send | Multicast) and not isinstance(effect.pdu, Heartbeat)
         for _ in (effect.to if isinstance(effect, Multicast) and effect.to is not None else "1")
     ]
+
+
+def test_a_join_that_alters_no_tree_costs_few_pdus_and_keeps_the_tree() -> None:
+    cluster = begun()
+    trees, already = trees_at(cluster, "x"), {name: len(cluster.effects[name]) for name in cluster.names}
+    cluster.join("e", "B")
+    cluster.pass_time(20)
+    assert cluster.changes("e")[-1] == "+B"
+    sent = not_heartbeats(cluster, already)
     size = encoded_size(PDUS)
     assert len(sent) <= 20
     assert sum(map(size, sent)) <= 1000
@@ -115,8 +123,33 @@ def test_a_site_can_move_twice() -> None:
     expect_progress(cluster)
 
 
+CHANGES: dict[str, tuple[str, str, bool]] = {
+    "a site joins": ("e", "B", True),
+    "a site leaves": ("c", "B", False),
+    "a primary site joins": ("d", "B", True),
+    "a primary site leaves": ("b", "B", False),
+    "a primary site leaves for another branch": ("b", "A", False),
+}
+"""Who joins or leaves which group, and moves on the tree for it."""
+
+
+def change_of(cluster: Cluster, change: str) -> str:
+    """Have a site join or leave; how it reports that."""
+    name, group, joins = CHANGES[change]
+    (cluster.join if joins else cluster.leave)(name, group)
+    return f"{'+' if joins else '-'}{group}"
+
+
+def members_after(cluster: Cluster, change: str) -> None:
+    """The members of its groups are others now."""
+    name, group, joins = CHANGES[change]
+    members = {*GROUPS[group], name} if joins else {*GROUPS[group]} - {name}
+    cluster.membership[group] = tuple(sorted(members))
+
+
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", [*MOVING, Entry, Held, Mark])
-def test_a_move_makes_up_for_losses(kind: type[Pdu]) -> None:
+def test_a_move_makes_up_for_losses(kind: type[Pdu], change: str) -> None:
     cluster = begun()
     send_all(cluster)
     cluster.settle()
@@ -127,11 +160,13 @@ def test_a_move_makes_up_for_losses(kind: type[Pdu]) -> None:
         return isinstance(pdu, kind) and left[target] >= 0
 
     cluster.lost = lost
-    cluster.join("e", "B")
+    reported = change_of(cluster, change)
     send_all(cluster)
     cluster.pass_time(400)
-    cluster.membership["B"] = tuple("bceij")
-    assert "+B" in cluster.changes("e")
+    members_after(cluster, change)
+    assert reported in cluster.changes(CHANGES[change][0])
+    send_all(cluster)
+    cluster.pass_time(60)
     expect_progress(cluster)
     assert cluster.figure("a", "version") == 1
 
@@ -212,9 +247,17 @@ def test_a_site_that_takes_part_in_an_attempt_gives_no_move_its_place() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["a", "b", "e"])
-def test_a_crash_at_every_step_of_a_move(victim: str) -> None:
-    """The first site, primary sites and the site that moves: after each PDU of the move."""
+@pytest.mark.parametrize(
+    ("change", "victim"),
+    [
+        *(("a site joins", victim) for victim in "abe"),
+        *(("a site leaves", victim) for victim in "abcd"),
+        *(("a primary site joins", victim) for victim in "abd"),
+        *(("a primary site leaves for another branch", victim) for victim in "abi"),
+    ],
+)
+def test_a_crash_at_every_step_of_a_move(change: str, victim: str) -> None:
+    """The first site, primary sites, the site that moves, a member: after each PDU of the move."""
     count = 0
     while True:
         cluster = begun()
@@ -231,13 +274,15 @@ def test_a_crash_at_every_step_of_a_move(victim: str) -> None:
             return False
 
         cluster.lost = crash
-        cluster.join("e", "B")
+        change_of(cluster, change)
         send_all(cluster)
-        cluster.pass_time(100)
+        cluster.pass_time(160)
         crashed = victim in cluster.cut
         cluster.lost = lambda _source, _target, _pdu: False
         cluster.pass_time(1200)
-        cluster.membership["B"] = tuple("bceij")
+        members_after(cluster, change)
+        send_all(cluster)
+        cluster.pass_time(60)
         expect_progress(cluster)
         if crashed:
             cluster.restart(victim)
@@ -251,7 +296,6 @@ def test_a_crash_at_every_step_of_a_move(victim: str) -> None:
 @pytest.mark.parametrize(
     ("knobs", "name", "group"),
     [
-        pytest.param(KNOBS, "d", "B", id="the primary site of its node moves"),
         pytest.param(KNOBS, "e", "X", id="a meta-group comes"),
         pytest.param(
             MetaGroupsConfiguration(acknowledge_ns=0, bodies="direct"), "e", "B", id="bodies travel apart"
@@ -313,16 +357,21 @@ def test_a_move_stands_in_the_order_as_a_batch() -> None:
 
 
 def test_moves_are_known_without_a_gap() -> None:
+    view = begun().members["a"]._member._trees.view
+    assert view is not None
     known = KnownMoves()
     known.announced = 2
-    second = structs.replace(MOVE, number=2, site="f")
-    known.learn((second,))
+    second = structs.replace(MOVE, number=2, site="b", source=0, target=1)
+    known.learn((second,), view)
     assert known.is_behind
-    assert known.members("B", frozenset("b")) == {"b"}
-    known.learn((MOVE, second))
+    assert known.members("B", frozenset("bc")) == {"b", "c"}
+    known.learn((MOVE, second), view)
     assert not known.is_behind
-    assert known.members("B", frozenset("b")) == {"b", "e", "f"}
+    assert known.members("B", frozenset("bc")) == {"c", "e"}
     assert known.after(1) == (second,)
+    assert known.latest(MOVE.tree) == 2
+    assert known.first_after(MOVE.tree, 1) == 2
+    assert known.first_after(MOVE.tree, 2) is known.first_after((9, 9), 0) is None
 
 
 def test_a_receiver_that_leaves_counts_up_to_its_last_entry() -> None:
@@ -383,3 +432,153 @@ def test_requests_are_kept_for_others_only_where_bodies_travel_apart() -> None:
     cluster.pass_time(1)
     assert any(server._log for server in servers)
     assert not any(server._requested for server in servers)
+
+
+# Leaves, and primary sites
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_alters_no_tree_costs_few_pdus_and_keeps_the_tree(change: str) -> None:
+    cluster = begun()
+    trees, already = trees_at(cluster, "x"), {each: len(cluster.effects[each]) for each in cluster.names}
+    reported = change_of(cluster, change)
+    cluster.pass_time(160)
+    assert cluster.changes(CHANGES[change][0])[-1] == reported
+    sent = not_heartbeats(cluster, already)
+    assert len(sent) <= 24
+    assert sum(map(encoded_size(PDUS), sent)) <= 1200
+    assert not any(isinstance(pdu, AGREEING) for pdu in sent)
+    assert {cluster.figure(each, "version") for each in cluster.names} == {1}
+    assert all(trees_at(cluster, each) == trees for each in cluster.names)
+    members_after(cluster, change)
+    send_all(cluster)
+    cluster.pass_time(60)
+    expect_progress(cluster)
+    assert not any(cluster.figure(each, what) for each in cluster.names for what in ("kept", "waiting"))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_messages_flow_while_a_site_moves(change: str) -> None:
+    """All sites send all the time; the order and the destinations are those that senders named."""
+    cluster = begun()
+    for turn in range(30):
+        if turn == 5:
+            reported = change_of(cluster, change)
+        send_all(cluster)
+        for _ in range(40):
+            if cluster.travelling:
+                cluster.step()
+        cluster.pass_time(7)
+    cluster.pass_time(500)
+    story = cluster.changes(CHANGES[change][0])
+    assert story.index(reported) < len(story) - 1
+    assert cluster.figure("a", "version") == 1
+    cluster.judge()
+
+
+def test_a_leave_waits_for_batches_that_name_the_site() -> None:
+    """A sender repeats in vain what the primary site of the group never gets."""
+    cluster = begun()
+    cluster.lost = lambda source, _target, pdu: source == "i" and isinstance(pdu, Request)
+    cluster.admit("i", "B")
+    cluster.leave("c", "B")
+    cluster.pass_time(200)
+    assert "-B" not in cluster.changes("c")
+    cluster.lost = lambda _source, _target, _pdu: False
+    cluster.pass_time(200)
+    assert cluster.changes("c")[-2:] == ["i0", "-B"]
+    assert cluster.figure("a", "version") == 1
+    cluster.judge()
+
+
+def test_a_leave_that_never_settles_changes_the_view() -> None:
+    cluster = begun()
+    cluster.lost = lambda source, _target, pdu: source == "i" and isinstance(pdu, Request)
+    cluster.admit("i", "B")
+    cluster.leave("c", "B")
+    cluster.pass_time(600)
+    assert cluster.figure("a", "version") > 1
+    cluster.lost = lambda _source, _target, _pdu: False
+    cluster.pass_time(300)
+    assert "-B" in cluster.changes("c")
+    cluster.judge()
+
+
+def test_a_site_returns_to_a_node_in_the_next_view() -> None:
+    cluster = begun()
+    cluster.leave("c", "B")
+    cluster.pass_time(200)
+    assert cluster.figure("a", "version") == 1
+    cluster.join("c", "B")
+    cluster.pass_time(200)
+    assert cluster.figure("a", "version") == 2
+    assert [each for each in cluster.changes("c") if each.endswith("B")] == ["+B", "-B", "+B"]
+    expect_progress(cluster)
+
+
+def test_the_last_site_of_a_meta_group_takes_it_along() -> None:
+    """Then the tree changes, also if others were there when the view began."""
+    cluster = begun()
+    cluster.leave("c", "B")
+    cluster.pass_time(200)
+    assert cluster.figure("a", "version") == 1
+    cluster.leave("b", "B")
+    cluster.pass_time(200)
+    assert cluster.figure("a", "version") == 2
+    assert "-B" in cluster.changes("b")
+
+
+def test_moves_on_another_tree_do_not_count() -> None:
+    """A batch under way on a tree that stays was admitted after moves on a tree that does not. The first move
+    of the next view has the same number as those."""
+    groups = {"A": "bcde", "B": "bcfg", "X": "uvwx", "Y": "uvyz"}
+    cluster = Cluster(groups, others="a")
+    cluster.pass_time(120)
+    cluster.join("w", "Y")
+    cluster.pass_time(120)
+    cluster.admit("f", "B")
+    assert cluster.refused("f") == 1  # it asks for the move
+    cluster.pass_time(20)
+    cluster.lost = lambda source, _target, pdu: source == "f" and isinstance(pdu, Request)
+    cluster.admit("f", "B")
+    cluster.join("x", "Z")
+    cluster.pass_time(100)
+    assert cluster.figure("f", "version") == 2
+    cluster.join("e", "B")
+    cluster.pass_time(50)
+    assert "+B" in cluster.changes("e")
+    cluster.lost = lambda _source, _target, _pdu: False
+    cluster.pass_time(100)
+    assert "f0B" in cluster.delivered("g")
+    assert "f0B" not in cluster.delivered("e")
+    cluster.judge()
+
+
+def test_members_by_the_moves_that_a_sender_knew() -> None:
+    assert is_named(is_listed=False, turns={2: True, 5: False}, moves=1) is False
+    assert is_named(is_listed=False, turns={2: True, 5: False}, moves=2) is True
+    assert is_named(is_listed=False, turns={2: True, 5: False}, moves=5) is False
+    assert is_named(is_listed=True, turns={5: False}, moves=4) is True
+
+
+LEAVE = Move(1, 1, "c", "B", (1, 0), 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "pdu"),
+    [
+        pytest.param("c", "b", Leave(LEAVE), id="a leave that another site grants"),
+        pytest.param("c", "a", Leave(structs.replace(LEAVE, site="b")), id="a leave of another site"),
+        pytest.param("c", "a", Leave(structs.replace(LEAVE, version=7)), id="a leave of another version"),
+        pytest.param("c", "a", Leave(structs.replace(LEAVE, target=2)), id="not to where it leads"),
+        pytest.param("c", "a", Leave(LEAVE), id="a leave that the site does not want"),
+        pytest.param("a", "c", Leaving(LEAVE), id="a leave that was not granted"),
+    ],
+)
+def test_lies_about_leaves_have_no_effect(target: str, source: str, pdu: Pdu) -> None:
+    cluster = begun()
+    cluster.give(target, Received(source, pdu))
+    assert pdus(cluster.effects[target], Leaving) == []
+    assert not any(each.has_moved for each in cluster.members["c"]._member._trees._endpoints.values())
+    cluster.pass_time(50)
+    expect_progress(cluster)

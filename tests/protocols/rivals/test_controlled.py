@@ -13,8 +13,25 @@ from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import MAXIMUM_BODY_BYTES, Codec, Packet, Pdu
 from antiphon.protocols.rivals.co import Co, CoConfiguration
-from antiphon.protocols.rivals.controlled import PDUS, SCHEMES, Controlled, ControlledConfiguration, Scheme
-from antiphon.protocols.rivals.controlled.pdus import Announce, Confirm, Data, Deferred, Reply, Rider
+from antiphon.protocols.rivals.controlled import (
+    PDUS,
+    SCHEMES,
+    Controlled,
+    ControlledConfiguration,
+    Coordinated,
+    Scheme,
+)
+from antiphon.protocols.rivals.controlled.pdus import (
+    Announce,
+    Confirm,
+    Data,
+    Deferred,
+    Done,
+    Relayed,
+    Reply,
+    Rider,
+    Submit,
+)
 from antiphon.protocols.rivals.vector_clock import VectorClock, VectorClockConfiguration
 from tests.protocols.harness.fixed_group import Group
 
@@ -301,6 +318,116 @@ def test_word_of_messages_that_never_come_is_bounded() -> None:
     assert len(members.members["b"]._heard[0]) == ControlledConfiguration(window=1).reach
 
 
+# One coordinator for all (section 4)
+
+
+def coordinated(scheme: Scheme, size: int = 4, **knobs: Any) -> Group:
+    """Member a coordinates."""
+    configuration = ControlledConfiguration(scheme=scheme, coordinator="a", **knobs)
+    return Group(lambda name, names: Coordinated(name, names, configuration), size)
+
+
+each_central = pytest.mark.parametrize("scheme", ["C0", "C1"])
+
+
+@pytest.mark.parametrize("destinations", ["b", "bc", "bcd", "bcdefgh"])
+def test_a_coordinator_of_all_costs_two_messages_more(destinations: str) -> None:
+    members, count = coordinated("C0", 8), len(destinations)
+    members.send("h", destinations)
+    members.pass_time(LONG_MS)
+    assert members.sent == {"Submit": 1, "Relayed": count, "Reply": count, "Confirm": count, "Done": 1}
+    assert [name for name in members.names if members.delivered(name)] == list(destinations)
+    assert members.stable("h") == ["h0"]
+
+
+def test_the_coordinators_own_messages_cost_what_they_did() -> None:
+    members = coordinated("C0")
+    members.send("a", "bc")
+    members.pass_time(LONG_MS)
+    assert members.sent == {"Relayed": 2, "Reply": 2, "Confirm": 2}
+    assert members.delivered("b") == members.delivered("c") == members.stable("a") == ["a0"]
+
+
+def test_replies_ride_on_what_goes_to_the_coordinator() -> None:
+    members = coordinated("C1", 3)
+    members.send("b", "c")
+    members.settle()
+    members.send("c", "b")
+    members.settle()
+    members.send("b", "c")
+    members.settle()
+    assert members.delivered("c") == ["b0"]
+    assert "Deferred" not in members.sent
+
+
+@each_central
+@pytest.mark.parametrize("kind", [Submit, Relayed, Reply, Confirm, Deferred, Done])
+def test_a_coordinators_losses_are_made_up_for(scheme: Scheme, kind: type[Pdu]) -> None:
+    members = coordinated(scheme)
+    members.lost = first_copy_lost(kind)
+    for sender, destinations in (("b", "cd"), ("a", "b"), ("c", "a"), ("b", "ac")):
+        members.send(sender, destinations)
+    members.pass_time(LONG_MS)
+    assert members.delivered("c") == ["b0", "b1"]
+    assert sorted(members.delivered("a")) == ["b1", "c0"]
+    assert members.delivered("b") == ["a0"]
+    assert members.delivered("d") == ["b0"]
+    assert all(members.stable(name).count(f"{name}0") == 1 for name in "abc")
+
+
+@each_central
+def test_a_full_window_of_submissions_refuses(scheme: Scheme) -> None:
+    for sender in "ab":
+        members = coordinated(scheme, window=2)
+        members.lost = lambda _source, target, _pdu: target == "c"
+        for _ in range(3):
+            members.send(sender, "c")
+        assert members.rejected(sender) == 1
+
+
+def test_a_submission_far_ahead_is_not_kept() -> None:
+    members = coordinated("C0", window=2)
+    members.give("a", Received("b", Submit(5, 2, (2,), (), BATCH)))
+    assert members.figure("a", "ignored") == 1
+    members.give("a", Received("b", Submit(5, 1, (2,), (), BATCH)))
+    assert members.figure("a", "ignored") == 1
+    assert members.sent["Relayed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "pdu"),
+    [
+        ("b", "a", Submit(0, 0, (2,), (), BATCH)),
+        ("a", "b", Submit(-1, 0, (2,), (), BATCH)),
+        ("a", "b", Submit(0, 0, (9,), (), BATCH)),
+        ("a", "b", Submit(0, 0, (2,), (Rider(0, (7,), ()),), BATCH)),
+        ("b", "c", Relayed(0, (1,), bytes(64), (), BATCH, 2, 0)),
+        ("b", "a", Relayed(0, (1,), bytes(64), (), BATCH, 9, 0)),
+        ("b", "a", Relayed(0, (1,), bytes(64), (), BATCH, 2, -1)),
+        ("b", "a", Data(0, (1,), bytes(64), (), BATCH)),
+        ("b", "c", Done(0)),
+    ],
+)
+def test_what_no_member_under_a_coordinator_says_is_dropped(target: str, source: str, pdu: Pdu) -> None:
+    members = coordinated("C0")
+    members.give(target, Received(source, pdu))
+    assert members.figure(target, "ignored") == 1
+    assert members.sent == {}
+
+
+def test_where_senders_coordinate_nothing_is_relayed() -> None:
+    members = group("C0", 4)
+    members.give("b", Received("a", Relayed(0, (1,), bytes(64), (), BATCH, 2, 0)))
+    assert members.figure("b", "ignored") == 1
+
+
+def test_the_coordinator_must_be_a_member() -> None:
+    with pytest.raises(UsageError, match="is no member"):
+        Coordinated("a", "ab", ControlledConfiguration(coordinator="z"))
+    with pytest.raises(UsageError, match="no member coordinates"):
+        ControlledConfiguration(scheme="D0", coordinator="a")
+
+
 # Garbage and misuse
 
 
@@ -413,7 +540,8 @@ def test_knobs_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "pdu",
     [Data(0, (1,), bytes(36), (Rider(1, (2, 3), (4,)),), BATCH), Reply(3), Confirm(4), Deferred((1,), (2,)),
-     Announce(1, 2, 3, True)],
+     Announce(1, 2, 3, True), Submit(1, 2, (0,), (), BATCH), Done(3),
+     Relayed(0, (1,), bytes(36), (), BATCH, 2, 5)],
 )  # fmt: skip
 def test_pdus_come_back_as_they_were_sent(pdu: Pdu) -> None:
     packet = Codec(PDUS).decode(Codec(PDUS).encode(pdu))

@@ -11,6 +11,8 @@ ordered causally there, and is delivered once all of them are known to have it.
 | C1 | the same; replies and confirmations ride on data, or go after `confirm_ns` without | at most 3d | 3 |
 | D0 | each destination: all of them tell the sender and one another | d + d^2 | 2 |
 
+With C0 and C1 a sender coordinates its own messages, or one member coordinates those of all (`coordinated`).
+
 Assumes: the network may lose, delay, duplicate and reorder. All members are known by name beforehand, begin
 together and never crash; an absent member keeps its memory and is waited for.
 Guarantees, each proved by the checker of that name: *integrity*, *duplicate*, *atomicity*, *fifo*, *causal*
@@ -33,8 +35,17 @@ Deviations, with reasons.
 from typing import Final
 
 from antiphon.core.recording import Property
+from antiphon.protocols.rivals.controlled.coordinated import Coordinated
 from antiphon.protocols.rivals.controlled.member import Controlled
-from antiphon.protocols.rivals.controlled.pdus import PDUS, SCHEMES, ControlledConfiguration, Data, Scheme
+from antiphon.protocols.rivals.controlled.pdus import (
+    PDUS,
+    SCHEMES,
+    ControlledConfiguration,
+    Data,
+    Relayed,
+    Scheme,
+    Submit,
+)
 
 __all__ = [
     "DATA_KINDS",
@@ -43,6 +54,7 @@ __all__ = [
     "SCHEMES",
     "Controlled",
     "ControlledConfiguration",
+    "Coordinated",
     "Scheme",
 ]
 
@@ -54,5 +66,5 @@ PROMISES: Final[tuple[Property, ...]] = (
     "causal",
     "stability",
 )
-DATA_KINDS: Final = (Data,)
+DATA_KINDS: Final = (Data, Submit, Relayed)
 """The PDUs that carry messages."""

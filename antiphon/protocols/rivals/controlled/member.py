@@ -58,6 +58,7 @@ class Controlled(FixedMember):
         roster = self._roster
         self._fields_bytes = COUNT_BYTES * roster.size**2
         self._configuration = configuration
+        self._reach = configuration.reach
         self._repeats = self._refused = 0
         self._deferring = Deferring(roster, self._effects, configuration)
         self._distributed = Distributed(roster, self._effects)
@@ -100,13 +101,18 @@ class Controlled(FixedMember):
     def _send(self, handed: Handed) -> None:
         batch, places, destinations = handed
         is_full = len(self._outgoing) >= self._configuration.window
-        if is_full or self._undelivered[self._roster.place] >= self._configuration.reach:
+        if is_full or self._undelivered[self._roster.place] >= self._reach:
             self._effects.append(Rejected("As many batches as may be under way are not accepted by all yet."))
             return
+        self._effects.append(Admitted(self._next_number, len(batch), batch.size, destinations))
+        riders = self._scheme.riders(self._remote(places))
+        self._issue(Data(self._next_number, places, self._order.stamp(), riders, batch))
+
+    def _issue(self, data: Data) -> None:
+        """Multicast a batch to its other destinations, and take it here if it is for this member."""
+        batch, places = data.bodies, data.destinations
         remote = self._remote(places)
-        data = Data(self._next_number, places, self._order.stamp(), self._scheme.riders(remote), batch)
         self._next_number += len(batch)
-        self._effects.append(Admitted(data.number, len(batch), batch.size, destinations))
         if remote:
             self._effects.append(Multicast(data, tuple(self._roster.members[place] for place in remote)))
         own = self._order.read(self._roster.place, data) if self._roster.includes(places) else None
@@ -143,14 +149,22 @@ class Controlled(FixedMember):
         own = self._uncertain.get((self._roster.place, number))
         if own is not None:
             self._settle(own)
-        else:
-            self._effects.append(Stable(self._roster.site, number, outgoing.count))
+        self._finish(number, outgoing.count, is_here=own is not None)
+
+    def _finish(self, number: int, count: int, *, is_here: bool) -> None:
+        """All destinations have an own batch; `is_here` says that this member is one of them."""
+        if not is_here:
+            self._effects.append(Stable(self._roster.site, number, count))
+
+    def _name(self, batch: Batch) -> tuple[Site, int]:
+        """Whose batch it is, and its first number."""
+        return self._roster.members[batch.place], batch.number
 
     # Receiving
 
     def _take(self, place: int, pdu: Pdu) -> bool:
         match pdu:
-            case Data():
+            case Data() if type(pdu) is Data:
                 return self._on_data(place, pdu)
             case Reply(number=number):
                 return self._on_news(place, (number,), ())
@@ -193,12 +207,12 @@ class Controlled(FixedMember):
 
     def _hold(self, batch: Batch) -> None:
         """Take a batch if there is room for it; if not, its sender repeats it."""
-        place, reach = batch.place, self._configuration.reach
+        place, reach = batch.place, self._reach
         held = self._undelivered[place] + self._order.held(place)
         if held >= reach or batch.position >= self._order.turns[place] + reach:
             self._refused += 1
             return
-        self._effects.append(Arrived(self._roster.members[place], batch.number, len(batch.bodies)))
+        self._effects.append(Arrived(*self._name(batch), len(batch.bodies)))
         self._put(batch)
 
     def _on_announce(self, place: int, news: Announce) -> bool:
@@ -227,7 +241,7 @@ class Controlled(FixedMember):
                 self._settle(batch)
         elif not accepted:
             heard = self._heard[news.sender]
-            if news.number in heard or len(heard) < self._configuration.reach:
+            if news.number in heard or len(heard) < self._reach:
                 heard.setdefault(news.number, set()).add(place)
 
     # Accepting and delivering
@@ -257,16 +271,14 @@ class Controlled(FixedMember):
         """Accept a batch atomically: all destinations are known to have it."""
         del self._uncertain[batch.place, batch.number]
         batch.is_everywhere = True
-        sender = self._roster.members[batch.place]
-        self._effects.append(Stable(sender, batch.number, len(batch.bodies)))
+        self._effects.append(Stable(*self._name(batch), len(batch.bodies)))
         while self._causal and self._causal[0].is_everywhere:
             self._deliver(self._causal.popleft())
 
     def _deliver(self, batch: Batch) -> None:
         self._undelivered[batch.place] -= 1
         destinations = self._roster.sites(batch.places)
-        sender = self._roster.members[batch.place]
-        self._effects.append(Deliver(sender, batch.number, batch.bodies, destinations=destinations))
+        self._effects.append(Deliver(*self._name(batch), batch.bodies, destinations=destinations))
 
     # Timers
 
@@ -280,9 +292,13 @@ class Controlled(FixedMember):
             self._keep_repeating()
 
     def _keep_repeating(self) -> None:
-        if not self._repeating and (self._outgoing or self._uncertain):
+        if not self._repeating and self._is_waiting():
             self._repeating = True
             self._effects.append(SetTimer(REPEAT, self._configuration.repeat_ns))
+
+    def _is_waiting(self) -> bool:
+        """Whether some batch is not known to be held by all its destinations."""
+        return bool(self._outgoing or self._uncertain)
 
     def _repeat(self) -> None:
         """Send overdue batches again to destinations that have not answered."""

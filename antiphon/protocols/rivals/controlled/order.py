@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from antiphon.core.packing import Packed
-from antiphon.protocols.rivals.controlled.pdus import COUNT_BYTES, Data
+from antiphon.protocols.rivals.controlled.pdus import COUNT_BYTES, Data, Relayed
 from antiphon.protocols.roster import Places, Roster
 
 Counts = npt.NDArray[np.int64]
@@ -34,6 +34,8 @@ class Batch:
     places: Places
     bodies: Packed
     sent: Counts
+    origin: tuple[int, int] | None = None
+    """Under a fixed coordinator: the place of the member whose batch it is, and its number there."""
     since_ns: int = 0
     """When it was accepted here, or last asked about."""
     is_everywhere: bool = False
@@ -69,7 +71,9 @@ class CausalOrder:
         sent: Counts = np.frombuffer(data.sent, dtype=WIRE).reshape(size, size).astype(np.int64)
         if sent.max() >= LARGEST_COUNT or (sent[here] > self._sent[here]).any():
             return None
-        return Batch(place, data.number, int(sent[place, here]), data.destinations, data.bodies, sent)
+        origin = (data.origin, data.origin_number) if isinstance(data, Relayed) else None
+        position = int(sent[place, here])
+        return Batch(place, data.number, position, data.destinations, data.bodies, sent, origin)
 
     def has(self, place: int, position: int) -> bool:
         """Whether that batch waits here, or has had its turn."""

@@ -6,6 +6,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 import msgspec
 
 from antiphon.core.errors import UsageError
+from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.time import MILLISECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
@@ -39,6 +40,32 @@ class Data(Pdu, frozen=True, gc=False):
     sent: bytes
     riders: tuple[Rider, ...]
     bodies: Packed
+
+
+class Submit(Pdu, frozen=True, gc=False):
+    """To a fixed coordinator: a batch that it is to send, the sender's message `number` on, in its `turn`."""
+
+    code: ClassVar[int] = 115
+    number: int
+    turn: int
+    destinations: Places
+    riders: tuple[Rider, ...]
+    bodies: Packed
+
+
+class Relayed(Data, frozen=True, gc=False):
+    """From a fixed coordinator: a batch of member `origin`, whose message `origin_number` is the first."""
+
+    code: ClassVar[int] = 116
+    origin: int
+    origin_number: int
+
+
+class Done(Pdu, frozen=True, gc=False):
+    """From a fixed coordinator: all destinations of a submitted batch have accepted it."""
+
+    code: ClassVar[int] = 117
+    number: int
 
 
 class Reply(Pdu, frozen=True, gc=False):
@@ -77,7 +104,16 @@ class Announce(Pdu, frozen=True, gc=False):
     asks: bool
 
 
-PDUS: Final[tuple[type[Pdu], ...]] = (Data, Reply, Confirm, Deferred, Announce)
+PDUS: Final[tuple[type[Pdu], ...]] = (
+    Data,
+    Reply,
+    Confirm,
+    Deferred,
+    Announce,
+    Submit,
+    Relayed,
+    Done,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,12 +131,17 @@ class ControlledConfiguration:
     """How long a batch may go without an answer before it, or the question, is repeated. Raising it costs
     time after a loss; below a round trip and the time for which answers are deferred it costs needless
     repeats."""
+    coordinator: Site = ""
+    """C0 and C1: the member that coordinates all messages. If it is left out, each sender coordinates its
+    own. A coordinator costs another round, and a message each way, for messages of all others."""
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES:
             raise UsageError(
                 f"There is no control scheme '{self.scheme}'.", hint=f"There are: {', '.join(SCHEMES)}."
             )
+        if self.coordinator and self.scheme == "D0":
+            raise UsageError("Under D0 no member coordinates.", hint="Choose C0 or C1, or no coordinator.")
         if self.window < 1 or min(self.confirm_ns, self.repeat_ns) <= 0:
             raise UsageError("A window holds at least one batch, and the times are positive.")
 
