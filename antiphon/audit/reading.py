@@ -23,6 +23,9 @@ from antiphon.trace.segment_tables import SegmentFile, segment_tables
 
 TASK_ROWS: Final = 1 << 20
 """Rows that a task reads, about; a row group is never split. Larger tasks take more memory each."""
+LARGE_TASK_ROWS: Final = 1 << 22
+"""Rows that a task of a large run reads, about, `TASK_ROWS` at a time. Larger tasks leave cores idle at the
+end; a task costs 30 to 60 ms."""
 LEAST_TASK_ROWS: Final = 1 << 14
 """A task reads at least about this many rows. Raising it leaves cores idle on small traces."""
 RUNS_FILES_PER_TASK: Final = 64
@@ -98,7 +101,8 @@ def plan_large(traces: Sequence[TraceFiles], slots: int, rows: int) -> tuple[lis
     taken = {id(share) for own in large.values() for share in own}
     others = _dealt([share for share in shares if id(share) not in taken], slots)
     return [*others, *_runs_tasks(traces)], {
-        key: (sum(share.rows for share in own), _dealt(own, slots)) for key, own in large.items()
+        key: (sum(share.rows for share in own), _dealt(own, slots, LARGE_TASK_ROWS))
+        for key, own in large.items()
     }
 
 
@@ -106,11 +110,11 @@ def _may_hold(share: _Share, run: str) -> bool:
     return share.runs is None or share.runs[0] <= run <= share.runs[1]
 
 
-def _dealt(shares: Sequence[_Share], slots: int) -> list[ReadTask]:
-    """Neighbouring shares of one trace, in tasks of about equal size."""
-    size = min(max(sum(share.rows for share in shares) // (2 * slots), LEAST_TASK_ROWS), TASK_ROWS)
+def _dealt(shares: Sequence[_Share], slots: int, most: int = TASK_ROWS) -> list[ReadTask]:
+    """Neighbouring shares of one trace, in tasks of about equal size and at most about `most` rows."""
+    size = min(max(sum(share.rows for share in shares) // (2 * slots), LEAST_TASK_ROWS), most)
     tasks: list[ReadTask] = []
-    filled = size
+    filled, together = size, 0
     for share in shares:
         if filled + share.rows // 2 >= size or tasks[-1].trace != share.trace:
             tasks.append(ReadTask(share.trace, [], [], []))
@@ -119,8 +123,11 @@ def _dealt(shares: Sequence[_Share], slots: int) -> list[ReadTask]:
         if share.segment is not None:
             tasks[-1].segments.append(share.segment)
             continue
-        if not tasks[-1].events or tasks[-1].events[-1][0] != share.path:
-            tasks[-1].events.append((share.path, []))
+        events = tasks[-1].events
+        if not events or events[-1][0] != share.path or together + share.rows // 2 >= TASK_ROWS:
+            events.append((share.path, []))
+            together = 0
+        together += share.rows
         tasks[-1].events[-1][1].append(share.row_group)
     return tasks
 

@@ -1,5 +1,6 @@
 """`antiphon import`: other systems' logs to a trace, which `antiphon audit` then judges."""
 
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -10,7 +11,7 @@ from cyclopts import Parameter
 from antiphon.cli.audit import parse_properties
 from antiphon.cli.console import data, print_json, say, starting_spark, status
 from antiphon.cli.sweep import Master
-from antiphon.core.errors import UsageError
+from antiphon.core.errors import InputError, UsageError
 from antiphon.core.extras import require_extra
 from antiphon.trace.adapters.amqp import Amqp
 from antiphon.trace.adapters.guess import SAMPLE_LINES
@@ -32,7 +33,9 @@ MAPPED: Final = ("csv", "jsonl")
 
 
 def import_(
-    files: Annotated[list[Path], Parameter(help="log files, plain or packed by gzip", negative=())],
+    files: Annotated[
+        list[Path], Parameter(help="log files, plain or packed by gzip, or folders of them", negative=())
+    ],
     /,
     *,
     format: Annotated[Name | None, Parameter(help="what wrote the logs")] = None,
@@ -65,6 +68,7 @@ def import_(
 
     Example: antiphon import a.log b.log --format kafka --topic orders --out out/orders
     """
+    files = list(_log_files(files))
     if guess:
         return _propose(files[0])
     if out is None:
@@ -81,6 +85,23 @@ def import_(
     else:
         _print(imported, out)
     return 0
+
+
+def _log_files(named: Iterable[Path]) -> Iterator[Path]:
+    """The files that are named, that lie in folders that are named, or that fit a pattern."""
+    for path in named:
+        if path.is_dir():
+            inside = path.rglob("*")
+            found = sorted(file for file in inside if file.is_file() and not file.name.startswith("."))
+        elif not path.exists() and any(sign in str(path) for sign in "*?["):
+            root = Path(path.anchor)
+            found = sorted(root.glob(str(path.relative_to(root))))
+        else:
+            found = [path]
+        if not found:
+            hint = "Name files, folders, or a pattern such as '*.log'."
+            raise InputError(f"There is no log file in {path}.", hint)
+        yield from found
 
 
 def _require_one_naming(files: list[Path]) -> None:

@@ -2,8 +2,9 @@
 
 Each job reads the run's rows, from files (`audit.reading`) or from a frame. The first indexes the parts of
 the sites' logs; the driver cuts the run into windows. The second deals the rows out to the windows, a few
-windows to a task, and judges each by itself. If fragments of several windows are interwoven, the rows are
-dealt out once more, kept on disk, and the further passes run over the windows concerned.
+windows to a task, and judges each by itself. If fragments of several windows are interwoven, further passes
+run over the windows concerned, on rows that are kept on disk: those of the second job where the index shows
+deliveries that lead back, else the rows are dealt out once more.
 """
 
 import pickle
@@ -17,7 +18,7 @@ from antiphon.audit.packing import Segment
 from antiphon.audit.reading import ReadTask, read_segments
 from antiphon.audit.runs import Request, RunReport, Sums, limits_of, note_judgement, note_problem
 from antiphon.audit.windows import passes
-from antiphon.audit.windows.cutting import PartIndex, cut, in_order, index_parts
+from antiphon.audit.windows.cutting import PartIndex, cut, in_order, index_parts, leads_back
 from antiphon.audit.windows.driving import JUDGED_IN_WINDOWS, Arguments, Driver
 from antiphon.audit.windows.passes import Summary
 from antiphon.audit.windows.planning import cell_of, facts_of, window_size
@@ -85,7 +86,8 @@ def judge_large(large: LargeRun, request: Request, sums: Sums) -> RunReport | No
     except InputError as error:
         return RunReport(trace, (), note_problem(sums, trace, large.name, error.sentence, request), [])
     cuts = cut(logs, window_size(len(logs)))
-    with SparkRunner(Context(run, cuts, limits), large.rows, carry(logs)) as runner:
+    context = Context(run, cuts, limits)
+    with SparkRunner(context, large.rows, carry(logs), keep=leads_back(logs, cuts)) as runner:
         driver = Driver(runner)
         judgement: Judgement = driver.judge()
     verdicts = note_judgement(sums, facts_of(run, cuts, logs, driver.sends), judgement, promised, request)
@@ -126,8 +128,12 @@ class SparkRunner:
         context: Context,
         rows: RunRows,
         carried: dict[tuple[Site, int], Carried],
+        *,
+        keep: bool,
     ) -> None:
+        """`keep` expects further passes: the rows that are dealt out for the first are kept for them."""
         self.context = context
+        self._keep = keep
         self._rows = rows
         self._carried = carried
         self._kept: DataFrame | None = None
@@ -140,8 +146,9 @@ class SparkRunner:
             self._kept.unpersist()
 
     def summaries(self) -> Iterator[tuple[int, Summary]]:
-        """The first pass; its rows are dealt out and not kept."""
-        yield from self._mapped(self._dealt(), lambda window, _: passes.summarize(window), None)
+        """The first pass."""
+        rows = self._stored() if self._keep else self._dealt()
+        yield from self._mapped(rows, lambda window, _: passes.summarize(window), None)
 
     def apply(self, name: str, arguments: Arguments) -> Iterator[tuple[int, Any]]:
         def given(window: Window, index: int) -> Any:

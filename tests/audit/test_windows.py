@@ -12,7 +12,7 @@ import pytest
 from antiphon.audit.judging import Judgement
 from antiphon.audit.packing import Segment, pack
 from antiphon.audit.windows import driving
-from antiphon.audit.windows.cutting import cut, in_order, index_parts
+from antiphon.audit.windows.cutting import cut, in_order, index_parts, leads_back
 from antiphon.audit.windows.driving import JUDGED_IN_WINDOWS
 from antiphon.audit.windows.gluing import intervals
 from antiphon.audit.windows.local import judge_in_windows
@@ -169,6 +169,17 @@ def test_one_order_cuts_cleanly() -> None:
     for log in logs.values():
         windows = [int((rows[sender] < number).sum()) for kind, sender, number in log if kind == "deliver"]
         assert intervals([windows]) == []
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_the_index_shows_what_leads_back(late: bool) -> None:
+    logs = ordered_run(400, 4, 3)
+    if late:
+        delayed(logs["s0002"], 100, 150)
+    segments = parts(Random(3), events_of(logs, tuple(logs)))
+    found = in_order(part for segment in segments for part in index_parts(segment, 2))
+    assert found is not None
+    assert leads_back(found, cut(found, 20)) == late
 
 
 def test_logs_with_holes() -> None:

@@ -1,6 +1,7 @@
 """`antiphon import` as a user sees it: from a log to a verdict, and clear words about bad input."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,46 @@ def test_a_guess_a_mapping_a_trace(capsys: Capture, tmp_path: Path) -> None:
     code, _, err = said(capsys, "import", log, *options)
     assert code == 2
     assert "already holds a trace" in err
+
+
+def test_folders_and_patterns_name_logs(capsys: Capture, tmp_path: Path) -> None:
+    for name in ("c1", "c2"):
+        (tmp_path / "logs" / name).mkdir(parents=True)
+        (tmp_path / "logs" / name / "app.log").write_text("Partition:0\tOffset:1\tx\n")
+    (tmp_path / "logs" / ".hidden").write_text("nonsense\n")
+    options = ("--format", "kafka", "--json")
+    for number, named in enumerate((tmp_path / "logs", tmp_path / "logs" / "*" / "app.log")):
+        code, out, _ = said(capsys, "import", named, *options, "--out", tmp_path / f"trace{number}")
+        told = json.loads(out)
+        assert (code, told["sites"], told["deliveries"], told["bad_lines"]) == (0, 2, 2, 0)
+    code, _, err = said(capsys, "import", tmp_path / "*.csv", *options, "--out", tmp_path / "none")
+    assert code == 2
+    assert "There is no log file in" in err
+
+
+def test_a_stream_is_no_log(capsys: Capture, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    try:
+        options = ("--format", "kafka", "--topic", "t", "--out", tmp_path / "trace")
+        code, _, err = said(capsys, "import", f"/dev/fd/{reading}", *options)
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert code == 2
+    assert "is a stream, and logs are read more than once" in err
+
+
+def test_what_promises_nothing_does_not_pass(capsys: Capture, tmp_path: Path) -> None:
+    """A verdict would be about nothing."""
+    (tmp_path / "events.csv").write_text(CSV)
+    _, mapping, _ = said(capsys, "import", tmp_path / "events.csv", "--guess")
+    (tmp_path / "mapping.toml").write_text(mapping)
+    options = ("--mapping", tmp_path / "mapping.toml", "--out", tmp_path / "trace")
+    assert said(capsys, "import", tmp_path / "events.csv", *options)[0] == 0
+    code, out, err = said(capsys, "audit", tmp_path / "trace")
+    assert (code, out.split()[0]) == (2, "unknown")
+    assert "name the expected properties with --expect" in err
+    assert said(capsys, "audit", tmp_path / "trace", "--expect", "fifo")[0] == 1
 
 
 def test_what_could_not_be_used_is_said(capsys: Capture, tmp_path: Path) -> None:

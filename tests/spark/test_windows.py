@@ -1,13 +1,17 @@
 """Large runs on Spark, judged in windows: the same result as in one task, and as the pure checkers give."""
 
+import shutil
 from collections import Counter
 from pathlib import Path
 from random import Random
 
 import pytest
+from pyarrow.parquet import read_table
+from pyarrow.parquet import write_table as write_parquet
 from pyspark.sql import SparkSession
 
-from antiphon.audit import memory
+from antiphon.audit import memory, reading
+from antiphon.audit.reading import plan_large
 from antiphon.audit.result import AuditResult
 from antiphon.audit.runs import Request, RunReport, Sums
 from antiphon.audit.windows import planning
@@ -18,7 +22,7 @@ from antiphon.core.recording import PROPERTIES
 from antiphon.spark import audit as spark_audit
 from antiphon.spark import frames, windows
 from antiphon.spark.windows import LargeRun
-from antiphon.trace.files import note_run, write_trace
+from antiphon.trace.files import note_run, open_trace, write_trace
 from antiphon.trace.schema import Event, Run
 from antiphon.trace.segments import SegmentRecorder
 from tests.strategies import random_trace
@@ -201,3 +205,21 @@ def test_a_large_run_of_live_members_is_judged_in_windows(
     found = frames.audit(spark, tmp_path)
     assert tiny_windows == ["live"]
     assert (found.verdict, found.result.deliveries) == (Verdict.PASS, 20)
+
+
+def test_a_task_of_a_large_run_reads_a_bounded_number_of_rows_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = [Event("run", "a", step, "deliver", "b", step) for step in range(80)]
+    write_trace(tmp_path, [events[first : first + 10] for first in range(0, 80, 10)], [Run("run")])
+    whole = read_table(tmp_path / "events")
+    shutil.rmtree(tmp_path / "events")
+    (tmp_path / "events").mkdir()
+    write_parquet(whole, tmp_path / "events" / "part.parquet", row_group_size=10)
+    for name, rows in (("TASK_ROWS", 20), ("LARGE_TASK_ROWS", 40), ("LEAST_TASK_ROWS", 1)):
+        monkeypatch.setattr(reading, name, rows)
+    _, large = plan_large([open_trace(tmp_path)], 1, 1)
+    ((rows_of_run, tasks),) = large.values()
+    assert rows_of_run == 80
+    groups = [[groups for _, groups in task.events] for task in tasks]
+    assert groups == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]

@@ -191,7 +191,7 @@ class GrowingRun:
         highest = {self.senders[name]: number for name, (number, _) in log.highest.items()}
         progress, points = sum(highest.values()), []
         codes = np.array([self.senders[name] for name in index.senders], np.int64)
-        cells, senders, numbers, counts = index.grid
+        cells, senders, numbers, counts = index.grid[:4]
         edges = np.flatnonzero(np.diff(cells, prepend=-1, append=-1))
         for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             own = codes[senders[begin:end]]

@@ -21,6 +21,23 @@ def _window(thresholds: Any, sender: int, number: int) -> int:
 
 
 @compiled
+def windows_of(thresholds: Any, senders: Any, numbers: Any) -> Any:
+    """The window of each message."""
+    found = np.empty(len(senders), np.int64)
+    for index in range(len(senders)):
+        found[index] = _window(thresholds, senders[index], numbers[index])
+    return found
+
+
+@compiled
+def _is_within(thresholds: Any, sender: int, number: int, window: int) -> bool:
+    """Whether `_window` finds this window."""
+    if window > 0 and thresholds[sender, window - 1] >= number:
+        return False
+    return bool(window == thresholds.shape[1] or thresholds[sender, window] >= number)
+
+
+@compiled
 def deal(kinds: Any, senders: Any, numbers: Any, counts: Any, thresholds: Any) -> Any:
     """Pieces of rows that lie within one window, by window, otherwise in their order.
 
@@ -29,6 +46,7 @@ def deal(kinds: Any, senders: Any, numbers: Any, counts: Any, thresholds: Any) -
     """
     # The first turn counts each window's pieces, the second puts them in their places.
     free = np.zeros(thresholds.shape[1] + 2, np.int64)
+    recent = np.zeros(len(thresholds), np.int64)
     for fill in range(2):
         result = np.empty((6, free[-1] if fill else 0), np.int64)
         position = place = 0
@@ -39,7 +57,10 @@ def deal(kinds: Any, senders: Any, numbers: Any, counts: Any, thresholds: Any) -
             delivers = kinds[row] == 4
             number, offset = numbers[row], 0
             while offset < count:
-                window = _window(thresholds, senders[row], number + offset)
+                window = recent[senders[row]]
+                if not _is_within(thresholds, senders[row], number + offset, window):
+                    window = _window(thresholds, senders[row], number + offset)
+                    recent[senders[row]] = window
                 size = count - offset
                 if window < thresholds.shape[1]:
                     size = min(size, thresholds[senders[row], window] - number - offset + 1)

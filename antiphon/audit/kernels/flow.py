@@ -66,7 +66,9 @@ def sweep(
                     next_waiting[site] = waiting[at]
                     waiting[at] = site
                     break
-                _join(clock, vectors[at])
+                # A call for each delivery would cost more than the join itself.
+                for other_site in range(sites):
+                    clock[other_site] = max(clock[other_site], vectors[at, other_site])
             if sends[entry] >= 0:
                 at = sends[entry]
                 # In impossible logs a later send of this site may be known already.
@@ -78,7 +80,9 @@ def sweep(
                     moving[moving_count] = other
                     moving_count += 1
                     other = next_waiting[other]
-            if fragment[entry] >= 0:
+            if fragment[entry] >= 0 and (
+                entry + 1 == starts[site + 1] or fragment[entry + 1] != fragment[entry]
+            ):
                 leaving[fragment[entry]] = clock
             entry += 1
         pointer[site] = entry
@@ -112,7 +116,9 @@ def raise_to_fixpoint(
                 if sends[entry] >= 0:
                     clock[site] = max(clock[site], positions[entry] + 1)
                     changed = _join(vectors[sends[entry]], clock) or changed
-                if fragment[entry] >= 0:
+                if fragment[entry] >= 0 and (
+                    entry + 1 == starts[site + 1] or fragment[entry + 1] != fragment[entry]
+                ):
                     leaving[fragment[entry]] = clock
 
 
@@ -133,21 +139,16 @@ def least_positions(
     """
     sites = least.shape[1] // 2
     for entry in range(len(fragment)):
-        if firsts[entry]:
-            _lower(least[fragment[entry]], sites, messages[entry], sent_by, sent_at, homes_start, homes)
-
-
-@compiled
-def _lower(
-    least: Any, sites: int, message: int, sent_by: Any, sent_at: Any, homes_start: Any, homes: Any
-) -> None:
-    site = sent_by[message]
-    if site >= 0:
-        least[site] = min(least[site], sent_at[message])
-        return
-    for home in range(homes_start[message], homes_start[message + 1]):
-        column = sites + homes[home, 0]
-        least[column] = min(least[column], homes[home, 1])
+        if not firsts[entry]:
+            continue
+        message, row = messages[entry], fragment[entry]
+        site = sent_by[message]
+        if site >= 0:
+            least[row, site] = min(least[row, site], sent_at[message])
+            continue
+        for home in range(homes_start[message], homes_start[message + 1]):
+            column = sites + homes[home, 0]
+            least[row, column] = min(least[row, column], homes[home, 1])
 
 
 @compiled
@@ -171,24 +172,30 @@ def find_early(
     """
     count, sites = 0, vectors.shape[1]
     for site in range(len(starts) - 1):
-        least = np.full(2 * sites, NEVER, np.int64)
+        least = np.full(sites, NEVER, np.int64)
         for entry in range(starts[site + 1] - 1, starts[site] - 1, -1):
             if fragment[entry] < 0:
                 continue
             if entry + 1 == starts[site + 1] or fragment[entry + 1] != fragment[entry]:
-                outside = after[fragment[entry]]
-                for column in range(2 * sites):
-                    least[column] = min(least[column], outside[column])
+                for other in range(sites):
+                    outside = min(after[fragment[entry], other], after[fragment[entry], sites + other])
+                    least[other] = min(least[other], outside)
             if not firsts[entry]:
                 continue
-            row = rows[messages[entry]]
+            message = messages[entry]
+            row = rows[message]
             if row >= 0:
+                followed = False
                 for other in range(sites):
-                    if min(least[other], least[sites + other]) < vectors[row, other]:
-                        early[entry] = True
-                        count += 1
-                        break
-            _lower(least, sites, messages[entry], sent_by, sent_at, homes_start, homes)
+                    followed |= least[other] < vectors[row, other]
+                if followed:
+                    early[entry] = True
+                    count += 1
+            if sent_by[message] >= 0:
+                least[sent_by[message]] = min(least[sent_by[message]], sent_at[message])
+                continue
+            for home in range(homes_start[message], homes_start[message + 1]):
+                least[homes[home, 0]] = min(least[homes[home, 0]], homes[home, 1])
     return count
 
 

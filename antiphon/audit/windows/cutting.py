@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from antiphon.audit.kernels.cutting import note_highest
+from antiphon.audit.kernels.cutting import note_highest, windows_of
 from antiphon.audit.log import Part
 from antiphon.audit.packing import ABSENT, DELIVER, SEND, Segment
 from antiphon.audit.windows.parts import parts_of
@@ -44,7 +44,8 @@ class PartIndex(NamedTuple):
     highest: Array
     """By sender: the highest number delivered, the step of its first delivery, and the highest of any row."""
     grid: Array
-    """Points of the grid, as columns: the cell, the sender, the highest number so far, deliveries so far."""
+    """Points of the grid, as columns: the cell, the sender, and in the cell the sender's highest number, its
+    deliveries, and its lowest number."""
 
 
 class Cuts(NamedTuple):
@@ -100,17 +101,19 @@ def _index(site: Site, part: Part, steps: Array, names: list[Site], cell: int, i
         steps[part.kinds == ABSENT],
         names,
         highest,
-        _grid(part.senders[delivers], ends[delivers], counts[delivers], cell),
+        _grid(part.senders[delivers], numbers[delivers], ends[delivers], counts[delivers], cell),
     )
 
 
-def _grid(senders: Array, ends: Array, counts: Array, cell: int) -> Array:
-    """For each cell and sender in it: the highest number in the cell, and the deliveries in it."""
+def _grid(senders: Array, numbers: Array, ends: Array, counts: Array, cell: int) -> Array:
+    """For each cell and sender in it: the highest number in the cell, the deliveries in it, the lowest
+    number."""
     if not len(senders):
-        return np.empty((4, 0), np.int64)
+        return np.empty((5, 0), np.int64)
     cells = (np.cumsum(counts) - 1) // cell
     order = np.lexsort((senders, cells))
-    cells, senders, ends, counts = cells[order], senders[order], ends[order], counts[order]
+    cells, senders, numbers = cells[order], senders[order], numbers[order]
+    ends, counts = ends[order], counts[order]
     begins = np.flatnonzero((np.diff(cells, prepend=-1) != 0) | (np.diff(senders, prepend=-1) != 0))
     return np.stack(
         [
@@ -118,6 +121,7 @@ def _grid(senders: Array, ends: Array, counts: Array, cell: int) -> Array:
             senders[begins].astype(np.int64),
             np.maximum.reduceat(ends, begins),
             np.add.reduceat(counts, begins),
+            np.minimum.reduceat(numbers, begins),
         ]
     )
 
@@ -154,6 +158,26 @@ def cut(logs: dict[Site, list[PartIndex]], size: int) -> Cuts:
         any(part.declares for log in logs.values() for part in log),
         _evidence(logs),
     )
+
+
+def leads_back(logs: dict[Site, list[PartIndex]], cuts: Cuts) -> bool:
+    """Whether deliveries seem to lead back to windows that their site has left. Cells tell it roughly."""
+    codes = {name: code for code, name in enumerate(cuts.senders)}
+    for log in logs.values():
+        reached = 0
+        for part in log:
+            if not part.grid.shape[1]:
+                continue
+            cells, senders, highest, _, lowest = part.grid
+            senders = np.array([codes[name] for name in part.senders])[senders]
+            begins = np.flatnonzero(np.diff(cells, prepend=-1))
+            least = np.minimum.reduceat(windows_of(cuts.thresholds, senders, lowest), begins)
+            most = np.maximum.reduceat(windows_of(cuts.thresholds, senders, highest), begins)
+            before = np.maximum.accumulate(np.concatenate([[reached], most]))
+            if (least < before[:-1]).any():
+                return True
+            reached = int(before[-1])
+    return False
 
 
 def _evidence(logs: dict[Site, list[PartIndex]]) -> Evidence:
@@ -194,7 +218,7 @@ def _points(log: Sequence[PartIndex], codes: dict[Site, int]) -> _Points:
         if not part.grid.shape[1]:
             continue
         own = np.array([codes[name] for name in part.senders])
-        cells, senders, numbers, counts = part.grid
+        cells, senders, numbers, counts = part.grid[:4]
         columns.append(np.stack([cells + first_cell, own[senders], numbers, counts]))
         first_cell += int(cells[-1]) + 1
     return _Points(*(np.concatenate(columns, axis=1) if columns else np.empty((4, 0), np.int64)))

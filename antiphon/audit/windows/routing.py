@@ -128,7 +128,9 @@ def _deal(
     row, window, offset, count, position, place = deal(
         part.kinds, part.senders, part.numbers, part.counts, thresholds
     )
-    kind = part.kinds[row]
+    # Mostly a part's rows all stay as they are, one after the other: nothing is copied then.
+    is_whole = len(row) == part.rows and bool((row[1:] > row[:-1]).all())
+    taken: Any = slice(None) if is_whole else row
     place[place >= 0] += carried.place
     address = np.zeros(part.rows, np.int64)
     if len(part.addresses):
@@ -136,15 +138,15 @@ def _deal(
     return _Dealt(
         site,
         window,
-        steps[row],
-        kind,
-        part.senders[row],
-        part.numbers[row] + offset,
+        steps[taken],
+        part.kinds[taken],
+        part.senders[taken],
+        part.numbers[taken] + offset,
         count,
-        address[row],
+        address[taken],
         position + carried.position,
         place,
-        above[:, row],
+        above[:, taken],
     )
 
 

@@ -132,6 +132,7 @@ def _doubts(rows: Sequence[dict[str, Any]], chosen: dict[str, str]) -> list[str]
         doubts.append("Numbers without a sender: set columns.sender, or they count per domain.")
     if "time" in chosen:
         doubts.extend(_doubt_of_times([row.get(chosen["time"]) for row in rows], chosen["time"]))
+    doubts.append("What the system promises is not known: set promises, or use antiphon audit --expect.")
     doubts.append("Rows are ordered by their lines: set columns.order if files were merged or sorted.")
     return doubts
 

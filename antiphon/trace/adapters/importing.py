@@ -56,7 +56,10 @@ def import_logs(plan: Plan, out: Path) -> Imported:
     if not placed:
         raise nothing_found(plan, [_example(*each) for each in bad[:1]])
     runs = _numbered(plan, placed, {file for file, each in bad if each.hides})
-    write_trace(out, [each.events for each in runs], [each.run for each in runs])
+    # Without a row in `runs` a run's promises are unknown, and so is its verdict; with an empty list of
+    # promises it would pass.
+    promising = [each.run for each in runs if each.run.promises]
+    write_trace(out, [each.events for each in runs], promising)
     if bad:
         _write_bad(out, bad)
     notes = (*_name_notes(plan, placed), *_clock_notes(plan.files, placed), *_hole_notes(bad))
@@ -155,6 +158,11 @@ def unreadable(file: Path, error: Exception) -> InputError:
 
 def _opened(file: Path) -> IO[bytes]:
     stream = file.open("rb")
+    if not stream.seekable():
+        stream.close()
+        raise InputError(
+            f"{file} is a stream, and logs are read more than once.", "Write it to a file first."
+        )
     start = stream.read(2)
     stream.seek(0)
     if start in (b"\xff\xfe", b"\xfe\xff"):

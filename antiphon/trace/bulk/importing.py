@@ -45,7 +45,7 @@ from antiphon.trace.bulk.rows import Job, Matched, Report, match, write_share
 from antiphon.trace.bulk.shapes import Reader
 from antiphon.trace.bulk.source import Stretch, pieces, stretches
 from antiphon.trace.bulk.staging import Staging, Summary, stage
-from antiphon.trace.files import note_run, require_no_trace
+from antiphon.trace.files import require_no_trace, write_trace
 from antiphon.trace.schema import ACCEPTED, Run
 
 Item = TypeVar("Item")
@@ -118,8 +118,9 @@ class _Import:
         notes, promises = self._notes(pieces, ties, reports, shares)
         if bad:
             self._write_bad(pieces)
-        for run, kept in sorted(promises.items()):
-            note_run(self._out, Run(run, self._plan.format.name, kept))
+        kept = [Run(run, self._plan.format.name, own) for run, own in sorted(promises.items()) if own]
+        write_trace(self._out, [], kept, append=True)
+        # The folder of events is empty until it is replaced by the whole one.
         (self._staging.folder / "events").rename(self._out / "events")
         return self._summary(pieces, reports, bad, notes, promises)
 

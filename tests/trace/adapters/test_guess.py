@@ -33,6 +33,7 @@ def test_csv_is_mapped_by_the_names_of_its_columns(tmp_path: Path) -> None:
         ("a", "send", "u1"), ("b", "deliver", "u1"),
     ]  # fmt: skip
     assert proposal.doubts == (
+        "What the system promises is not known: set promises, or use antiphon audit --expect.",
         "Rows are ordered by their lines: set columns.order if files were merged or sorted.",
     )
 
