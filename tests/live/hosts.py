@@ -36,6 +36,7 @@ import pytest
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Pdu
 from antiphon.sim.network import Arrival
+from tests.live.forks import Command
 from tests.live.weather import Weather
 
 TUNSETIFF: Final = 0x400454CA
@@ -199,6 +200,10 @@ class Hosts:
         self._stack.callback(end, process)
         return process
 
+    def network(self, host: int) -> str:
+        """The file that stands for the network of a host."""
+        return f"/proc/{self._holders[host].pid}/ns/net"
+
     def run(self, host: int, *command: str) -> str:
         """Run a short command on a host and answer what it printed."""
         line = [*self._inside(host), *command]
@@ -239,7 +244,7 @@ class Hosts:
 
     def _inside(self, host: int) -> list[str]:
         """What to put before a command to run it on a host."""
-        return ["nsenter", f"--net=/proc/{self._holders[host].pid}/ns/net", "--"]
+        return ["nsenter", f"--net={self.network(host)}", "--"]
 
 
 def hold(stack: ExitStack, *kinds: str, preparation: str = "true") -> subprocess.Popen[bytes]:
@@ -252,7 +257,7 @@ def hold(stack: ExitStack, *kinds: str, preparation: str = "true") -> subprocess
     return holder
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes] | Command) -> None:
     """Kill a process that may have ended already, and close our ends of its pipes."""
     process.kill()
     process.wait()

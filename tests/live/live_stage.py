@@ -5,7 +5,6 @@ import os
 import queue
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import IO, Any, Final, Self
 
 from antiphon.core.ids import Site
-from tests.live.hosts import Hosts, hold
+from tests.live.forks import Command, server
+from tests.live.hosts import Hosts, end, hold
 from tests.live.stage import Stage
 
 GROUP: Final = "stage"
@@ -28,15 +28,13 @@ ANTIPHON: Final = Path(sys.executable).with_name("antiphon")
 class Node:
     """One `antiphon node`, with a thread that reads its output and one that writes its input."""
 
-    def __init__(self, process: subprocess.Popen[bytes], hear: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, process: Command, hear: Callable[[dict[str, Any]], None]) -> None:
         self.process: Final = process
         self.joined: Final = threading.Event()
         self.reading: Final = threading.Event()
         self.reading.set()
         self._hear = hear
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        assert process.stdin is not None
-        assert process.stdout is not None
         self._threads = [
             threading.Thread(target=self._read, args=(process.stdout,), daemon=True),
             threading.Thread(target=self._write, args=(process.stdin,), daemon=True),
@@ -193,26 +191,22 @@ class LiveStage(Stage):
         self._nodes[site].say(bodies)
 
     def _start(self, site: Site) -> Node:
-        command = [
-            str(ANTIPHON), "node", GROUP, "--name", site, "--order", self.order, "--json",
+        words = [
+            "node", GROUP, "--name", site, "--order", self.order, "--json",
             "--network", "multicast:eth0", "--key", str(self._key), "--trace", str(self._folder),
             "--queue", str(self._queue_mb),
         ]  # fmt: skip
         for option, value in self._options.items():
-            command += [f"--{option}"] if value is True else [f"--{option}", value]
+            words += [f"--{option}"] if value is True else [f"--{option}", value]
         if self.order == "sequencer":
-            command += ["--sequencer", self.sites[0]]
-        command += self._arguments(site)
+            words += ["--sequencer", self.sites[0]]
+        words += self._arguments(site)
+        namespaces = [self._hosts.network(self.sites.index(site))]
         if site in self._disks:
-            command = ["nsenter", f"--mount=/proc/{self._disks[site]}/ns/mnt", "--", *command]
+            namespaces.append(f"/proc/{self._disks[site]}/ns/mnt")
         with self._talk(site).open("ab") as talk:
-            process = self._hosts.start(
-                self.sites.index(site),
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=talk,
-            )
+            process = server().start(words, namespaces, talk)
+        self._stack.callback(end, process)
         return Node(process, lambda told: self._hear(site, told))
 
     def _arguments(self, site: Site) -> list[str]:
