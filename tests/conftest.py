@@ -1,6 +1,7 @@
 """What all tests share: the examples that Hypothesis draws, the marks, and one Spark session."""
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,10 @@ settings.register_profile(
 settings.register_profile("new", settings.get_profile("same"), derandomize=False, print_blob=True)
 settings.load_profile("same")
 
-# Programs are started by the hundred here: without it each would compile this package for itself.
+# Programs are started by the hundred here, and each process collects all tests: each would compile this package
+# and the tests for itself.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # Spark lives for minutes here: the time of Java's second compiler, half of all it takes, would never pay.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 

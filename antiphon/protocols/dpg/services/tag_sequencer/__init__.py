@@ -13,7 +13,7 @@ Guarantees: while no sequencer is replaced, every arc told to the member is true
 sender's tags are numbered in the order in which it sent them. When a sequencer is replaced the same holds if
 each number that a member saw is known to a member that answers the claim. Otherwise a number may be given
 twice: the first known place holds, the precedence graph keeps what it knows, and the members' digests show
-the difference. `tests/protocols/dpg/test_sequencer.py` checks all that.
+the difference. `tests/protocols/dpg/test_sequencer.py` and `test_takeover.py` check all that.
 
 Deviations, with reasons:
 - Any member may be the sequencer. It sees 'message' PDUs anyway, so their reception stands for the copy of
