@@ -3,8 +3,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 OUT ?= out
-# Processes that run tests. Many tests wait for sockets and processes: more than one a core may pay.
-WORKERS ?= 2
+# Processes that run tests; by default 2, and 3 where tests also wait for sockets and processes.
+WORKERS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo check test lint docs swarm fuzz mutants campaign reproduce bench-sim bench-audit bench-import bench-live bench-services bench-hostile bench-network bench-gossip bench-large bench-trees bench-scale bench-replicated bench-corrections soak pins clean
@@ -27,11 +27,11 @@ lint: $(INSTALLED) ## ruff and mypy --strict
 	@$(BIN)/mypy
 
 check: $(INSTALLED) lint ## in a minute: lint, types, and the tests that need nothing and take no time
-	@$(BIN)/pytest -n $(WORKERS) -m "not (spark or browser or live or slow)"
+	@$(BIN)/pytest -n $(or $(WORKERS),2) -m "not (spark or browser or live or slow)"
 
 test: $(INSTALLED) lint ## lint, types and all tests
 	@scripts/debian-packages chromium iproute2 redis-server nats-server rabbitmq-server corosync || true
-	@$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	@$(BIN)/pytest -n $(or $(WORKERS),3) --dist loadgroup
 
 docs: $(INSTALLED) ## a searchable site of docs/ and the reference (out/docs/html/index.html); needs no network
 	@$(BIN)/python scripts/docs_site.py $(OUT)/docs
@@ -41,6 +41,8 @@ swarm: $(INSTALLED) ## new examples for the property tests, then many seeded sim
 	@seed=$(or $(SEED),$(shell date +%s)); echo "Hypothesis draws new examples; make swarm SEED=$$seed draws them again."; \
 		$(BIN)/pytest -n 2 -m "hypothesis and not spark" --hypothesis-profile=new --hypothesis-seed=$$seed
 	@ANTIPHON_SWARM_SEEDS=$(or $(SEEDS),20000) $(BIN)/pytest -n 2 tests/sim/test_swarm.py
+	@ANTIPHON_SWARM_SEEDS=$(or $(SEEDS),1000) $(BIN)/pytest -n 2 -k "swarm or hundred_sites" \
+		--ignore tests/sim/test_swarm.py tests/protocols tests/sim
 
 fuzz: $(INSTALLED) ## hostile members against every order, without end (ORDER=total SECONDS=600 SEED=1)
 	@$(BIN)/python -m tests.fuzz $(if $(ORDER),--order $(ORDER)) $(if $(SECONDS),--seconds $(SECONDS)) \

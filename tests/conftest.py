@@ -20,8 +20,8 @@ settings.register_profile(
 settings.register_profile("new", settings.get_profile("same"), derandomize=False, print_blob=True)
 settings.load_profile("same")
 
-# Programs are started by the hundred here, and each process collects all tests: each would compile this package
-# and the tests for itself.
+# Programs are started by the hundred here, and each process that runs tests collects them all: without this
+# each would compile this package, and the tests, for itself.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # Spark lives for minutes here: the time of Java's second compiler, half of all it takes, would never pay.

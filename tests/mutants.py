@@ -70,7 +70,8 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "antiphon/protocols/stability": ("tests/protocols/stability", "tests/protocols/fifo/test_stability.py"),
     "antiphon/protocols/rivals": ("tests/protocols/rivals",),
     "antiphon/live": (
-        "tests/live/test_gate.py", "tests/live/test_gate_strangers.py", "tests/live/test_fragments.py", "tests/live/test_pieces.py",
+        "tests/live/test_gate.py", "tests/live/test_gate_strangers.py", "tests/live/test_fragments.py",
+        "tests/live/test_pieces.py",
         "tests/live/test_transport.py", "tests/live/test_keys.py", "tests/live/test_addresses.py",
         "tests/live/test_history.py", "tests/live/test_metering.py", "tests/live/test_networks.py",
         "tests/live/test_onlooker.py", "tests/live/test_versions.py", "tests/live/test_hosts.py",

@@ -22,7 +22,7 @@ from tests.fuzz.plans import CROWD, MEMBER, MISTAKEN, ORDER_NAMES, SERVICE_NAMES
 from tests.fuzz.run import Outcome, run
 from tests.fuzz.shrinking import as_ranges, from_ranges, shrink, smaller
 
-PDUS = int(os.environ.get("ANTIPHON_FUZZ_PDUS", "24000"))
+PDUS = int(os.environ.get("ANTIPHON_FUZZ_PDUS", "12000"))
 """PDUs of liars for each order, or service of the total order."""
 LARGEST_RUN = 2500
 """Floods are for `make fuzz`."""

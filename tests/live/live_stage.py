@@ -88,8 +88,9 @@ class LiveStage(Stage):
         options: Mapping[str, Any] | None = None,
         queue_mb: int = 64,
         disk_bytes: Mapping[Site, int] | None = None,
+        mtu: int = 1500,
     ) -> None:
-        self._hosts = Hosts(members)
+        self._hosts = Hosts(members, mtu=mtu)
         super().__init__(members, order, self._hosts.weather)
         self._folder = folder
         self._key = key

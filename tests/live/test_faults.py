@@ -25,6 +25,8 @@ pytestmark = pytest.mark.slow
 MEMBERS = 3
 ORDERS = ("fifo", "sequencer", "total")
 SIMULATED_SEEDS = (1, 2, 3)
+LARGE_FRAMES = 9000
+"""Of what is sent in bulk the switch, which is Python, then handles a sixth of the frames."""
 
 OpenStage = Callable[..., Stage]
 
@@ -168,7 +170,7 @@ def test_members_are_killed_and_restarted(open_stage: OpenStage, kind: str, orde
 
 @every_arm
 def test_a_member_stands_still_for_seconds(open_stage: OpenStage, kind: str, order: str, seed: int) -> None:
-    stage = open_stage(kind, order, seed)
+    stage = open_stage(kind, order, seed, mtu=LARGE_FRAMES)
     before = stage.memory()
     *rest, last = stage.sites
     stage.send_all(10)

@@ -67,13 +67,11 @@ def test_another_seed_gives_another_trace(case: str) -> None:
 @pytest.mark.slow
 def test_another_process_under_another_hash_seed_gives_the_same_traces() -> None:
     program = "from tests.sim.test_determinism import hashes; print(hashes(11))"
-    here = str(hashes(11))
-    for hash_seed in ("1", "4242"):
-        environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        other = subprocess.run(
-            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-        )
-        assert other.stdout.strip() == here
+    environment = os.environ | {"PYTHONHASHSEED": "4242", "PYTHONPATH": os.pathsep.join(sys.path)}
+    other = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert other.stdout.strip() == str(hashes(11))
 
 
 def test_a_recorder_changes_nothing() -> None:
