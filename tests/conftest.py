@@ -32,7 +32,8 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark swarms and fuzzing as slow, and keep what starts Spark, or Chromium, in one process each.
 
-    Tests that start a live group of processes follow one another, so that two groups never share the machine.
+    The audit's tests go with Spark's, which need the same kernels: each is compiled once and then read. Tests
+    that start a live group of processes follow one another, so that two groups never share the machine.
     """
     for item in items:
         if "swarm" in f"{item.path.name} {item.name}" or item.path.parent.name == "fuzz":
@@ -40,6 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name in ("spark", "browser", "live"):
             if item.get_closest_marker(name):
                 item.add_marker(pytest.mark.xdist_group(name))
+        if item.path.parent.name == "audit":
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

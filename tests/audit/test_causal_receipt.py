@@ -3,6 +3,8 @@
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from antiphon.audit.judging import judge
 from antiphon.audit.local import audit_locally
 from antiphon.audit.log import build_log
@@ -14,6 +16,8 @@ from tests.audit.test_kernels import segments
 from tests.check.test_causal_receipt import RECEIVED_ONLY
 from tests.histories import history
 from tests.strategies import random_trace
+
+pytestmark = pytest.mark.slow
 
 
 def test_equal_to_the_pure_checker_and_stricter_than_causal_order() -> None:

@@ -33,7 +33,7 @@ from tests.strategies import Flavour, as_imported, random_trace
 EIGHT: tuple[Property, ...] = (*PROPERTIES, "pairwise")
 SIZES = (1, 2, 5, 10, 50)
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def slices(rng: Random, events: list[Event], mixed: bool) -> Iterator[list[Event]]:

@@ -29,8 +29,7 @@ from tests.strategies import as_imported, random_trace, traces
 
 SEEDS = 600
 
-# Beside Spark's tests, whose processes need the same kernels: each is compiled once and then read.
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def segments(events: list[Event]) -> list[Segment]:

@@ -14,8 +14,7 @@ from antiphon.trace.arrow import events_table
 from antiphon.trace.schema import Event, Run
 from tests.strategies import as_imported, random_trace
 
-# Beside Spark's tests, whose processes need the same kernels: each is compiled once and then read.
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def segments(events: list[Event]) -> list[Segment]:

@@ -26,8 +26,7 @@ from tests.strategies import Flavour, random_trace
 JUDGED: tuple[Property, ...] = tuple(name for name in OF_EVENTS if name in JUDGED_IN_WINDOWS)
 SIZES = (1, 2, 3, 5, 10, 50)
 
-# Beside Spark's tests, whose processes need the same kernels: each is compiled once and then read.
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def parts(rng: Random, events: list[Event], most: int = 12) -> list[Segment]:

@@ -56,7 +56,7 @@ def test_a_lost_message_is_not_placed_before_what_its_sender_sent_earlier() -> N
     assert metrics["violated"] == 0
 
 
-@pytest.mark.parametrize("members", [30, 50])
+@pytest.mark.parametrize("members", [30, pytest.param(50, marks=pytest.mark.slow)])
 def test_reports_stay_within_their_share_however_large_the_group_is(members: int) -> None:
     """40% of the paper's channel is offered, and 2% of the frames are missed: a storm of reports once."""
     scenario = find_scenario("dpg")

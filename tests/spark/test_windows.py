@@ -27,7 +27,7 @@ from antiphon.trace.schema import Event, Run
 from antiphon.trace.segments import SegmentRecorder
 from tests.strategies import random_trace
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
