@@ -1,6 +1,7 @@
-"""What swarms share: a run of a scenario for one seed, what came of it, and the command that replays it."""
+"""What swarms share: drawn faults, a run for one seed and what came of it, the command that replays it."""
 
 from collections.abc import Sequence
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,6 +21,26 @@ class Outcome(NamedTuple):
     run: Run
     command: str
     """It replays the run."""
+
+
+def draw_weather(random: Random) -> dict[str, Any]:
+    """What the network does to PDUs; about every second knob stays calm."""
+    return {
+        "delay_ms": random.choice([0.1, 1.0, 5.0]),
+        "jitter_ms": random.choice([0.0, 0.5, 3.0]),
+        "loss": random.choice([0.0, 0.0, 0.05, 0.2, 0.3]),
+        "duplication": random.choice([0.0, 0.0, 0.1, 0.3]),
+        "reordering": random.choice([0.0, 0.0, 0.1, 0.3]),
+    }
+
+
+def draw_absences(random: Random, members: int) -> dict[str, Any]:
+    """Members that are away or cut off, and how soon the others notice."""
+    return {
+        "churn": random.choice([0, 0, 1, 2, members]),
+        "partitions": random.choice([0, 0, 1, 3]),
+        "detector_ms": random.choice([0.0, 0.0, 20.0]),
+    }
 
 
 def simulate(scenario: Scenario, parameters: dict[str, Any], seed: int) -> Outcome:

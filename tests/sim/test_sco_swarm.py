@@ -16,7 +16,7 @@ import pytest
 
 from antiphon.sim.scenario import Scenario
 from antiphon.sim.scenarios import co, sco, sco_c0, sco_c1, sco_d0, vector_clock
-from tests.sim.swarming import judge
+from tests.sim.swarming import draw_absences, draw_weather, judge
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "140"))
 SEEDS_PER_TEST = 20
@@ -42,14 +42,8 @@ def draw(random: Random) -> dict[str, Any]:
         "mixed": random.random() < 0.2,
         "sending": random.choice(["random", "random", "even"]),
         "network": random.choice(["mesh", "mesh", "mesh", "medium"]),
-        "delay_ms": random.choice([0.1, 1.0, 5.0]),
-        "jitter_ms": random.choice([0.0, 0.5, 3.0]),
-        "loss": random.choice([0.0, 0.0, 0.05, 0.2, 0.3]),
-        "duplication": random.choice([0.0, 0.0, 0.1, 0.3]),
-        "reordering": random.choice([0.0, 0.0, 0.1, 0.3]),
-        "churn": random.choice([0, 0, 1, 2, members]),
-        "partitions": random.choice([0, 0, 1, 3]),
-        "detector_ms": random.choice([0.0, 0.0, 20.0]),
+        **draw_weather(random),
+        **draw_absences(random, members),
     }
 
 

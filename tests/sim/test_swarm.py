@@ -20,7 +20,7 @@ from antiphon.protocols.detection import DETECTORS
 from antiphon.protocols.fifo import REPAIRS
 from antiphon.protocols.stability import PROTOCOLS
 from antiphon.sim.scenarios import fifo, sequencer, template
-from tests.sim.swarming import judge
+from tests.sim.swarming import draw_absences, draw_weather, judge
 
 SEEDS = int(os.environ.get("ANTIPHON_SWARM_SEEDS", "80"))
 SEEDS_PER_TEST = 20
@@ -38,14 +38,8 @@ def draw(random: Random) -> dict[str, Any]:
         "batch": random.choice([1, 1, 3]),
         "rate": messages / random.choice([0.2, 1.0, 2.0, 4.0]),
         "network": network,
-        "delay_ms": random.choice([0.1, 1.0, 5.0]),
-        "jitter_ms": random.choice([0.0, 0.5, 3.0]),
-        "loss": random.choice([0.0, 0.0, 0.05, 0.2, 0.3]),
-        "duplication": random.choice([0.0, 0.0, 0.1, 0.3]),
-        "reordering": random.choice([0.0, 0.0, 0.1, 0.3]),
-        "churn": random.choice([0, 0, 1, 2, members]),
-        "partitions": random.choice([0, 0, 1, 3]),
-        "detector_ms": random.choice([0.0, 0.0, 20.0]),
+        **draw_weather(random),
+        **draw_absences(random, members),
     }
 
 
