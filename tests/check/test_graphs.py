@@ -12,9 +12,9 @@ def test_components_come_after_those_that_they_point_to() -> None:
 
 
 def test_a_long_chain_needs_no_recursion() -> None:
-    chain = {node: [node + 1] for node in range(50_000)}
-    assert len(strong_components(chain)) == 50_001
-    chain[50_000] = [0]
+    chain = {node: [node + 1] for node in range(5_000)}
+    assert len(strong_components(chain)) == 5_001
+    chain[5_000] = [0]
     assert len(strong_components(chain)) == 1
 
 

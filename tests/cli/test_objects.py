@@ -13,6 +13,9 @@ import pytest
 from antiphon.cli.lock import TAKEN
 from antiphon.cli.main import run
 
+# All in one process: they share two replicas.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("objects")]
+
 GROUP = f"shop{os.getpid()}"
 HERE = ("--group", GROUP)
 Capture = pytest.CaptureFixture[str]
