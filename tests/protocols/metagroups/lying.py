@@ -4,6 +4,7 @@ from msgspec import structs
 
 from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.packing import pack
+from antiphon.core.time import MILLISECOND_NS
 from antiphon.protocols.metagroups import MetaGroupsConfiguration
 from antiphon.protocols.metagroups.ending import end_tree
 from antiphon.protocols.metagroups.pdus import Decision, Ending, Holding, Report, Retiring, SiteRecord
@@ -13,6 +14,7 @@ from tests.protocols.harness.metagroups_group import KNOBS, Cluster
 BATCH = pack([b"x"])
 RULES = KNOBS.rules
 GROUPS = {"A": "abc", "B": "cde"}
+SUSPECT_MS = KNOBS.suspect_ns / MILLISECOND_NS
 RECORD = SiteRecord("a", (1, 1), 1, ("A",))
 DECISION = Decision((1, 1, "a"), 1, (1, "a"), (RECORD,), (), (), (), ())
 

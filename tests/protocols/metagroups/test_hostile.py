@@ -38,10 +38,6 @@ from tests.protocols.metagroups.lying import (
     view_at,
 )
 
-HEARTBEAT_MS = KNOBS.heartbeat_ns / MILLISECOND_NS
-SUSPECT_MS = KNOBS.suspect_ns / MILLISECOND_NS
-
-
 # Decisions that no proposer can have made
 
 

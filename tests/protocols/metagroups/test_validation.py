@@ -46,7 +46,7 @@ from antiphon.protocols.metagroups.stream import Stream
 from antiphon.protocols.metagroups.view import NO_FOUNDER
 from tests.protocols.harness.metagroups_group import KNOBS, Cluster
 from tests.protocols.harness.staging import pdus
-from tests.protocols.metagroups.test_hostile import RULES, SUSPECT_MS, cluster_of, following, view_at
+from tests.protocols.metagroups.lying import RULES, SUSPECT_MS, cluster_of, following, view_at
 
 
 def newcomer(cluster: Cluster) -> None:
