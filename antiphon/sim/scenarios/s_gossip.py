@@ -64,6 +64,11 @@ class SGossipStudy(RoundStudy):
         if self.subset < 1 or self.subgroup < 1:
             raise UsageError("A subset and a local group have at least one member.")
 
+    @property
+    def waits_for_answers(self) -> bool:
+        """Gossip goes on by steps, lost or not."""
+        return False
+
 
 class SGossipRound(Round):
     """One round of S_Gossip; the bench drives it too."""

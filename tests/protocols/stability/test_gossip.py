@@ -14,7 +14,7 @@ from antiphon.core.effects import CancelTimer, Effect, Missing, Multicast, Send,
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received, Restored, RoundTriggered, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
-from antiphon.protocols.stability.base import FIRST_LIMIT, Objective, Repetition
+from antiphon.protocols.stability.base import FIRST_LIMIT, Objective
 from antiphon.protocols.stability.gossip import (
     PDUS,
     STEP,
@@ -24,6 +24,7 @@ from antiphon.protocols.stability.gossip import (
     Rumour,
     draw,
 )
+from antiphon.protocols.stability.round_trips import Repetition
 from tests.protocols.harness.gossip_group import Group, survive
 from tests.protocols.harness.literal_gossip import LiteralGossip
 
