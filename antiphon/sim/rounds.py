@@ -3,7 +3,8 @@
 Source: K. Guo, Scalable Message Stability Detection Protocols, sections 5.1 to 5.5.
 
 Time per round runs from the trigger until the first member has the stability array. All metrics are taken at
-that moment; only `tpr_last_s` is not: the run goes on until everyone has the array. Member 0 is at node 0.
+that moment; only `tpr_last_s` and `hop_messages_last` are not: the run goes on until everyone has the array.
+Member 0 is at node 0.
 
 What members hold is drawn from the seed, so that a trace of the run has something to judge: each sender
 has multicast some messages before the round and each member holds a part of them.
@@ -37,7 +38,7 @@ from antiphon.protocols.stability.round_trips import Repetition, RoundTrips
 from antiphon.sim.layers import Loss as LossLayer
 from antiphon.sim.scenario import Metrics
 from antiphon.sim.transit import BUFFER_MESSAGES, Traffic, TreeModel, TreeNetwork
-from antiphon.sim.tree import CHILDREN_PER_NODE, Fill, IntegerArray, Tree, draw_members, grow_tree
+from antiphon.sim.tree import CHILDREN_PER_NODE, Fill, IntegerArray, Shape, Tree, draw_members, grow_tree
 from antiphon.sim.world import Host, World
 
 Density = Literal["dense", "sparse"]
@@ -70,6 +71,7 @@ class RoundStudy:
     fill: Annotated[Fill, "how the tree's last level hangs: spread over the parents, or from the left"] = (
         "even"
     )
+    shape: Annotated[Shape, "the network: the text's tree, or figure 5.1's star or chain"] = "tree"
     loss: Annotated[
         Loss, "buffers: a link's queue holds 64, and gossip loses 2 a step; random: the latter"
     ] = "none"
@@ -203,6 +205,7 @@ class _Watch:
         self.tpr_ns: Nanoseconds | None = None
         self.last_ns: Nanoseconds | None = None
         self.traffic: Traffic | None = None
+        self.hop_messages_last = 0
         self._network = network
         self._stop = stop
         self._until = until
@@ -217,6 +220,7 @@ class _Watch:
         self._without_result.discard(host.site)
         if not self._without_result and self.last_ns is None:
             self.last_ns = now
+            self.hop_messages_last = self._network.traffic(now).hop_messages
             self._stop()
 
 
@@ -325,6 +329,7 @@ class Round(ABC):
             "tpr_last_s": None if watch.last_ns is None else to_seconds(watch.last_ns),
             "steps": self.steps(tpr_s),
             "hop_messages": traffic.hop_messages,
+            "hop_messages_last": None if watch.last_ns is None else watch.hop_messages_last,
             "queue_mean": traffic.queue_mean,
             "queue_max": traffic.queue_max,
             "queue_node_mean": traffic.queue_node_mean,
@@ -351,8 +356,8 @@ class Round(ABC):
 
 def _place(study: RoundStudy, seeds: Seeds) -> Placement:
     if study.density == "dense":
-        return Placement(grow_tree(study.members, study.fill), range(study.members))
-    tree = grow_tree(study.network_nodes, study.fill)
+        return Placement(grow_tree(study.members, study.fill, study.shape), range(study.members))
+    tree = grow_tree(study.network_nodes, study.fill, study.shape)
     return Placement(tree, draw_members(tree, study.members, seeds.array_stream("members")))
 
 

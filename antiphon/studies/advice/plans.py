@@ -172,6 +172,8 @@ SHARES: Final = (0.01, 0.14, 0.15, 0.22, 0.35, 0.6, 0.85, 0.96)
 LONE_SHARES: Final = (0.01, 0.15, 0.6)
 """For a train: the time of a single message is a straight line over the share."""
 LOSSY_SHARES: Final = (0.01, 0.06, 0.2, 0.6)
+SLOW_LOSSY_SHARES: Final = (0.2, 0.6)
+"""For random trees in a large network: below, repetitions fill its routers before an answer arrives."""
 SENDERS_NODES: Final = (1, 15, 100, 500)
 LOSSES: Final = (0.01, 0.05, 0.2)
 DENSE_SIZES: Final = (
@@ -216,7 +218,7 @@ def _direct(
         },
         lossy={
             "loss": LOSSES,
-            "share": LOSSY_SHARES,
+            "share": LOSSY_SHARES if subgroup is None else SLOW_LOSSY_SHARES,
             "members": tuple(n for n in LOSSY_SIZES if n <= (most_lossy or most)),
         },
         pinned={"senders": SENDERS},
