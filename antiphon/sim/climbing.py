@@ -109,6 +109,14 @@ class ClimbingRound(Round):
             members = [0, *(1 + others).tolist()]
         order = [self.sites[member] for member in members]
         if study.ternary:
-            return Hierarchy.complete(order, CHILDREN_PER_NODE)
+            return Hierarchy.complete(self._by_level(order), CHILDREN_PER_NODE)
         build = Hierarchy.two_level if study.heads == "with-root" else Hierarchy.two_level_below
         return build(order, study.subgroup)
+
+    def _by_level(self, order: list[Site]) -> list[Site]:
+        """The members level by level, so that a complete tree's own walk follows that of the network."""
+        if self.study.order == "random":
+            return order
+        places = Hierarchy.complete(self.sites, CHILDREN_PER_NODE).walk
+        by_level = dict(zip(places, order, strict=True))
+        return [by_level[site] for site in self.sites]

@@ -113,13 +113,13 @@ def test_on_slow_links_a_loss_costs_a_round_trip(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", ["coordp", "s-coordp", "train"])
 def test_on_fast_links_nothing_is_repeated_while_its_answer_is_on_its_way(protocol: str) -> None:
     """With a wait of 64 transmissions, 4 ms, members of a scattered group flooded the network."""
-    setting = {"members": 60, "density": "sparse", "bandwidth": 30_000_000}
+    setting: dict[str, Any] = {"members": 60, "density": "sparse", "bandwidth": 30_000_000}
     lost = rounds(protocol, loss_rate=0.05, **setting)
     whole = rounds(protocol, runs=1, **setting)
     assert fmean(each["hop_messages"] for each in lost) < 2.5 * whole[0]["hop_messages"]
 
 
 def test_members_that_have_measured_lose_less_time() -> None:
-    setting = {"members": 60, "loss_rate": 0.05, "runs": 6}
+    setting: dict[str, Any] = {"members": 60, "loss_rate": 0.05, "runs": 6}
     fresh, settled = (rounds("s-coordp", earlier_rounds=number, **setting) for number in (0, 3))
     assert 3 * fmean(each["tpr_s"] for each in settled) < fmean(each["tpr_s"] for each in fresh)
