@@ -208,7 +208,7 @@ def fulldists_largest(results: Results, fill: str) -> Finding:
         holds=all(is_near(factor, 2.0) for factor in factors.values()),
         reason=unless(
             is_near(factors[500], 2.0),
-            "A tree in which it is twice makes S_CoordP's gain too small (G17a): the table of trees.",
+            "Nearest to twice where S_CoordP's gain is farthest from 25 (G17a): the table of trees.",
         ),
     )
 
@@ -309,8 +309,9 @@ TABLES: Final = (
     Table(
         title="Trees: G15c and G17a",
         caption="How the tree's last level hangs; how many times FullDist's smallest time its largest is, "
-        "which should be 2; how many times as fast as CoordP S_CoordP is at n=500, which should be 25. The "
-        "more unevenly the last level hangs, the smaller both are: no tree has both.",
+        "which should be 2 at all sizes; how many times as fast as CoordP S_CoordP is at n=500, which should "
+        "be 25. These are the most even and the least even of the text's trees. The less even, the nearer is "
+        "the one to 2, and the farther the other from 25: none has both.",
         columns=("last level", "largest", "twice", "gain, START counted", "25", "START free", "25"),
         compute=tree_rows,
     ),

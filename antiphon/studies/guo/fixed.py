@@ -11,8 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
-
 from antiphon.analysis.golden import find_window, golden_search
 from antiphon.studies.claims import Judge
 from antiphon.studies.guo.judging import by_queues, span
@@ -243,12 +241,12 @@ def searched(results: Results, subset: int, metric: str) -> float:
 
 
 def over_whole_seconds(results: Results, subset: int, metric: str) -> float:
-    """The same search over the means of the steps that were run, with straight lines between them."""
+    """The same search, where a step has the mean of the nearest whole second that was run."""
     means = results.means(fixed_gossip("dense", "none", subset), "step", "tpr_s")
-    steps = sorted(means)
 
     def mean(step: float) -> float:
-        return float(np.interp(step, steps, [means[each] for each in steps]))
+        value: float = means[min(means, key=lambda known: abs(known - step))]
+        return value
 
     found = golden_search(mean, 0.0, RANGE_S, TOLERANCE * RANGE_S)
     if metric in ("step", "tpr_s", "iterations"):

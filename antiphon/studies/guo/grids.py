@@ -118,7 +118,6 @@ FIXED: Final = gossip(
 )
 SPREAD: Final = gossip(
     {**GROUP_OF_200, "density": ("dense",), "loss": ("none",), "subset": (3,), "step": STEPS},
-    quick={"step": QUICK_STEPS},
     seeds=ALWAYS_20,
 )
 BY_SIZE: Final = gossip(
