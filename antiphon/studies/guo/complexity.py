@@ -205,7 +205,7 @@ def _gossip_round(protocol: str, members: int, seed: int) -> tuple[int, int]:
 
 
 def _sent(site: Site, effects: list[Effect]) -> list[tuple[Site, Site, Pdu]]:
-    """By whom, to whom and what; a round's result, which goes to all, is sent to its finder here."""
+    """Senders, receivers and PDUs; a round's result, which goes to all, is sent to its finder here."""
     found = []
     for effect in effects:
         if isinstance(effect, Send):

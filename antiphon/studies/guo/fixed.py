@@ -140,7 +140,7 @@ def unfinished(results: Results, losses: tuple[str, ...] = tuple(SIMULATIONS)) -
 
 
 def chance_of(lost: int, runs: int) -> float:
-    """The probability that at least, or at most, so many rounds do not end at the text's rate."""
+    """At the text's rate, the probability of a number of lost rounds as far from what is expected."""
     return _poisson_tail(lost, UNFINISHED * runs)
 
 

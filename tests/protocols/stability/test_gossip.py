@@ -606,7 +606,7 @@ def test_stability_is_safe_in_turmoil_and_found_after_it(seed: int, subset: int)
 
 FOUR = ("A", "B", "C", "D")
 SUBSETS = {"A": ("B", "C"), "B": ("C", "D"), "C": ("B", "A"), "D": ("B", "C")}
-"""Whom each member gossips to in the first step; the figure's arrows are not in the text."""
+"""The members that each gossips to in the first step; the figure's arrows are not in the text."""
 
 
 def draws(site: str) -> Drawn:
@@ -624,7 +624,7 @@ def test_figure_4_4_four_members_and_a_subset_of_two_take_two_steps() -> None:
         trigger(protocol)
     gossips = [(site, effect) for site in FOUR for effect in of_kind(step(group[site]), Send)]
     assert {site: tuple(each.to for by, each in gossips if by == site) for site in FOUR} == SUBSETS
-    finished = {}
+    finished: dict[str, list[Any]] = {}
     for site, gossip in gossips:
         finished[gossip.to] = finished.get(gossip.to) or of_kind(
             receive(group[gossip.to], site, gossip.pdu), Multicast

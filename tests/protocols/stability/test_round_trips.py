@@ -85,16 +85,14 @@ def test_a_coordinator_learns_how_long_members_take() -> None:
     assert SetTimer(ASK, 1000) in a.handle(0, RoundTriggered())
     a.handle(100, Received("b", Acknowledgement(0, counts)))
     asked = a.handle(1000, RoundTriggered()) or a.handle(1000, Received("c", Acknowledgement(0, counts)))
-    (start,) = [effect.pdu for effect in asked if isinstance(effect, Multicast) and _is_start(effect)]
+    (start,) = [
+        effect.pdu for effect in asked if isinstance(effect, Multicast) and isinstance(effect.pdu, StartRound)
+    ]
     assert SetTimer(ASK, 1500) in asked
     # C's answer to a START that was repeated says nothing of the way there and back.
     a.handle(1400, Received("b", Acknowledgement(start.round, counts)))
     a.handle(9000, Received("c", Acknowledgement(start.round, counts, repeated=True)))
     assert SetTimer(ASK, 600) in a.handle(9000, RoundTriggered())
-
-
-def _is_start(effect: Multicast) -> bool:
-    return type(effect.pdu) is StartRound
 
 
 def rounds(protocol: str, runs: int = 4, **parameters: Any) -> list[dict[str, float]]:
