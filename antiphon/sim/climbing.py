@@ -7,7 +7,8 @@ root. With sub-groups of another size g each of the heads has g-1 members under 
 root, member 0: over the depth-first walk of the network where the group is dense, over a random order where
 it is sparse. Whether the root is one of the heads, with g-1 members directly under it, the text does not say.
 By default it is: so the text's groups of n members have n/g sub-groups of g, and at n = g S_CoordP is CoordP.
-`heads` has the other reading as well; it makes rounds of sparse groups about a tenth longer.
+`heads` has the other reading as well; it makes rounds of sparse groups about a tenth longer. `order` has a
+logical tree over the depth-first walk of a sparse group's network, too, whose neighbours are near each other.
 """
 
 import math
@@ -29,6 +30,7 @@ from antiphon.sim.tree import CHILDREN_PER_NODE
 
 Heads = Literal["with-root", "below-root"]
 DenseTree = Literal["network", "subgroups"]
+SparseOrder = Literal["random", "depth-first"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,8 @@ class ClimbingStudy(RoundStudy):
     tree: Annotated[DenseTree, "what a dense group's logical tree is: the network's, or `subgroup`s"] = (
         "network"
     )
+
+    order: Annotated[SparseOrder, "the order of a scattered group's members in the logical tree"] = "random"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,13 +102,21 @@ class ClimbingRound(Round):
         study, tree = self.study, self.placement.tree
         if study.density == "dense" and study.ternary:
             return Hierarchy.from_parents(self.sites, tree.parent.tolist())
-        if study.density == "dense":
-            members = np.argsort(tree.enter).tolist()
+        if study.density == "dense" or study.order == "depth-first":
+            members = np.argsort(tree.enter[np.asarray(self.placement.nodes)]).tolist()
         else:
             others = self.seeds.array_stream("hierarchy").permutation(study.members - 1)
             members = [0, *(1 + others).tolist()]
         order = [self.sites[member] for member in members]
         if study.ternary:
-            return Hierarchy.complete(order, CHILDREN_PER_NODE)
+            return Hierarchy.complete(self._by_level(order), CHILDREN_PER_NODE)
         build = Hierarchy.two_level if study.heads == "with-root" else Hierarchy.two_level_below
         return build(order, study.subgroup)
+
+    def _by_level(self, order: list[Site]) -> list[Site]:
+        """The members level by level, so that a complete tree's own walk follows that of the network."""
+        if self.study.order == "random":
+            return order
+        places = Hierarchy.complete(self.sites, CHILDREN_PER_NODE).walk
+        by_level = dict(zip(places, order, strict=True))
+        return [by_level[site] for site in self.sites]

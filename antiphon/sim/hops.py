@@ -42,7 +42,8 @@ BANDWIDTH, PROPAGATION, ROUTER, BUFFER, MEMBERS = range(5)
 EVENTS, SERIAL, TAKEN, ARRIVALS, CLOCK, NEXT = range(5, 11)
 FREE_SLOT, FREE_SLOTS, FREE_START, FREE_STARTS = range(11, 15)
 ENQUEUED, DROPPED, RECORDS, QUEUE_SUM, QUEUE_MAX, NODE_SUM, NODE_MAX = range(15, 22)
-CONTROL_LENGTH: Final = 22
+EVENTS_PER_STEP, STARTS_PER_STEP = range(22, 24)  # the most events and waiting starts that an event adds
+CONTROL_LENGTH: Final = 24
 
 # Columns of the other arrays.
 PARENT, FIRST_CHILD, CHILDREN, ENTER, SIZE, BELOW, SITE, PROCESSOR, ROUTING = range(9)
@@ -58,9 +59,6 @@ NOTHING: Final = -1
 
 # What the kernel answers.
 DONE, GROW = range(2)
-EVENTS_PER_STEP: Final = 10
-STARTS_PER_STEP: Final = 5
-"""The most events and waiting starts that one event can add: a node has at most four links."""
 
 
 class State(NamedTuple):
@@ -470,7 +468,7 @@ def _step(
 @in_place
 def _short_of_memory(control: IntegerArray, heap: IntegerArray) -> bool:
     events_left = len(heap) - control[EVENTS]
-    return bool(events_left < EVENTS_PER_STEP or control[FREE_STARTS] < STARTS_PER_STEP)
+    return bool(events_left < control[EVENTS_PER_STEP] or control[FREE_STARTS] < control[STARTS_PER_STEP])
 
 
 @in_place

@@ -3,7 +3,8 @@
 Source: K. Guo, Scalable Message Stability Detection Protocols, sections 5.1 to 5.5.
 
 Time per round runs from the trigger until the first member has the stability array. All metrics are taken at
-that moment; only `tpr_last_s` is not: the run goes on until everyone has the array. Member 0 is at node 0.
+that moment; only `tpr_last_s` and `hop_messages_last` are not: the run goes on until everyone has the array.
+Member 0 is at node 0.
 
 What members hold is drawn from the seed, so that a trace of the run has something to judge: each sender
 has multicast some messages before the round and each member holds a part of them.
@@ -11,7 +12,8 @@ has multicast some messages before the round and each member holds a part of the
 Losses: `buffers` limits each link's queue to 64 messages, and gossip loses two random messages a step at
 their senders; `random` is the latter alone, so that it loses nothing of the other protocols. `loss_rate`,
 which is not the text's, loses every PDU at its receiver with a probability. Where anything may be lost the
-protocols repeat themselves.
+protocols repeat themselves, after waits that members measure: so some rounds come before the one that counts,
+as in a group that has been running, each with losses of its own.
 """
 
 from abc import ABC, abstractmethod
@@ -31,11 +33,12 @@ from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import SECOND_NS, Nanoseconds, from_seconds, to_seconds
 from antiphon.core.wire import Pdu
-from antiphon.protocols.stability.base import Objective, Repetition
+from antiphon.protocols.stability.base import Objective, Stability
+from antiphon.protocols.stability.round_trips import Repetition, RoundTrips
 from antiphon.sim.layers import Loss as LossLayer
 from antiphon.sim.scenario import Metrics
 from antiphon.sim.transit import BUFFER_MESSAGES, Traffic, TreeModel, TreeNetwork
-from antiphon.sim.tree import CHILDREN_PER_NODE, Fill, IntegerArray, Tree, draw_members, grow_tree
+from antiphon.sim.tree import CHILDREN_PER_NODE, Fill, IntegerArray, Shape, Tree, draw_members, grow_tree
 from antiphon.sim.world import Host, World
 
 Density = Literal["dense", "sparse"]
@@ -68,6 +71,7 @@ class RoundStudy:
     fill: Annotated[Fill, "how the tree's last level hangs: spread over the parents, or from the left"] = (
         "even"
     )
+    shape: Annotated[Shape, "the network: the text's tree, or figure 5.1's star or chain"] = "tree"
     loss: Annotated[
         Loss, "buffers: a link's queue holds 64, and gossip loses 2 a step; random: the latter"
     ] = "none"
@@ -79,6 +83,9 @@ class RoundStudy:
     subset: Annotated[int, "members that a gossip goes to; for the gossip protocols"] = 1
     subgroup: Annotated[int, "size of a sub-group; for the structured protocols"] = 4
     detect: Annotated[Detect, "what all hold, or, with maxima, what exists (chapter 7)"] = "stability"
+    earlier_rounds: Annotated[
+        int, "rounds before it in which members measure how long answers take, if they repeat anything"
+    ] = 2
     until: Annotated[Until, "run until the last member has the result, or only the first"] = "last"
 
     def __post_init__(self) -> None:
@@ -98,6 +105,8 @@ class RoundStudy:
             raise UsageError("The bandwidth must be at least 1 bit/s.")
         if not 0.0 <= self.loss_rate < 1.0:
             raise UsageError(f"The loss rate is a probability below 1, not {self.loss_rate}.")
+        if self.earlier_rounds < 0:
+            raise UsageError("There cannot be fewer than 0 earlier rounds.")
         if self.density == "sparse" and self.network_nodes < self.members:
             raise UsageError(
                 f"{self.members} members do not fit a network of {self.network_nodes} nodes.",
@@ -123,20 +132,35 @@ class RoundStudy:
     def objective(self) -> Objective:
         return Objective(self.detect)
 
-    def repetition(self) -> Repetition | None:
-        """First wait while a full buffer drains: an earlier repetition finds it as full as before.
+    @property
+    def waits_for_answers(self) -> bool:
+        """Whether members wait for answers, and repeat what was not answered."""
+        return self.lossy
 
-        Where buffers may fill, wait also while all messages pass the root's links and its host, and while
-        members wait for each other, so that nothing is repeated in a round that lost nothing.
+    def repetition(self) -> Repetition | None:
+        """What members wait before they have measured anything.
+
+        They wait while a full buffer drains: an earlier repetition finds it as full as before. Where buffers
+        may fill, they wait also while all messages pass the root's links and its host, and while members wait
+        for each other, so that nothing is repeated in a round that lost nothing.
         """
         if not self.lossy:
             return None
-        transmission_s = 8 * self.array_bytes / self.bandwidth
-        wait_s = BUFFER_MESSAGES * transmission_s
+        wait_s = BUFFER_MESSAGES * self.transmission_s + THERE_AND_BACK_S
         if self.loss == "buffers":
-            wait_s += THERE_AND_BACK_S + self.members * (transmission_s / CHILDREN_PER_NODE + HOST_S)
-            wait_s += self.longest_chain * (transmission_s * LONGEST_WAY + THERE_AND_BACK_S)
+            wait_s += self.members * (self.transmission_s / CHILDREN_PER_NODE + HOST_S)
+            wait_s += self.longest_chain * self.longest_hop_s
         return Repetition(first_ns=from_seconds(wait_s), longest_ns=from_seconds(10 * wait_s))
+
+    @property
+    def transmission_s(self) -> float:
+        """What a message takes on a link."""
+        return 8 * self.array_bytes / self.bandwidth
+
+    @property
+    def longest_hop_s(self) -> float:
+        """About what a message takes between two members far from each other, and its answer back."""
+        return self.transmission_s * LONGEST_WAY + THERE_AND_BACK_S
 
 
 def _choices(study: type[Any]) -> dict[str, Any]:
@@ -181,6 +205,7 @@ class _Watch:
         self.tpr_ns: Nanoseconds | None = None
         self.last_ns: Nanoseconds | None = None
         self.traffic: Traffic | None = None
+        self.hop_messages_last = 0
         self._network = network
         self._stop = stop
         self._until = until
@@ -195,6 +220,7 @@ class _Watch:
         self._without_result.discard(host.site)
         if not self._without_result and self.last_ns is None:
             self.last_ns = now
+            self.hop_messages_last = self._network.traffic(now).hop_messages
             self._stop()
 
 
@@ -211,21 +237,32 @@ class Round(ABC):
         self.holdings = _draw_holdings(study, seeds)
         """A row for each member: of each sender, how many messages it holds, or has seen."""
         self.placement = _place(study, seeds)
-        self.network = self.make_network()
         self.free_start: FreeStart | None = None
+        self._trips: dict[Site, RoundTrips | None] = {}
         if recorder is not None:
             _record_history(recorder, self.sites, self.senders, self.holdings)
         self.prepare()
+        for number in range(study.earlier_rounds if study.waits_for_answers else 0):
+            losses = Seeds(seeds.stream(f"earlier round/{number}").getrandbits(64))
+            self._set_up(losses, None, "last")
+            self.run()
+        self._set_up(seeds, recorder, study.until)
+
+    def _set_up(self, losses: Seeds, recorder: Recorder | None, until: Until) -> None:
+        """Make the network and the members; they know what earlier rounds have shown."""
+        study = self.study
+        self.network = self.make_network()
+        self.free_start = None
         self.world = World(
             sites=self.sites,
             build=self._build,
             network=self.network,
             size_of=self.size_of(),
-            layers=[LossLayer(seeds, study.loss_rate)] if study.loss_rate else (),
+            layers=[LossLayer(losses, study.loss_rate)] if study.loss_rate else (),
             recorder=recorder,
         )
         aware = self.sites if study.objective is Objective.LEAST else self._ignorant()
-        self._watch = _Watch(aware, self.network, self.world.stop, study.until)
+        self._watch = _Watch(aware, self.network, self.world.stop, until)
         self.world.on_stable = self.world.on_missing = self._watch.on_result
         self.world.start()
 
@@ -292,6 +329,7 @@ class Round(ABC):
             "tpr_last_s": None if watch.last_ns is None else to_seconds(watch.last_ns),
             "steps": self.steps(tpr_s),
             "hop_messages": traffic.hop_messages,
+            "hop_messages_last": None if watch.last_ns is None else watch.hop_messages_last,
             "queue_mean": traffic.queue_mean,
             "queue_max": traffic.queue_max,
             "queue_node_mean": traffic.queue_node_mean,
@@ -302,6 +340,8 @@ class Round(ABC):
 
     def _build(self, site: Site) -> Protocol:
         protocol = self.build(site)
+        if isinstance(protocol, Stability) and self.study.waits_for_answers:
+            protocol.trips = self._trips.setdefault(site, protocol.trips)
         kind = self.start_kind()
         if site != self.sites[0] or self.study.start == "counted" or kind is None:
             return protocol
@@ -316,8 +356,8 @@ class Round(ABC):
 
 def _place(study: RoundStudy, seeds: Seeds) -> Placement:
     if study.density == "dense":
-        return Placement(grow_tree(study.members, study.fill), range(study.members))
-    tree = grow_tree(study.network_nodes, study.fill)
+        return Placement(grow_tree(study.members, study.fill, study.shape), range(study.members))
+    tree = grow_tree(study.network_nodes, study.fill, study.shape)
     return Placement(tree, draw_members(tree, study.members, seeds.array_stream("members")))
 
 

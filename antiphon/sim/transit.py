@@ -324,12 +324,12 @@ class TreeNetwork:
     def _grow(self) -> None:
         """Double the arrays that are full; the kernel continues where it stopped."""
         state = self._state
-        if len(state.heap) - state.control[hops.EVENTS] < hops.EVENTS_PER_STEP:
+        if len(state.heap) - state.control[hops.EVENTS] < state.control[hops.EVENTS_PER_STEP]:
             state = state._replace(heap=_doubled(state.heap))
         if state.control[hops.FREE_SLOTS] == 0:
             state = state._replace(messages=_doubled(state.messages))
             _chain(state.messages, hops.NEXT_SLOT, state.control, hops.FREE_SLOT, len(state.messages) // 2)
-        if state.control[hops.FREE_STARTS] < hops.STARTS_PER_STEP:
+        if state.control[hops.FREE_STARTS] < state.control[hops.STARTS_PER_STEP]:
             state = state._replace(starts=_doubled(state.starts))
             _chain(state.starts, hops.NEXT_START, state.control, hops.FREE_START, len(state.starts) // 2)
         self._state = state
@@ -347,6 +347,9 @@ def _prepare(tree: Tree, hosts: Sequence[int], model: TreeModel) -> State:
     control[hops.PROPAGATION], control[hops.ROUTER] = model.propagation_ns, model.router_ns
     control[hops.BUFFER] = NEVER_NS if model.buffer_messages is None else model.buffer_messages
     control[hops.MEMBERS], control[hops.NEXT] = len(hosts), NEVER_NS
+    # A message may enter all links of a node at once, and takes two events for each.
+    most_links = int(tree.children.max()) + 1
+    control[hops.STARTS_PER_STEP], control[hops.EVENTS_PER_STEP] = most_links + 1, 2 * (most_links + 1)
     control[hops.FREE_SLOT] = control[hops.FREE_START] = hops.NOTHING
     state = State(
         control=control,

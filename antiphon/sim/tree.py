@@ -5,7 +5,8 @@ The root and every interior node have three children (so that all but the root h
 numbered level by level from 0 and all levels but the last are full. The text does not say how the nodes of
 the last level hang: 'even' spreads them over the parents, which fits its figures best; 'left' fills the
 parents one after another. Dense groups have a member at every node, sparse ones at node 0 and at others
-drawn at random.
+drawn at random. Besides the tree there are the other two shapes of figure 5.1: a star, the tree whose root
+has all other nodes as children, and a chain, in which each node has one.
 """
 
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from antiphon.core.errors import UsageError
 
 IntegerArray: TypeAlias = NDArray[np.int64]
 Fill = Literal["even", "left"]
+Shape = Literal["tree", "star", "chain"]
 
 CHILDREN_PER_NODE: Final = 3
 NO_NODE: Final = -1
@@ -66,16 +68,17 @@ class Tree:
 
 
 @lru_cache(maxsize=32)
-def grow_tree(nodes: int, fill: Fill = "even") -> Tree:
+def grow_tree(nodes: int, fill: Fill = "even", shape: Shape = "tree") -> Tree:
     """The tree of this many nodes; its arrays are shared and must not be written to."""
     if nodes < 1:
         raise UsageError(f"A tree of {nodes} nodes makes no sense.", hint="It needs at least one node.")
-    levels = _levels(nodes)
+    width = {"tree": CHILDREN_PER_NODE, "star": max(1, nodes - 1), "chain": 1}[shape]
+    levels = _levels(nodes, width)
     parent = np.full(nodes, NO_NODE, np.int64)
     depth = np.zeros(nodes, np.int64)
     for height, (above, level) in enumerate(pairwise(levels), start=1):
         depth[level.start : level.stop] = height
-        parent[level.start : level.stop] = above.start + _parents(len(level), len(above), fill)
+        parent[level.start : level.stop] = above.start + _parents(len(level), len(above), fill, width)
     children = np.bincount(parent[1:], minlength=nodes).astype(np.int64)
     first_child = 1 + np.concatenate([np.zeros(1, np.int64), np.cumsum(children)[:-1]])
     size = _sizes(parent, levels)
@@ -96,20 +99,20 @@ def draw_members(tree: Tree, members: int, random: np.random.Generator) -> list[
     return [0, *sorted(int(node) for node in others)]
 
 
-def _levels(nodes: int) -> list[range]:
+def _levels(nodes: int, width: int) -> list[range]:
     """The node numbers of each level."""
     levels = [range(1)]
     while levels[-1].stop < nodes:
         first = levels[-1].stop
-        levels.append(range(first, min(first + CHILDREN_PER_NODE * len(levels[-1]), nodes)))
+        levels.append(range(first, min(first + width * len(levels[-1]), nodes)))
     return levels
 
 
-def _parents(count: int, parents: int, fill: Fill) -> IntegerArray:
+def _parents(count: int, parents: int, fill: Fill, width: int) -> IntegerArray:
     """For each of a level's `count` nodes, the index of its parent on the level above."""
     places = np.arange(count, dtype=np.int64)
     if fill == "left":
-        return places // CHILDREN_PER_NODE
+        return places // width
     if count <= parents:
         return places * parents // count
     bounds = np.arange(parents + 1, dtype=np.int64) * count // parents

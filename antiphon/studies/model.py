@@ -37,6 +37,8 @@ class Finding:
     reason: str = ""
     condition: str = ""
     """The reading of the paper under which a claim holds, where another reading decides otherwise."""
+    readings: Sequence["Reading"] = ()
+    """What the runs say under each reading, where there are several."""
 
     @property
     def verdict(self) -> ClaimVerdict:
@@ -45,6 +47,23 @@ class Finding:
         if not self.holds:
             return "not reproduced"
         return "reproduced, if" if self.condition else "reproduced"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read a claim, with what the runs say about it then."""
+
+    name: str
+    finding: Finding
+    is_fitted: bool = False
+    """Whether a parameter was chosen to make the claim hold: then it is no evidence, and does not count."""
+
+    @property
+    def verdict(self) -> str:
+        """A word for the table of readings."""
+        if self.is_fitted:
+            return "fitted"
+        return {True: "holds", False: "does not", None: "not measured"}[self.finding.holds]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +80,7 @@ class Claim:
     interval: str = ""
     verdict: ClaimVerdict = "not measured"
     condition: str = ""
+    readings: Sequence[Reading] = ()
     reason: str = ""
     command: str = ""
 
@@ -74,6 +94,7 @@ class Claim:
             interval=finding.interval,
             verdict=finding.verdict,
             condition=finding.condition if finding.holds else "",
+            readings=finding.readings,
             reason=finding.reason,
             command=command,
         )
@@ -103,6 +124,7 @@ class Claim:
             "interval": self.interval,
             "verdict": self.verdict,
             "condition": self.condition,
+            "readings": "; ".join(f"{each.name}: {each.verdict}" for each in self.readings),
             "reason": self.reason,
             "command": self.command,
         }

@@ -5,9 +5,13 @@ from typing import Any
 import pytest
 
 from antiphon.core.errors import UsageError
+from antiphon.sim.climbing import SparseOrder
 from antiphon.sim.scenarios import coordp
 from antiphon.sim.scenarios.s_coordp import SCENARIO, SCoordPRound, SCoordPStudy, simulate
+from antiphon.sim.tree import Shape
 from tests.sim.round_traces import check_trace
+
+ORDERS: tuple[SparseOrder, ...] = ("random", "depth-first")
 
 
 @pytest.mark.parametrize(("members", "tpr_s", "hops"), [(300, 0.4142, 598), (500, 0.4959, 998)])
@@ -117,3 +121,24 @@ def test_the_scenario_describes_itself() -> None:
     assert SCENARIO.name == "s-coordp"
     assert all(SCENARIO.knobs().values())
     assert SCENARIO.cost_s(SCoordPStudy(members=500)) > SCENARIO.cost_s(SCoordPStudy())
+
+
+@pytest.mark.parametrize(("shape", "steps"), [("star", 3), ("chain", 21)])
+def test_figure_5_1_on_a_star_it_is_coordp_and_on_a_chain_reports_go_from_node_to_node(
+    shape: Shape, steps: int
+) -> None:
+    plain = coordp.simulate(coordp.CoordPStudy(members=20, shape=shape), 1, None)
+    structured = simulate(SCoordPStudy(members=20, shape=shape), 1, None)
+    assert structured["steps"] == steps
+    assert structured["hop_messages"] == 38
+    assert (plain["tpr_s"] == structured["tpr_s"]) == (shape == "star")
+
+
+def test_a_logical_tree_along_the_network_crosses_fewer_links_than_a_random_one() -> None:
+    usual, walked = (
+        simulate(SCoordPStudy(members=100, density="sparse", order=order), 1, None)["hop_messages"]
+        for order in ORDERS
+    )
+    assert isinstance(usual, int)
+    assert isinstance(walked, int)
+    assert walked < usual

@@ -21,7 +21,7 @@ from antiphon.core.wire import Pdu
 from antiphon.sim import transit
 from antiphon.sim.network import Arrival
 from antiphon.sim.transit import Traffic, TreeModel, TreeNetwork
-from antiphon.sim.tree import Fill, Tree, draw_members, grow_tree
+from antiphon.sim.tree import Fill, Shape, Tree, draw_members, grow_tree
 from antiphon.sim.world import World
 
 MILLISECOND_NS = 1_000_000
@@ -196,7 +196,8 @@ def draw_run(seed: int, buffer_messages: int | None) -> tuple[Tree, list[int], T
     """A tree, its hosts, a model and sends that crowd in time, drawn from a seed."""
     draw = Random(seed)
     fill: Fill = draw.choice(["even", "left"])
-    tree = grow_tree(draw.randint(2, 40), fill)
+    shape: Shape = draw.choice(["tree", "tree", "star", "chain"])
+    tree = grow_tree(draw.randint(2, 40), fill, shape)
     hosts = list(range(tree.nodes))
     if draw.random() < 0.5:
         members = draw.randint(2, tree.nodes)
@@ -519,3 +520,11 @@ def test_memory_does_not_grow_with_the_sets_and_neighbourhoods_asked_for() -> No
         # A log of at most 256 sends follows a checkpoint, and sets are forgotten with it.
         assert len(network._state.sets) <= 4096
         assert len(network._sets) <= 300
+
+
+def test_a_star_s_hub_passes_a_message_to_all_at_once() -> None:
+    """A node may have more links than the text's four: the kernel's memory grows in time for all of them."""
+    hub, hosts = grow_tree(500, shape="star"), range(500)
+    sends: list[Asked] = [(0, source, None, Note(source), 36) for source in (0, 7, 499)]
+    model = TreeModel(longest_reach=1)
+    assert run_kernel(hub, hosts, model, sends, 0) == run_twin(hub, hosts, model, sends, 0)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.core.errors import UsageError
-from antiphon.sim.tree import Fill, draw_members, grow_tree
+from antiphon.sim.tree import Fill, Shape, draw_members, grow_tree
 
 SHAPES = st.tuples(st.integers(1, 400), st.sampled_from(["even", "left"]))
 
@@ -77,3 +77,13 @@ def test_nonsense_is_refused() -> None:
         grow_tree(0)
     with pytest.raises(UsageError, match="do not fit"):
         draw_members(grow_tree(4), 5, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "parents", "height"), [("star", [-1, 0, 0, 0, 0], 1), ("chain", [-1, 0, 1, 2, 3], 4)]
+)
+def test_figure_5_1_a_star_and_a_chain(shape: Shape, parents: list[int], height: int) -> None:
+    network = grow_tree(5, shape=shape)
+    assert network.parent.tolist() == parents
+    assert network.height == height
+    assert network.enter.tolist() == [0, 1, 2, 3, 4]

@@ -4,6 +4,7 @@ import json
 import math
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from statistics import fmean, stdev
@@ -17,7 +18,15 @@ from antiphon.sim.scenario import Metric
 from antiphon.sim.scenarios import find_scenario
 from antiphon.spark.sweep import blank_row, job, write_rows
 from antiphon.studies.advice import tables
-from antiphon.studies.advice.advising import Advice, Candidate, Setting, advise, candidates, choose
+from antiphon.studies.advice.advising import (
+    AS_FAST,
+    Advice,
+    Candidate,
+    Setting,
+    advise,
+    candidates,
+    choose,
+)
 from antiphon.studies.advice.learning import encode, main, read_means
 from antiphon.studies.advice.plans import PLANS, STUDY, Plan, key_of
 from antiphon.studies.advice.tables import METRICS, decode, learnt
@@ -234,6 +243,10 @@ def test_settings_that_make_no_sense_are_told(wrong: dict[str, Any]) -> None:
         Setting(**{**usual, **wrong})
 
 
+CHOICES = 10
+"""Drawn settings for which the choice is tried."""
+
+
 # The command
 
 COMMAND = shlex.split("advise --members 200 --senders 50 --bandwidth 30000 --rate 10 --buffer 640")
@@ -355,3 +368,37 @@ def test_held_out_settings_with_loss_are_predicted_nearly_as_well() -> None:
     errors.sort(key=lambda row: -row[0])
     assert sum(error > 0.15 for error, *_ in errors) <= 0.05 * len(errors), errors[:5]
     assert errors[0][0] < 0.3, errors[0]
+
+
+# The choice
+
+
+def drawn_under_loss(random: Random) -> Setting:
+    """A setting that was not swept, in which messages are lost; the groups are such that runs are short."""
+    usual = draw(next(plan for plan in PLANS if plan.name == "s-coordp/dense"), random, loss=True)
+    return replace(usual, members=min(usual.members, 120), buffer=10_000)
+
+
+def best_of_each(advice: Advice) -> list[Candidate]:
+    """The advised protocol, and of every other one that is fit what is predicted to be its best form."""
+    others: dict[str, Candidate] = {}
+    for other in sorted(advice.rejected, key=lambda candidate: candidate.tpr_s):
+        if other.fit and other.protocol != advice.best.protocol:
+            others.setdefault(other.protocol, other)
+    return [advice.best, *others.values()]
+
+
+@pytest.mark.slow
+def test_under_loss_the_choice_wins_at_settings_that_were_not_swept() -> None:
+    """The advised protocol is the fastest of all seven when they are run, or nearly so."""
+    random, behind = Random("choice"), []
+    for _ in range(CHOICES):
+        setting = drawn_under_loss(random)
+        advised, *others = (
+            fmean(simulated(setting, candidate, runs=6)["tpr_s"])
+            for candidate in best_of_each(advise(setting))
+        )
+        assert len(others) >= 4, setting
+        behind.append(advised / min(others))
+    assert sum(factor <= AS_FAST for factor in behind) >= 0.8 * CHOICES, behind
+    assert max(behind) < 1.5, behind

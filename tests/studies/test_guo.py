@@ -9,11 +9,13 @@ import pytest
 
 from antiphon.sim.scenarios import find_scenario
 from antiphon.studies.formatting import number
-from antiphon.studies.guo import STUDY, complexity, fixed, grids, sparse, trigger
+from antiphon.studies.guo import STUDY, complexity, fixed, grids, readings, sparse, trigger
 from antiphon.studies.guo.judging import falls_off, grows_as
 from antiphon.studies.guo.search import SCENARIO as SEARCH
 from antiphon.studies.guo.search import SearchStudy
 from antiphon.studies.guo.settings import NAMES, local_step, text_step
+from antiphon.studies.judging import Way, under
+from antiphon.studies.model import Finding
 from antiphon.studies.reproduce import STUDIES, judge
 from antiphon.studies.results import Results
 from antiphon.studies.study import Effort, Study
@@ -208,7 +210,108 @@ def test_a_law_is_told_with_its_misfit() -> None:
     assert (finding.holds, finding.interval) == (True, "off by 0.0%")
 
 
+# Readings
+
+BY_READINGS = {
+    *("G2a", "G4a", "G7a", "G7b", "G7c", "G7d", "G13g", "G14a", "G14b", "G14c", "G14d", "G14e", "G15c"),
+    *("G16", "G17a", "G17b", "G17c", "G18b", "G18c", "G18d", "G19a", "G20b", "G20c", "G20e", "G21b", "G21g"),
+}
+
+
+def ways(*holds: bool | None, fitted: bool | None = None) -> Finding:
+    """A claim under some readings, and under one that was fitted to it if that is given."""
+    found = [
+        Way(f"way {number}", f"read as {number}", lambda _, held=held: Finding(f"{held}", held))  # type: ignore[misc]
+        for number, held in enumerate(holds)
+    ]
+    if fitted is not None:
+        found.append(Way("fitted", "fitted", lambda _: Finding("fitted", fitted), is_fitted=True))
+    return under(*found)(Results([]))
+
+
+@pytest.mark.parametrize(
+    ("finding", "verdict", "condition"),
+    [
+        (ways(True, True), "reproduced", ""),
+        (ways(False, False), "not reproduced", ""),
+        (ways(False, True), "reproduced, if", "read as 1"),
+        (ways(True, False, True), "reproduced, if", "read as 0 or if read as 2"),
+        (ways(False, None), "not reproduced", ""),
+        (ways(None, None), "not measured", ""),
+        (ways(False, fitted=True), "not reproduced", ""),
+        (ways(fitted=True), "not measured", ""),
+    ],
+)
+def test_a_claim_with_several_readings_holds_under_all_some_or_none(
+    finding: Finding, verdict: str, condition: str
+) -> None:
+    assert (finding.verdict, finding.condition) == (verdict, condition)
+    assert finding.readings
+
+
+def test_every_claim_that_turns_on_the_text_has_its_readings_and_the_matrix_shows_them() -> None:
+    results = imagine(STUDY, "quick", falling_steps)
+    judged = judge(STUDY, results, "quick")
+    assert {one.id for one in judged if one.readings} == BY_READINGS
+    matrix, figures = (table.filled(results) for table in STUDY.sections[0].tables)
+    assert {row[0] for row in matrix.rows} == {row[0] for row in figures.rows} == BY_READINGS
+    assert {len(row) for row in matrix.rows} == {len(matrix.columns)}
+    assert "fitted" in next(row for row in matrix.rows if row[0] == "G17c")
+    assert len(readings.names(STUDY.claims)) == len(matrix.columns) - 2
+
+
+def test_what_a_step_was_fitted_to_is_not_judged_by_it() -> None:
+    """With the fitted step of 1.5 s S_Gossip is 5.65 times as fast; with table 5.1's it is not."""
+
+    def rule(values: Mapping[str, Any]) -> dict[str, float]:
+        if values["scenario"] != "s-gossip":
+            return {"tpr_s": 5.65}
+        return {"tpr_s": 1.0 if values["step"] == local_step({"senders": 50}) else 2.0}
+
+    assert {verdicts(rule)[id_] for id_ in ("G17c", "G20e")} == {"not reproduced"}
+
+
+def test_messages_are_the_same_if_they_count_over_the_whole_round() -> None:
+    def rule(values: Mapping[str, Any]) -> dict[str, float]:
+        early = values["scenario"] == "fulldist" and values.get("senders") == 1
+        return {"hop_messages": 0.9 if early else 1.0, "hop_messages_last": 2.0}
+
+    assert verdicts(rule)["G21b"] == "reproduced, if"
+
+
+@pytest.mark.parametrize(("tpr_s", "holds"), [(28.6, True), (30.0, True), (31.0, False)])
+def test_a_search_is_judged_by_its_time(tpr_s: float, holds: bool) -> None:
+    """Its five iterations follow from its range; a tenth of its time would be the whole window."""
+    found = fixed.search_ends(Results([]), lambda *which: 5.0 if which[-1] == "iterations" else tpr_s)
+    assert found.holds is holds
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.0, "reproduced"), (0.004, "not reproduced")])
+def test_gossip_tolerates_loss_if_no_more_rounds_fail_than_the_texts(share: float, verdict: str) -> None:
+    results = imagine(STUDY, "full", lambda _: {"finished": 1 - share})
+    judged = {one.id: one.verdict for one in judge(STUDY, results, "full")}
+    assert judged["G23d"] == verdict
+
+
+def test_a_tie_with_sub_groups_of_the_whole_group_counts_for_coordp() -> None:
+    """A group of 50 with sub-groups of 50 is CoordP: without ties the claim could never hold."""
+
+    def rule(values: Mapping[str, Any]) -> dict[str, float]:
+        if values["scenario"] == "coordp" or (values["members"] == 50 and values.get("subgroup") == 50):
+            return {"tpr_s": values["members"]}
+        return {"tpr_s": 150.0}
+
+    assert verdicts(rule)["G20d"] == "reproduced"
+
+
 # What is computed
+
+
+def test_table_4_2_gossip_takes_a_few_more_steps_in_a_larger_group_and_no_more_messages_a_step() -> None:
+    small, large = (complexity.gossiped("gossip", members) for members in (40, 121))
+    assert small.steps < large.steps < 2 * small.steps
+    assert small.processed == large.processed == 2.0
+    assert complexity.gossiped("s-gossip", 121).processed <= 2.0
 
 
 @pytest.mark.parametrize("height", complexity.HEIGHTS)

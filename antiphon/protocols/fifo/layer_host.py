@@ -22,6 +22,7 @@ from antiphon.protocols.fifo.group import Group
 from antiphon.protocols.fifo.streams import Stream
 from antiphon.protocols.stability import Layer, Setting, StabilityProtocol
 from antiphon.protocols.stability.base import Objective
+from antiphon.protocols.stability.round_trips import RoundTrips
 from antiphon.protocols.stability.tuning import UNTUNED, Tuning
 
 MOST_PAST_VIEWS: Final = 32
@@ -58,6 +59,7 @@ class LayerHost:
         self._round_began_ns: Nanoseconds = 0
         """When the round under way began, as far as this member knows."""
         self.layer: Layer | None = None
+        self._trips = RoundTrips()
         self._rounds_before = 0
         self.view = -1
 
@@ -118,7 +120,9 @@ class LayerHost:
             steady=True,
             tuning=self._tuning,
         )
-        return self._protocol.make(setting)
+        layer = self._protocol.make(setting)
+        layer.trips = self._trips
+        return layer
 
     def trigger(self, now: Nanoseconds, held: Sequence[int]) -> list[Stable | Missing]:
         """Begin a round; one that is still under way is given up."""

@@ -30,12 +30,16 @@ from antiphon.protocols.stability import (
     s_train,
     train,
 )
-from antiphon.protocols.stability.base import Configuration, Objective, Repetition
+from antiphon.protocols.stability.base import Configuration, Objective
+from antiphon.protocols.stability.round_trips import Repetition, RoundTrips
 from antiphon.protocols.stability.structured import StructuredConfiguration
 from antiphon.protocols.stability.tuning import UNTUNED, Tuning
 
 LONGEST_REPEAT: Final = 8
 """Pauses between repetitions grow up to this multiple of the first. Raising it costs time after losses."""
+LEAST_REPEAT: Final = 4
+"""However fast answers were, pauses are at least the first one's part of this. Raising it costs needless
+repetitions when a member stands still for a moment."""
 SUBGROUP: Final = 4
 """Members in a sub-group of the structured protocols: a parent and its children. Raising it costs steps at
 the parent, and saves generations."""
@@ -58,6 +62,8 @@ class Layer(Interface):
     """PDUs that made no sense."""
     rounds_finished: int
     """Rounds whose result was first computed here."""
+    trips: RoundTrips | None
+    """How long answers have taken; its owner hands on to a new object what an earlier one has measured."""
 
     @property
     def coordinator(self) -> Site:
@@ -92,7 +98,7 @@ class Setting:
     """The number that its PDUs carry."""
     objective: Objective
     repeat_ns: Nanoseconds
-    """Pause before a PDU is repeated that may have been lost."""
+    """Pause before a PDU is repeated that may have been lost, while nothing has been measured."""
     round_ns: Nanoseconds
     """Pause between rounds; protocols that work by steps take several steps in about that time."""
     random: Random
@@ -110,7 +116,8 @@ class Setting:
     def common(self) -> dict[str, Any]:
         """The arguments that all protocols take."""
         longest_ns = LONGEST_REPEAT * self.repeat_ns
-        repetition = Repetition(first_ns=self.repeat_ns, longest_ns=longest_ns)
+        least_ns = max(1, self.repeat_ns // LEAST_REPEAT)
+        repetition = Repetition(first_ns=self.repeat_ns, longest_ns=longest_ns, least_ns=least_ns)
         return {
             "repetition": repetition,
             "view": self.view,

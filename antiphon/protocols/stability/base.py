@@ -25,7 +25,7 @@ from antiphon.core.effects import Effect, Missing, Stable
 from antiphon.core.errors import UsageError
 from antiphon.core.fields import MOST_NAMES, NUMBER_LIMIT
 from antiphon.core.ids import Site
-from antiphon.core.time import SECOND_NS, Nanoseconds
+from antiphon.protocols.stability.round_trips import USUAL, Repetition, RoundTrips
 
 Counts: TypeAlias = NDArray[np.int64]
 
@@ -70,33 +70,12 @@ class Objective(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repetition:
-    """When to repeat what may have been lost.
-
-    A longer `first_ns` costs time after a loss and saves repetitions that were not needed; each wait is
-    `factor` times the one before, up to `longest_ns`, so that repetitions do not feed the congestion that
-    made them necessary.
-    """
-
-    first_ns: Nanoseconds = SECOND_NS
-    factor: int = 2
-    longest_ns: Nanoseconds = 60 * SECOND_NS
-
-    def __post_init__(self) -> None:
-        if self.first_ns < 1 or self.longest_ns < self.first_ns or self.factor < 1:
-            raise UsageError("A repetition needs a positive first wait, none longer than the longest.")
-
-    def after(self, wait_ns: Nanoseconds) -> Nanoseconds:
-        return min(wait_ns * self.factor, self.longest_ns)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Configuration:
     """The knobs of all protocols."""
 
     coordinator: Site | None = None
     """The member that triggers rounds while it is not suspected; None means the first member."""
-    repetition: Repetition | None = Repetition()
+    repetition: Repetition | None = USUAL
     """None where nothing is ever lost: then no PDU is sent twice."""
     view: int = 0
     """The number of the view of a changing group; PDUs of another view are dropped."""
@@ -154,7 +133,7 @@ class Stability:
 
     __slots__ = (
         "_array_bytes", "_held", "_objective", "_order", "_place", "_random", "_rank", "_repetition",
-        "_stable", "_steady", "_suspected", "_view", "ignored", "rounds_finished", "senders", "site",
+        "_stable", "_steady", "_suspected", "_view", "ignored", "rounds_finished", "senders", "site", "trips",
     )  # fmt: skip
 
     def __init__(
@@ -189,6 +168,8 @@ class Stability:
         """PDUs that made no sense."""
         self.rounds_finished = 0
         """Rounds whose result this member has computed itself."""
+        self.trips: RoundTrips | None = None if configuration.repetition is None else RoundTrips()
+        """How long answers have taken; an owner hands on to a new object what an earlier one has measured."""
 
     # For the owner
 

@@ -18,7 +18,8 @@ Deviations from the text, and why:
   ACK of another round than the one under way is never counted.
 - The text repeats ACKs for ever; here a member repeats until it knows the result, at growing pauses, and the
   coordinator asks members again that have not answered. A member that missed the result gets it when it
-  repeats. Without repetition a round sends what the text counts and nothing else.
+  repeats. Both wait as long as answers took before (`antiphon.protocols.stability.round_trips`): START and
+  ACK say whether they are repeated. Without repetition a round sends what the text counts and nothing else.
 - The text's membership does not change while a round lasts. Here an owner whose membership changes makes a
   new object for each view of it, and PDUs name the view that they belong to.
 - The text does not treat the coordinator's crash: the next member in order that is not suspected takes
@@ -59,6 +60,8 @@ class StartRound(Pdu, frozen=True, gc=False):
     code: ClassVar[int] = 16
     round: Number
     view: Hash = 0
+    repeated: bool = False
+    """Whether it was sent before."""
 
 
 class Acknowledgement(Pdu, frozen=True, gc=False):
@@ -68,6 +71,8 @@ class Acknowledgement(Pdu, frozen=True, gc=False):
     round: Number
     held: CountBytes
     view: Hash = 0
+    repeated: bool = False
+    """Whether it answers a START that was sent before, or was sent before itself."""
 
 
 class Information(Pdu, frozen=True, gc=False):
@@ -77,6 +82,8 @@ class Information(Pdu, frozen=True, gc=False):
     round: Number
     stable: CountBytes
     view: Hash = 0
+    repeated: bool = False
+    """Whether it answers a member that has missed it."""
 
 
 PDUS: Final = (StartRound, Acknowledgement, Information)
@@ -85,7 +92,7 @@ PDUS: Final = (StartRound, Acknowledgement, Information)
 class CoordP(Stability):
     """One member's part. Its owner reports what is held with `hold`, and forwards inputs and effects."""
 
-    __slots__ = ("_again", "_answers", "_awaiting", "_finished", "_least", "_missing", "_round", "_wait_ns")
+    __slots__ = ("_again", "_answers", "_awaiting", "_finished", "_least", "_missing", "_now", "_round")
 
     def __init__(
         self,
@@ -99,7 +106,7 @@ class CoordP(Stability):
         # As a member: the greatest round known, and whether its result is still awaited.
         self._round = -1
         self._awaiting = False
-        self._wait_ns: Nanoseconds = 0
+        self._now: Nanoseconds = 0
         # As the coordinator: the members that have not answered, the minimum so far, whether to repeat.
         self._missing: set[Site] | None = None
         self._least: Counts = self._held
@@ -116,7 +123,8 @@ class CoordP(Stability):
         """Forget the round that is under way here: the next one makes up for it."""
         self._missing = None
 
-    def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:  # noqa: ARG002
+    def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
+        self._now = now
         if type(event) is Received:
             sender, pdu = event.sender, event.pdu
             if getattr(pdu, "view", self._view) != self._view:
@@ -161,7 +169,7 @@ class CoordP(Stability):
         if not self._missing:
             return self._finish()
         effects: list[Effect] = [CancelTimer(ACKNOWLEDGE), Multicast(StartRound(self._round, self._view))]
-        return effects + self._first_wait(ASK)
+        return effects + self._wait_for_answers()
 
     # Step 2: the members answer
 
@@ -171,7 +179,7 @@ class CoordP(Stability):
             return self._ignore()
         if number < self._round:
             # Its sender does not know later rounds, say after a restart; our answer brings it up to date.
-            return [Send(sender, Acknowledgement(self._round, self._held.tobytes(), self._view))]
+            return [Send(sender, self._acknowledge(repeated=True))]
         known = number == self._round
         if known and not self._awaiting:
             # We have the result already, so the coordinator has it too and this START is a late one.
@@ -180,10 +188,11 @@ class CoordP(Stability):
             self._give_way()
         self._round = number
         self._awaiting = True
-        answer: list[Effect] = [Send(sender, Acknowledgement(number, self._held.tobytes(), self._view))]
-        if self._repetition is not None:
-            answer += self._next_wait(ACKNOWLEDGE) if known else self._first_wait(ACKNOWLEDGE)
-        return answer
+        answer = Send(sender, self._acknowledge(repeated=known or pdu.repeated))
+        return [answer, *self._wait_for_result(again=known)]
+
+    def _acknowledge(self, *, repeated: bool) -> Acknowledgement:
+        return Acknowledgement(self._round, self._held.tobytes(), self._view, repeated)
 
     def _give_way(self) -> None:
         """A greater round is under way; what was asked for here may be newer than what it will find."""
@@ -202,6 +211,8 @@ class CoordP(Stability):
             return self._on_stray_acknowledgement(sender, pdu.round)
         missing.remove(sender)
         self._answers.append(held)
+        if self.trips is not None and not pdu.repeated:
+            self.trips.answers.answered(self._now)
         if not missing:
             return self._finish()
         self._bound_answers()
@@ -236,9 +247,13 @@ class CoordP(Stability):
         self._fold()
         result = self._result(self._least)
         self._missing = None
-        self._finished = Information(self._round, result.tobytes(), self._view)
+        counts = result.tobytes()
+        self._finished = Information(self._round, counts, self._view, repeated=True)
         self.rounds_finished += 1
-        effects: list[Effect] = [CancelTimer(ASK), Multicast(self._finished), *self._declare(result)]
+        if self.trips is not None:
+            self.trips.answers.end()
+        told = Multicast(Information(self._round, counts, self._view))
+        effects: list[Effect] = [CancelTimer(ASK), told, *self._declare(result)]
         return effects + self._begin() if self._again else effects
 
     def _on_information(self, sender: Site, pdu: Information) -> list[Effect]:
@@ -252,6 +267,7 @@ class CoordP(Stability):
             self._round = pdu.round
             if self._awaiting:
                 effects.append(CancelTimer(ACKNOWLEDGE))
+                self._note_result(pdu)
             self._awaiting = False
         effects += self._declare(read_counts(pdu.stable))
         again = self._again and self._missing is None and self.coordinator == self.site
@@ -259,25 +275,34 @@ class CoordP(Stability):
 
     # Loss
 
-    def _first_wait(self, timer: str) -> list[Effect]:
-        return [] if self._repetition is None else self._wait(timer, self._repetition.first_ns)
+    def _wait_for_answers(self, *, again: bool = False) -> list[Effect]:
+        """As the coordinator: how long until members are asked again."""
+        if self._repetition is None or self.trips is None:
+            return []
+        trip = self.trips.answers
+        wait_ns = trip.repeat(self._repetition) if again else trip.begin(self._now, self._repetition)
+        return [SetTimer(ASK, wait_ns)]
 
-    def _next_wait(self, timer: str) -> list[Effect]:
-        return [] if self._repetition is None else self._wait(timer, self._repetition.after(self._wait_ns))
-
-    def _wait(self, timer: str, wait_ns: Nanoseconds) -> list[Effect]:
+    def _wait_for_result(self, *, again: bool) -> list[Effect]:
         """Members wait up to twice as long, each its own time: in step they would fill the same buffers."""
-        self._wait_ns = wait_ns
+        if self._repetition is None or self.trips is None:
+            return []
         assert self._random is not None, "who repeats has a source of randomness"
-        spread_ns = 0 if timer == ASK else self._random.randrange(wait_ns)
-        return [SetTimer(timer, wait_ns + spread_ns)]
+        trip = self.trips.result
+        wait_ns = trip.repeat(self._repetition) if again else trip.begin(self._now, self._repetition)
+        return [SetTimer(ACKNOWLEDGE, wait_ns + self._random.randrange(wait_ns))]
+
+    def _note_result(self, pdu: Information) -> None:
+        if self.trips is not None:
+            self.trips.result.end_with(self._now, repeated=pdu.repeated)
 
     def _on_timer(self, name: str) -> list[Effect]:
         if name == ASK and self._missing:
             asked = tuple(sorted(self._missing, key=self._rank.__getitem__))
-            return [Multicast(StartRound(self._round, self._view), asked), *self._next_wait(ASK)]
+            start = StartRound(self._round, self._view, repeated=True)
+            return [Multicast(start, asked), *self._wait_for_answers(again=True)]
         if name == ACKNOWLEDGE and self._awaiting:
-            return self._repeat_answer() + self._next_wait(ACKNOWLEDGE)
+            return self._repeat_answer() + self._wait_for_result(again=True)
         return []
 
     def _repeat_answer(self) -> list[Effect]:
@@ -286,7 +311,7 @@ class CoordP(Stability):
         to = self.coordinator if asker in self._suspected else asker
         if to == self.site:
             return self._begin()
-        return [Send(to, Acknowledgement(self._round, self._held.tobytes(), self._view))]
+        return [Send(to, self._acknowledge(repeated=True))]
 
     # Crashes
 
@@ -309,7 +334,7 @@ class CoordP(Stability):
         if self._missing is None:
             return []
         self._missing.add(site)
-        return [Send(site, StartRound(self._round, self._view))]
+        return [Send(site, StartRound(self._round, self._view, repeated=True))]
 
     # Numbers
 

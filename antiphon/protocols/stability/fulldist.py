@@ -165,7 +165,7 @@ class FullDist(Numbered):
         effects = self._speak_in_time() if size > 1 else []
         if not self._missing:
             return effects + self._finish()
-        return effects + self._first_wait(ASK, self._scatter_ns)
+        return effects + self._first_wait(ASK, self._for_answers, self._scatter_ns)
 
     def _speak_in_time(self) -> list[Effect]:
         self._spoken = False
@@ -188,6 +188,7 @@ class FullDist(Numbered):
         if not self._heard[rank]:
             self._heard[rank] = 1
             self._keep(pdu.counts)
+            self._note_answer()
             if sender not in self._suspected:
                 self._missing -= 1
                 if not self._missing:
@@ -266,6 +267,7 @@ class FullDist(Numbered):
 
     def _end(self, finished: Row) -> list[Effect]:
         self._finished, self._joined = finished, False
+        self._note_all_answers()
         return [] if self._repetition is None else [CancelTimer(ASK)]
 
     def _on_result(self, pdu: Row) -> list[Effect]:
@@ -295,7 +297,7 @@ class FullDist(Numbered):
         if name == ASK and self._joined:
             assert self._random is not None, "who repeats has a source of randomness"
             asked = self._random.choice(self._unheard())
-            return [Send(asked, self._all_rows(Purpose.ASK)), *self._next_wait(ASK)]
+            return [Send(asked, self._all_rows(Purpose.ASK)), *self._next_wait(ASK, self._for_answers)]
         return []
 
     def _unheard(self) -> list[Site]:

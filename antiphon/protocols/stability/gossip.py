@@ -83,6 +83,8 @@ class Outcome(Pdu, frozen=True, gc=False):
     stable: CountBytes
     heard: Bitmap = b""
     view: Hash = 0
+    repeated: bool = False
+    """Whether it answers a member of S_Gossip that has missed it."""
 
 
 PDUS: Final = (Rumour, Outcome)

@@ -6,7 +6,8 @@ in this way, or that is triggered while its round lasts, begins another round af
 that was stable at a trigger is found by the end of some round.
 
 Rounds are triggered at the first member in order that is not suspected. A member that waits repeats what may
-have been lost, at growing pauses, each member with a random spread.
+have been lost, at growing pauses, each member with a random spread; the first is as long as answers took
+before (`antiphon.protocols.stability.round_trips`).
 """
 
 from abc import ABC, abstractmethod
@@ -29,12 +30,13 @@ from antiphon.protocols.stability.base import (
     none_negative,
     read_counts,
 )
+from antiphon.protocols.stability.round_trips import RoundTrip
 
 
 class Numbered(Stability, ABC):
     """One member's part; a protocol implements the handlers."""
 
-    __slots__ = ("_again", "_round", "_wait_ns")
+    __slots__ = ("_again", "_now", "_round")
 
     def __init__(
         self,
@@ -49,14 +51,15 @@ class Numbered(Stability, ABC):
         """The greatest round known."""
         self._again = False
         """Whether another round is to begin here when this one has ended."""
-        self._wait_ns: Nanoseconds = 0
+        self._now: Nanoseconds = 0
 
     @property
     @abstractmethod
     def under_way(self) -> bool:
         """Whether a round in which this member takes part has not ended here."""
 
-    def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:  # noqa: ARG002
+    def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
+        self._now = now
         if type(event) is Received:
             sender, pdu = event.sender, event.pdu
             if getattr(pdu, "view", self._view) != self._view:
@@ -174,26 +177,39 @@ class Numbered(Stability, ABC):
 
     # Repetition
 
-    def _first_wait(self, timer: str, more_ns: Nanoseconds = 0) -> list[Effect]:
-        if self._repetition is None:
+    def _first_wait(self, timer: str, trip: RoundTrip | None, more_ns: Nanoseconds = 0) -> list[Effect]:
+        """Wait for what answers something that we send for the first time, from `more_ns` on."""
+        if self._repetition is None or trip is None:
             return []
-        self._wait_ns = self._repetition.first_ns
-        return self._wait(timer, more_ns)
+        return self._wait(timer, trip.begin(self._now + more_ns, self._repetition), more_ns)
 
-    def _next_wait(self, timer: str) -> list[Effect]:
-        if self._repetition is None:
+    def _next_wait(self, timer: str, trip: RoundTrip | None) -> list[Effect]:
+        if self._repetition is None or trip is None:
             return []
-        before_ns = self._wait_ns
-        self._wait_ns = self._repetition.after(before_ns) if before_ns else self._repetition.first_ns
-        return self._wait(timer)
+        return self._wait(timer, trip.repeat(self._repetition))
 
-    def _longest_wait(self, timer: str) -> list[Effect]:
-        if self._repetition is None:
-            return []
-        self._wait_ns = self._repetition.longest_ns
-        return self._wait(timer)
-
-    def _wait(self, timer: str, more_ns: Nanoseconds = 0) -> list[Effect]:
+    def _wait(self, timer: str, wait_ns: Nanoseconds, more_ns: Nanoseconds = 0) -> list[Effect]:
         """Set a timer of one to two waits, at random: in step, members would fill the same buffers."""
         assert self._random is not None, "a protocol that repeats has a source of randomness"
-        return [SetTimer(timer, more_ns + self._wait_ns + self._random.randrange(self._wait_ns))]
+        return [SetTimer(timer, more_ns + wait_ns + self._random.randrange(wait_ns))]
+
+    @property
+    def _for_answers(self) -> RoundTrip | None:
+        return None if self.trips is None else self.trips.answers
+
+    @property
+    def _for_result(self) -> RoundTrip | None:
+        return None if self.trips is None else self.trips.result
+
+    def _note_answer(self) -> None:
+        """A member that we wait for has answered what was sent first."""
+        if self.trips is not None:
+            self.trips.answers.answered(self._now)
+
+    def _note_all_answers(self) -> None:
+        if self.trips is not None:
+            self.trips.answers.end()
+
+    def _note_result(self, *, repeated: bool) -> None:
+        if self.trips is not None:
+            self.trips.result.end_with(self._now, repeated=repeated)

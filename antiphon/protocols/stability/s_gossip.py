@@ -31,6 +31,7 @@ from random import Random
 from typing import ClassVar, Final, Literal, get_args
 
 import numpy as np
+from msgspec import structs
 
 from antiphon.core.effects import CancelTimer, Effect, Multicast, Send, SetTimer
 from antiphon.core.errors import UsageError
@@ -165,7 +166,7 @@ class SGossip(Stability):
     __slots__ = (
         "_active", "_again", "_answer_until_ns", "_answered", "_asked", "_controller_state", "_covered",
         "_finished", "_fold", "_group", "_grouping", "_heard", "_knobs", "_least", "_local", "_locals",
-        "_needed", "_round", "_rumour", "_step", "_wait_ns", "_wanted",
+        "_needed", "_round", "_rumour", "_step", "_wanted",
     )  # fmt: skip
 
     def __init__(
@@ -206,7 +207,6 @@ class SGossip(Stability):
         self._answered: set[Site] | None = None
         """The members answered in this step; None while none is to be answered."""
         self._answer_until_ns: Nanoseconds = 0
-        self._wait_ns: Nanoseconds = 0
 
     @property
     def under_way(self) -> bool:
@@ -380,7 +380,7 @@ class SGossip(Stability):
         effects: list[Effect] = [CancelTimer(STEP)]
         if self._controller_state is not None or self.controls:
             return effects + self._join(now, local)
-        return effects + self._first_wait()
+        return effects + self._wait_for_result(now, again=False)
 
     # The controllers
 
@@ -476,9 +476,11 @@ class SGossip(Stability):
         effects: list[Effect] = []
         if self._active:
             effects = [CancelTimer(STEP), CancelTimer(GROUP_STEP), CancelTimer(REMIND)]
+        if self.trips is not None:
+            self.trips.result.end_with(now, repeated=outcome.repeated)
         self._active = self._again = self._wanted = False
         self._rumour, self._least, self._local, self._controller_state = None, self._held, None, None
-        self._finished, self._round = outcome, outcome.round + 1
+        self._finished, self._round = structs.replace(outcome, repeated=True), outcome.round + 1
         self._delay_answers(now)
         return effects + self._begin(now) if again else effects
 
@@ -528,13 +530,13 @@ class SGossip(Stability):
         self._answered.add(sender)
         return [Send(sender, answer)]
 
-    def _first_wait(self) -> list[Effect]:
-        return [] if self._repetition is None else self._wait(self._repetition.first_ns)
-
-    def _wait(self, wait_ns: Nanoseconds) -> list[Effect]:
+    def _wait_for_result(self, now: Nanoseconds, *, again: bool) -> list[Effect]:
         """One to two waits, at random: in step, members would fill the same buffers."""
+        if self._repetition is None or self.trips is None:
+            return []
         assert self._random is not None, "who repeats has a source of randomness"
-        self._wait_ns = wait_ns
+        trip = self.trips.result
+        wait_ns = trip.repeat(self._repetition) if again else trip.begin(now, self._repetition)
         return [SetTimer(REMIND, wait_ns + self._random.randrange(wait_ns))]
 
     def _remind(self, now: Nanoseconds) -> list[Effect]:
@@ -544,7 +546,7 @@ class SGossip(Stability):
         controller = self._live(self._locals, 1)[0]
         if controller == self.site:
             return self._join(now, self._local)
-        return [Send(controller, self._local), *self._wait(self._repetition.after(self._wait_ns))]
+        return [Send(controller, self._local), *self._wait_for_result(now, again=True)]
 
     # Crashes
 

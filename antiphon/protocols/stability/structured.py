@@ -28,6 +28,8 @@ from functools import lru_cache
 from random import Random
 from typing import Final
 
+from msgspec import structs
+
 from antiphon.core.effects import CancelTimer, Effect, Multicast, Send
 from antiphon.core.errors import UsageError
 from antiphon.core.fields import Hash, Number
@@ -52,6 +54,8 @@ class Report(Pdu, frozen=True, gc=False):
     counts: CountBytes
     lacking: Bitmap = b""
     view: Hash = 0
+    repeated: bool = False
+    """Whether it answers a START that was sent before, or was sent before itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +82,8 @@ class Structured(Numbered):
     """One member's part; a protocol defines the paths of reports."""
 
     __slots__ = (
-        "_awaiting", "_covered", "_end", "_finished", "_first", "_hierarchy", "_least", "_root", "_stand",
-        "_to", "_told",
+        "_awaiting", "_covered", "_end", "_finished", "_first", "_hierarchy", "_is_late", "_least", "_root",
+        "_stand", "_to", "_told",
     )  # fmt: skip
 
     def __init__(
@@ -109,6 +113,8 @@ class Structured(Numbered):
         self._told = 0
         """The same of our last report; 0 if we have not reported."""
         self._to: Site | None = None
+        self._is_late = False
+        """Whether we learnt of the round by a START that was repeated."""
         self._least: Counts | None = None
         self._finished: Information | None = None
 
@@ -149,7 +155,7 @@ class Structured(Numbered):
         self._again = False
         if self._is_complete():
             return self._finish()
-        return [Multicast(StartRound(self._round, self._view)), *self._first_wait(REPEAT)]
+        return [Multicast(StartRound(self._round, self._view)), *self._wait_for_reports()]
 
     def _enter(self, number: int) -> None:
         """Take part in a round; one of ours that it passes over must be made up for."""
@@ -160,35 +166,50 @@ class Structured(Numbered):
         self._stand = self._place_of(self.site)
         self._first, self._end = self._span(self._stand)
         self._covered = 1 << (self._stand - self._first)
-        self._told, self._to, self._least = 0, None, None
+        self._told, self._to, self._least, self._is_late = 0, None, None, False
+        if self.trips is not None:
+            self.trips.answers.drop()
+            self.trips.result.drop()
+
+    def _wait_for_reports(self) -> list[Effect]:
+        return self._first_wait(REPEAT, self._for_answers)
 
     def _on_pdu(self, sender: Site, pdu: Pdu) -> list[Effect]:
         if isinstance(pdu, Report):
             return self._on_report(sender, pdu)
         if type(pdu) is StartRound:
-            return self._on_start(sender, pdu.round)
+            return self._on_start(sender, pdu)
         return self._on_information(pdu) if type(pdu) is Information else self._ignore()
 
-    def _on_start(self, sender: Site, number: int) -> list[Effect]:
+    def _on_start(self, sender: Site, pdu: StartRound) -> list[Effect]:
         """From the root, or from a member that waits for our report."""
+        number = pdu.round
         if not self._is_round(number):
             return self._ignore()
         if number > self._round:
-            return self._join(number)
+            return self._join(number, is_late=pdu.repeated)
         if number < self._round:
             return [Send(sender, self._news())]
         if self._awaiting:
-            return [Send(sender, self._report(sender))] if self._is_complete() else []
+            return [Send(sender, self._report(sender, repeated=True))] if self._is_complete() else []
         # We know the result. So does the root, but a member that passes START on does not.
         return [] if self._owner(number) == sender else [Send(sender, self._news())]
 
-    def _join(self, number: int) -> list[Effect]:
+    def _join(self, number: int, *, is_late: bool = False) -> list[Effect]:
         if self._owner(number) == self.site:
             return self._on_past(number)
         self._enter(number)
+        self._is_late = is_late
         if self._owner(number) in self._suspected:
             return self._turn()
-        return self._advance() or self._first_wait(REPEAT)
+        return self._wait_for_reports() if not self._is_complete() else self._advance()
+
+    def _join_by_report(self, number: int) -> list[Effect]:
+        """START has not come here: what answers take from now on is not what they take."""
+        effects = self._join(number)
+        if self.trips is not None:
+            self.trips.answers.drop()
+        return effects
 
     def _on_past(self, number: int) -> list[Effect]:
         """A round of ours that we do not know, say after a restart; others may wait for its result."""
@@ -201,7 +222,7 @@ class Structured(Numbered):
         if not self._makes_sense(pdu.round, pdu.counts):
             return self._ignore()
         # A member that reports knows its round, maybe before us.
-        effects = self._join(pdu.round) if pdu.round > self._round else []
+        effects = self._join_by_report(pdu.round) if pdu.round > self._round else []
         if pdu.round < self._round or not self._awaiting:
             return effects or [Send(sender, self._news())]
         first, end = self._span(place := self._place_of(sender))
@@ -213,6 +234,8 @@ class Structured(Numbered):
         covered <<= first - self._first
         if covered & ~self._covered:
             self._covered |= covered
+            if not pdu.repeated:
+                self._note_answer()
             self._fold(read_counts(pdu.counts))
             effects += self._advance()
         return effects
@@ -240,7 +263,9 @@ class Structured(Numbered):
         if (self._told, self._to) == (self._covered, to):
             return []
         self._told, self._to = self._covered, to
-        return [Send(to, self._report(to)), *self._first_wait(REPEAT)]
+        self._note_all_answers()
+        report = self._report(to, repeated=self._is_late)
+        return [Send(to, report), *self._first_wait(REPEAT, self._for_result)]
 
     def _superior(self) -> Site:
         sites = (self._site_at(place) for place in self._superiors())
@@ -262,11 +287,11 @@ class Structured(Numbered):
         """The places of a range within our span."""
         return ((1 << (end - first)) - 1) << (first - self._first)
 
-    def _report(self, to: Site) -> Report:
+    def _report(self, to: Site, *, repeated: bool) -> Report:
         lacking = (1 << (self._end - self._first)) - 1 & ~self._covered
         bitmap = lacking.to_bytes((lacking.bit_length() + 7) // 8, "little")
         counts = self._fold_held(self._least).tobytes()
-        return self._report_kind(to)(self._round, counts, bitmap, self._view)
+        return self._report_kind(to)(self._round, counts, bitmap, self._view, repeated)
 
     # The root multicasts the result
 
@@ -278,7 +303,9 @@ class Structured(Numbered):
         return [*effects, Multicast(finished), *self._declare(result), *self._begin_again()]
 
     def _end_round(self, finished: Information) -> list[Effect]:
-        self._finished, self._awaiting, self._least = finished, False, None
+        self._note_all_answers()
+        self._note_result(repeated=finished.repeated)
+        self._finished, self._awaiting, self._least = structs.replace(finished, repeated=True), False, None
         return [] if self._repetition is None else [CancelTimer(REPEAT)]
 
     def _on_information(self, pdu: Information) -> list[Effect]:
@@ -295,7 +322,7 @@ class Structured(Numbered):
     def _news(self) -> Pdu:
         """What a member lacks that is behind: the result, or the round under way."""
         if self._awaiting or self._finished is None:
-            return StartRound(self._round, self._view)
+            return StartRound(self._round, self._view, repeated=True)
         return self._finished
 
     # Loss
@@ -308,8 +335,8 @@ class Structured(Numbered):
             return self._turn()
         if owner != self.site and self._is_complete():
             to = self._superior()
-            return [Send(to, self._report(to)), *self._next_wait(REPEAT)]
-        return self._ask() + self._next_wait(REPEAT)
+            return [Send(to, self._report(to, repeated=True)), *self._next_wait(REPEAT, self._for_result)]
+        return self._ask() + self._next_wait(REPEAT, self._for_answers)
 
     def _ask(self) -> list[Effect]:
         """Pass START on to members that should have reported."""
@@ -317,7 +344,7 @@ class Structured(Numbered):
         silent = [place for place in self._reporters() if missing & self._bits(*self._span(place))]
         if not silent:
             return []
-        start = StartRound(self._round, self._view)
+        start = StartRound(self._round, self._view, repeated=True)
         return [Multicast(start, tuple(self._site_at(place) for place in silent))]
 
     # Crashes
@@ -336,7 +363,7 @@ class Structured(Numbered):
         if to == self.site:
             return self._begin()
         self._told, self._to = 0, to
-        return [Send(to, self._report(to)), *self._next_wait(REPEAT)]
+        return [Send(to, self._report(to, repeated=True)), *self._next_wait(REPEAT, self._for_result)]
 
     def _on_restored(self, site: Site) -> list[Effect]:
         """A member that is back is waited for again, and may be the one to report to."""
@@ -344,7 +371,9 @@ class Structured(Numbered):
             return []
         place = self._place_of(site) - self._first
         uncovered = 0 <= place < self._end - self._first and not self._covered >> place & 1
-        asked: list[Effect] = [Send(site, StartRound(self._round, self._view))] if uncovered else []
+        asked: list[Effect] = (
+            [Send(site, StartRound(self._round, self._view, repeated=True))] if uncovered else []
+        )
         return asked + self._advance()
 
     # Places in this round

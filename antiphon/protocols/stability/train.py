@@ -39,6 +39,7 @@ from antiphon.core.ids import Site
 from antiphon.core.wire import Pdu
 from antiphon.protocols.stability.base import Bitmap, Configuration, CountBytes, read_counts
 from antiphon.protocols.stability.numbered import Numbered
+from antiphon.protocols.stability.round_trips import RoundTrip
 
 REPEAT: Final = "repeat"
 """Repeat the train to a member that has not confirmed it, or ask for the result."""
@@ -183,6 +184,7 @@ class Train(Numbered):
     def _finish(self, counts: bytes) -> list[Effect]:
         result = self._result(self._fold_held(read_counts(counts)))
         self._collecting = False
+        self._note_result(repeated=False)
         self.rounds_finished += 1
         self._finished = Carriage(self._round, 0, result.tobytes(), result=True, view=self._view)
         return self._declare(result) + self._tell(self._finished) + self._begin_again()
@@ -200,6 +202,7 @@ class Train(Numbered):
             self._give_way(pdu.round)
             self._awaiting = False
         self._finished = pdu
+        self._note_result(repeated=False)
         effects = receipt + self._take_result(pdu.counts) + (self._tell(pdu) if current else [])
         return effects + (self._begin_again() if current else [])
 
@@ -258,7 +261,7 @@ class Train(Numbered):
         self._to, self._confirmed = to, False
         if to is None or self._sent is None:
             return [] if self._repetition is None else [CancelTimer(REPEAT)]
-        return [Send(to, self._sent), *self._first_wait(REPEAT)]
+        return [Send(to, self._sent), *self._first_wait(REPEAT, self._for_receipt)]
 
     # Places in the cyclic order
 
@@ -322,9 +325,10 @@ class Train(Numbered):
         if (pdu.round, pdu.lap, pdu.result) != (sent.round, sent.lap, sent.result):
             return []
         self._confirmed = True
+        self._note_receipt()
         if self.under_way:
             # The train has moved on. Should its result not reach us, we shall ask, but not soon.
-            return self._longest_wait(REPEAT)
+            return self._wait_for_result()
         return [] if self._repetition is None else [CancelTimer(REPEAT)]
 
     def _on_past(self, number: int) -> list[Effect]:
@@ -341,7 +345,25 @@ class Train(Numbered):
             return []
         if self._confirmed and not self.under_way:
             return []
-        return [Send(self._to, self._sent), *self._next_wait(REPEAT)]
+        return [Send(self._to, self._sent), *self._next_wait(REPEAT, self._awaited)]
+
+    @property
+    def _for_receipt(self) -> RoundTrip | None:
+        return None if self.trips is None else self.trips.receipt
+
+    @property
+    def _awaited(self) -> RoundTrip | None:
+        return self._for_result if self._confirmed else self._for_receipt
+
+    def _note_receipt(self) -> None:
+        if self.trips is not None:
+            self.trips.receipt.end_with(self._now, repeated=False)
+
+    def _wait_for_result(self) -> list[Effect]:
+        if self._repetition is None or self.trips is None:
+            return []
+        longest_ns = self._repetition.longest_ns
+        return self._wait(REPEAT, self.trips.result.begin(self._now, self._repetition, longest_ns))
 
     # Crashes
 

@@ -54,6 +54,11 @@ class GossipStudy(RoundStudy):
             raise UsageError("Gossips cannot go at least farther than they go at most.")
 
     @property
+    def waits_for_answers(self) -> bool:
+        """Gossip goes on by steps, lost or not."""
+        return False
+
+    @property
     def gossip_bytes(self) -> int:
         """A gossip among all members: besides the counts a round number and a bit for each member."""
         return self.array_bytes + ROUND_BYTES + (self.members + 7) // 8

@@ -2,7 +2,8 @@
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, sections 4.3.3 and 5.4 to 5.7. The frame is
 `antiphon.sim.rounds`. Local groups are consecutive members of a depth-first walk of the tree; the
-controller of each is its shallowest member. Every member is triggered at once; the first controller that has
+controller of each is its shallowest member, or its controllers
+are as many as are wanted. Every member is triggered at once; the first controller that has
 heard from all groups has the result.
 
 The text fixes neither how a local group ends its gossip nor what that costs. By default it is over for all
@@ -49,6 +50,7 @@ class SGossipStudy(RoundStudy):
     step: Annotated[float, "seconds between a member's gossips"] = 1.5
     subset: Annotated[int, "members, or controllers, that a gossip goes to"] = 1
     subgroup: Annotated[int, "members of a local group"] = 50
+    controllers: Annotated[int, "controllers of a local group (figure 4.13 has two)"] = 1
     local: Annotated[
         LocalEnd, "whose result ends a local round: the first's, a controller's, each member's own"
     ] = "first"
@@ -61,8 +63,13 @@ class SGossipStudy(RoundStudy):
         super().__post_init__()
         if not 0 < self.step <= 3600:
             raise UsageError(f"A step of {self.step} s makes no sense.", hint="Take up to an hour.")
-        if self.subset < 1 or self.subgroup < 1:
-            raise UsageError("A subset and a local group have at least one member.")
+        if self.subset < 1 or not 1 <= self.controllers <= self.subgroup:
+            raise UsageError("A subset and a local group have a member or more, who may all be controllers.")
+
+    @property
+    def waits_for_answers(self) -> bool:
+        """Gossip goes on by steps, lost or not."""
+        return False
 
 
 class SGossipRound(Round):
@@ -77,7 +84,8 @@ class SGossipRound(Round):
             objective=study.objective,
             step_ns=from_seconds(study.step),
             subset=study.subset,
-            groups=local_groups(self.placement, self.sites, study.subgroup),
+            groups=local_groups(self.placement, self.sites, study.subgroup, study.controllers),
+            controllers=study.controllers,
             local=study.local,
         )
         # One stream for all: a generator for each member would take more memory than all else.
@@ -156,20 +164,22 @@ class _FreeLocalResults(LosingNetwork):
             super().send(now, source, targets, pdu, size)
 
 
-def local_groups(placement: Placement, sites: Sequence[Site], subgroup: int) -> tuple[tuple[Site, ...], ...]:
-    """Consecutive members of the depth-first walk, the controller in front: the shallowest one.
+def local_groups(
+    placement: Placement, sites: Sequence[Site], subgroup: int, controllers: int = 1
+) -> tuple[tuple[Site, ...], ...]:
+    """Consecutive members of the depth-first walk, the controllers in front: the shallowest ones.
 
-    Of several the one with the smallest number; since nodes are numbered level by level, the smallest number
-    is also the shallowest.
+    Of several the ones with the smallest numbers; since nodes are numbered level by level, the smallest
+    number is also the shallowest.
     """
     nodes, enter = placement.nodes, placement.tree.enter
     walk = sorted(range(len(sites)), key=lambda member: int(enter[nodes[member]]))
     groups = []
     for first in range(0, len(walk), subgroup):
         group = walk[first : first + subgroup]
-        controller = min(group, key=lambda member: nodes[member])
-        group.remove(controller)
-        groups.append(tuple(sites[member] for member in (controller, *group)))
+        front = sorted(group, key=lambda member: nodes[member])[:controllers]
+        others = [member for member in group if member not in front]
+        groups.append(tuple(sites[member] for member in (*front, *others)))
     return tuple(groups)
 
 

@@ -6,14 +6,16 @@ is member 0, when the ACK train is back. The INFO train then takes as long again
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from antiphon.core.ids import Site
 from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Recorder
+from antiphon.core.time import from_seconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.stability.base import Configuration
+from antiphon.protocols.stability.round_trips import Repetition
 from antiphon.protocols.stability.train import Receipt, Train
 from antiphon.sim.rounds import HEADER_BYTES, Round, RoundStudy
 from antiphon.sim.scenario import Metrics, Scenario
@@ -27,6 +29,14 @@ class TrainStudy(RoundStudy):
     def lossy(self) -> bool:
         """There is one message at a time, which fills no buffer."""
         return self.loss_rate > 0
+
+    def repetition(self) -> Repetition | None:
+        """The longest pause lasts for both laps, so that no member asks for a result that is on its way."""
+        usual = super().repetition()
+        if usual is None:
+            return None
+        laps_ns = from_seconds(2 * self.members * self.longest_hop_s)
+        return replace(usual, longest_ns=max(usual.longest_ns, laps_ns))
 
 
 class TrainRound(Round):

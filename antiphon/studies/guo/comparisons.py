@@ -45,6 +45,18 @@ class Setting:
             for protocol in protocols
         ]
 
+    def large_subgroups(self, *protocols: str) -> list[Curve]:
+        """In dense groups, with logical trees of sub-groups of 50 in place of the network's."""
+        large = {"tree": "subgroups", "subgroup": SUBGROUPS[-1]}
+        return [
+            Curve(
+                name=NAMES[protocol],
+                where=points(protocol, self.density, self.senders, **large),
+                hue=HUES[protocol],
+            )
+            for protocol in protocols
+        ]
+
     def _of(self, protocol: str, subgroup: int) -> dict[str, Any]:
         if protocol == "s-gossip":
             return points(protocol, self.density, self.senders)

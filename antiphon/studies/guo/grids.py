@@ -13,14 +13,21 @@ from antiphon.studies.guo.settings import (
     DENSITIES,
     FAST_BANDWIDTH,
     FIXED_SIZE,
+    LOCAL_ENDS,
+    LOCAL_GROUP,
     LOSSES,
+    NAMES,
+    NARROW_SPACING_S,
     QUICK_STEPS,
     SENDERS,
+    SHAPES,
     SIZES,
+    SMALL_SIZES,
     STEPS,
     SUBGROUPS,
     SUBSETS,
     local_step,
+    table_step,
     text_step,
 )
 from antiphon.studies.study import Effort, Grid
@@ -75,6 +82,28 @@ SCATTERED: Final = Grid(
 )
 
 
+WALKED: Final = tuple(
+    sparse(scenario, SOME, senders=(50,), subgroup=SUBGROUPS, order=("depth-first",))
+    for scenario in ("s-coordp", "s-train")
+)
+"""Logical trees along a depth-first walk of the network."""
+
+LARGE_SUBGROUPS: Final = tuple(
+    Grid(
+        scenario=scenario,
+        axes={"members": SIZES, "senders": (1,), "tree": ("subgroups",), "subgroup": (LOCAL_GROUP,)},
+        seeds=ONCE,
+    )
+    for scenario in ("s-coordp", "s-train")
+)
+"""Dense groups whose logical trees have sub-groups of 50 (figure C.2)."""
+
+CLOSE_TOGETHER: Final = Grid(
+    scenario="fulldist", axes={"members": SIZES, "senders": (50,), "scatter": (NARROW_SPACING_S,)}, seeds=SOME
+)
+"""The other window of figure 5.18."""
+
+
 def gossip(axes: dict[str, Any], **rest: Any) -> Grid:
     """Gossip, until the first member has the result; every grid names the same parameters."""
     fixed = {"subset": (1,), "until": ("first",), "bandwidth": (BANDWIDTH,), "loss": ("buffers",)}
@@ -89,7 +118,6 @@ FIXED: Final = gossip(
 )
 SPREAD: Final = gossip(
     {**GROUP_OF_200, "density": ("dense",), "loss": ("none",), "subset": (3,), "step": STEPS},
-    quick={"step": QUICK_STEPS},
     seeds=ALWAYS_20,
 )
 BY_SIZE: Final = gossip(
@@ -106,6 +134,47 @@ LOCAL: Final = Grid(
     derived={"step": local_step, "until": lambda _: "first", "bandwidth": lambda _: BANDWIDTH},
     seeds=SOME,
 )
+
+UNFITTED: Final = tuple(
+    Grid(
+        scenario="s-gossip",
+        axes={
+            "members": (SIZES[-1],),
+            "senders": (50,),
+            "density": DENSITIES,
+            "loss": ("buffers",),
+            "subset": (1,),
+            "local": (local,),
+            "local_result": (local_result,),
+        },
+        derived={"step": table_step, "until": lambda _: "first", "bandwidth": lambda _: BANDWIDTH},
+        seeds=SOME,
+    )
+    for local, local_result in LOCAL_ENDS
+)
+"""S_Gossip with a step that was not fitted, with each way to end a local round."""
+
+IN_SHAPES: Final = (
+    *(
+        Grid(scenario=name, axes={"members": SMALL_SIZES, "senders": (50,), "shape": SHAPES}, seeds=ONCE)
+        for name in ("coordp", "fulldist", "train", "s-coordp", "s-train")
+    ),
+    gossip({"members": SMALL_SIZES, "senders": (50,), "shape": SHAPES, "step": (9.0,)}, seeds=FEW),
+    Grid(
+        scenario="s-gossip",
+        axes={"members": SMALL_SIZES, "senders": (50,), "shape": SHAPES, "loss": ("buffers",)},
+        seeds=FEW,
+    ),
+)
+"""Figure 5.1's star and chain."""
+
+UNTIL_STABLE: Final = Grid(
+    scenario="fifo",
+    axes={"stability": tuple(NAMES), "members": (5, 10, 20, 40), "messages": (200,), "rate": (200.0,)},
+    quick={"members": (5, 10, 20)},
+    seeds=FEW,
+)
+"""Time to stability in groups that multicast."""
 
 SEARCHES: Final = (
     Grid(
@@ -147,6 +216,12 @@ GRIDS: Final = (
     BY_SIZE,
     FAST_LINKS,
     LOCAL,
+    *WALKED,
+    *LARGE_SUBGROUPS,
+    CLOSE_TOGETHER,
+    *UNFITTED,
+    *IN_SHAPES,
+    UNTIL_STABLE,
     *SEARCHES,
     DETECTION,
 )

@@ -6,18 +6,19 @@
 - An order or a trend holds if it holds at every group size that was run.
 - A growth law holds if it fits best among the candidates (`antiphon.studies.growth`).
 
-Queues are judged by the output link's queue; the finding also says how the sum over a node's links would be
-judged.
+Where a verdict turns on how the text is read, each reading is judged, and `readings` has a table of all.
+Queues are an output link's, or the sum over a node's links. No claim is judged by what was fitted to it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from antiphon.studies.claims import Judge
 from antiphon.studies.formatting import number
 from antiphon.studies.growth import best_law
 from antiphon.studies.guo.settings import points
-from antiphon.studies.judging import unless
+from antiphon.studies.judging import Way, under, unless
 from antiphon.studies.model import Finding
 from antiphon.studies.results import Results
 
@@ -67,10 +68,16 @@ def _several(parts: Sequence[str], most: int = 4) -> str:
 
 
 def grows_as(
-    results: Results, law: str, protocol: str, density: str = "dense", metric: str = "hop_messages"
+    results: Results,
+    law: str,
+    protocol: str,
+    density: str = "dense",
+    metric: str = "hop_messages",
+    above: int = 0,
 ) -> Finding:
     """Whether a metric over the group size follows a law best."""
-    values = by_size(results, protocol, density, 50, metric)
+    found_at = by_size(results, protocol, density, 50, metric)
+    values = {size: value for size, value in found_at.items() if size > above}
     found, misfit = best_law(list(values), list(values.values()))
     each = {size: value / size for size, value in values.items()}
     return Finding(
@@ -106,14 +113,23 @@ def both(*findings: tuple[str, Finding]) -> Finding:
     )
 
 
-def two_readings(results: Results, judge: Callable[[Results, str], Finding]) -> Finding:
-    """A claim about mean queues: judged by the link's, with the verdict by the node's sum in the reason."""
-    link, node = judge(results, "queue_mean"), judge(results, "queue_node_mean")
-    word = "hold" if node.holds else "not hold"
-    return Finding(
-        ours=f"{link.ours}; as the node's sum: {node.ours}",
-        holds=link.holds,
-        reason=f"{link.reason} Read as the sum over a node's links it would {word}.".strip(),
+def by_queues(judge: Callable[[Results, str], Finding]) -> Judge:
+    """A claim about mean queues, judged by both kinds of queue."""
+    return under(
+        Way("a link's queue", "a queue is an output link's", lambda results: judge(results, "queue_mean")),
+        Way(
+            "a node's sum",
+            "a queue is the sum over a node's links",
+            lambda results: judge(results, "queue_node_mean"),
+        ),
+    )
+
+
+def by_fills(judge: Callable[[Results, str], Finding]) -> Judge:
+    """A claim about dense groups, judged with both ways to fill the tree's last level."""
+    return under(
+        Way("even", "the tree's last level is spread evenly", lambda results: judge(results, "even")),
+        Way("from the left", "it is filled from the left", lambda results: judge(results, "left")),
     )
 
 

@@ -11,7 +11,7 @@ from antiphon.core.effects import CancelTimer, Effect, Multicast, Send, SetTimer
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received, Restored, RoundTriggered, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
-from antiphon.protocols.stability.base import FIRST_LIMIT, Configuration, Repetition
+from antiphon.protocols.stability.base import FIRST_LIMIT, Configuration
 from antiphon.protocols.stability.coordp import (
     ACKNOWLEDGE,
     ASK,
@@ -21,6 +21,7 @@ from antiphon.protocols.stability.coordp import (
     Information,
     StartRound,
 )
+from antiphon.protocols.stability.round_trips import Repetition
 
 QUIET = Configuration(repetition=None)
 SITES = ("a", "b", "c")
@@ -150,8 +151,9 @@ def test_a_member_repeats_its_answer_ever_more_rarely_until_it_knows_the_result(
     b = member("b", [1, 1], Configuration(repetition=Repetition(first_ns=10, longest_ns=25)))
     waits = []
     effects = receive(b, "a", StartRound(0))
-    for _ in range(4):
-        assert of_kind(effects, Send) == [Send("a", Acknowledgement(0, counts(1, 1)))]
+    for number in range(4):
+        answer = Acknowledgement(0, counts(1, 1), repeated=number > 0)
+        assert of_kind(effects, Send) == [Send("a", answer)]
         waits += [effect.after_ns for effect in of_kind(effects, SetTimer)]
         effects = b.handle(0, TimerFired(ACKNOWLEDGE))
     assert all(low <= wait < 2 * low for low, wait in zip([10, 20, 25, 25], waits, strict=True))
@@ -164,7 +166,10 @@ def test_the_coordinator_asks_members_again_that_have_not_answered() -> None:
     started = trigger(a)
     assert SetTimer(ASK, 10) in started
     receive(a, "b", Acknowledgement(0, counts(1, 1)))
-    assert a.handle(0, TimerFired(ASK)) == [Multicast(StartRound(0), ("c",)), SetTimer(ASK, 20)]
+    assert a.handle(0, TimerFired(ASK)) == [
+        Multicast(StartRound(0, repeated=True), ("c",)),
+        SetTimer(ASK, 20),
+    ]
 
 
 def test_a_late_answer_to_a_finished_round_gets_the_result() -> None:
@@ -172,7 +177,8 @@ def test_a_late_answer_to_a_finished_round_gets_the_result() -> None:
     trigger(a)
     for site in ("b", "c"):
         receive(a, site, Acknowledgement(0, counts(1, 0)))
-    assert receive(a, "b", Acknowledgement(0, counts(1, 0))) == [Send("b", Information(0, counts(1, 0)))]
+    result = Information(0, counts(1, 0), repeated=True)
+    assert receive(a, "b", Acknowledgement(0, counts(1, 0))) == [Send("b", result)]
 
 
 def test_an_answer_of_an_older_round_is_not_counted() -> None:
@@ -254,7 +260,7 @@ def test_a_restored_member_is_waited_for_and_asked() -> None:
     a = member("a", [5, 5])
     a.handle(0, Suspected("c"))
     trigger(a)
-    assert a.handle(0, Restored("c")) == [Send("c", StartRound(0))]
+    assert a.handle(0, Restored("c")) == [Send("c", StartRound(0, repeated=True))]
     receive(a, "b", Acknowledgement(0, counts(4, 4)))
     assert a.rounds_finished == 0
     receive(a, "c", Acknowledgement(0, counts(1, 2)))
@@ -367,7 +373,7 @@ def test_only_other_members_are_suspected_and_each_once() -> None:
         assert a.handle(0, Suspected(site)) == []
     start = start_of(trigger(a))
     assert a.handle(0, Restored("x")) == []
-    assert a.handle(0, Restored("b")) == [Send("b", start)]
+    assert a.handle(0, Restored("b")) == [Send("b", StartRound(start.round, repeated=True))]
     assert a.handle(0, Restored("b")) == []
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from antiphon.core.inputs import Suspected
 from antiphon.core.wire import Codec
-from antiphon.protocols.stability.base import Configuration, Objective, Repetition
+from antiphon.protocols.stability.base import Configuration, Objective
 from antiphon.protocols.stability.coordp import PDUS, Acknowledgement, CoordP, Information, StartRound
+from antiphon.protocols.stability.round_trips import Repetition
 from tests.protocols.harness.stability_group import counts, receive, sent, trigger
 from tests.protocols.harness.stability_swarm import weather
 

@@ -9,7 +9,7 @@ from antiphon.core.effects import CancelTimer, Missing, Send, SetTimer, Stable
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Restored, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
-from antiphon.protocols.stability.base import FIRST_LIMIT, Objective, Repetition
+from antiphon.protocols.stability.base import FIRST_LIMIT, Objective
 from antiphon.protocols.stability.fulldist import (
     ASK,
     PDUS,
@@ -19,6 +19,7 @@ from antiphon.protocols.stability.fulldist import (
     Purpose,
     Row,
 )
+from antiphon.protocols.stability.round_trips import Repetition
 from tests.protocols.harness.stability_group import (
     counts,
     of_kind,

@@ -14,7 +14,7 @@ from antiphon.core.effects import CancelTimer, Effect, Missing, Multicast, Send,
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received, Restored, RoundTriggered, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
-from antiphon.protocols.stability.base import FIRST_LIMIT, Objective, Repetition
+from antiphon.protocols.stability.base import FIRST_LIMIT, Objective
 from antiphon.protocols.stability.gossip import (
     PDUS,
     STEP,
@@ -24,6 +24,7 @@ from antiphon.protocols.stability.gossip import (
     Rumour,
     draw,
 )
+from antiphon.protocols.stability.round_trips import Repetition
 from tests.protocols.harness.gossip_group import Group, survive
 from tests.protocols.harness.literal_gossip import LiteralGossip
 
@@ -57,6 +58,17 @@ def trigger(protocol: Gossip) -> list[Effect]:
 
 def step(protocol: Gossip, now: int = 0) -> list[Effect]:
     return protocol.handle(now, TimerFired(STEP))
+
+
+class Drawn(Random):
+    """Draws what a figure of the text shows."""
+
+    def __init__(self, *places: float) -> None:
+        super().__init__(1)
+        self._places = list(places)
+
+    def random(self) -> float:
+        return self._places.pop(0) if self._places else 0.0
 
 
 def of_kind(effects: list[Effect], kind: type[Any]) -> list[Any]:
@@ -588,3 +600,39 @@ def test_the_shortcuts_change_nothing(seed: int, size: int) -> None:
 def test_stability_is_safe_in_turmoil_and_found_after_it(seed: int, subset: int) -> None:
     knobs = GossipConfiguration(step_ns=STEP_NS, subset=subset, repetition=LASTING.repetition)
     survive(lambda site, sites, senders, random: Gossip(site, sites, senders, knobs, random), seed)
+
+
+# Figure 4.4
+
+FOUR = ("A", "B", "C", "D")
+SUBSETS = {"A": ("B", "C"), "B": ("C", "D"), "C": ("B", "A"), "D": ("B", "C")}
+"""The members that each gossips to in the first step; the figure's arrows are not in the text."""
+
+
+def draws(site: str) -> Drawn:
+    """What makes `draw` choose the subset of the figure, after the moment of the first gossip."""
+    others = [other for other in FOUR if other != site]
+    return Drawn(0.0, *((others.index(other) + 0.5) / len(others) for other in SUBSETS[site]))
+
+
+def test_figure_4_4_four_members_and_a_subset_of_two_take_two_steps() -> None:
+    """After the first step B and C have the stability array, A and D partial ones; then A hears from D."""
+    knobs = GossipConfiguration(repetition=None, step_ns=STEP_NS, subset=2)
+    group = {site: Gossip(site, FOUR, FOUR, knobs, draws(site)) for site in FOUR}
+    for rank, protocol in enumerate(group.values()):
+        protocol.hold_all([5 + rank, 5, 6, 9 - rank])
+        trigger(protocol)
+    gossips = [(site, effect) for site in FOUR for effect in of_kind(step(group[site]), Send)]
+    assert {site: tuple(each.to for by, each in gossips if by == site) for site in FOUR} == SUBSETS
+    finished: dict[str, list[Any]] = {}
+    for site, gossip in gossips:
+        finished[gossip.to] = finished.get(gossip.to) or of_kind(
+            receive(group[gossip.to], site, gossip.pdu), Multicast
+        )
+    assert {site for site, ended in finished.items() if ended} == {"B", "C"}
+    assert group["B"].stable == group["C"].stable == (5, 5, 6, 6)
+    assert group["A"].stable == group["D"].stable == (0, 0, 0, 0)
+    ((second),) = [told(step(group["D"]))]
+    receive(group["A"], "D", second)
+    assert group["A"].stable == (5, 5, 6, 6)
+    assert group["A"].rounds_finished == 1

@@ -182,7 +182,8 @@ def test_a_member_that_forwards_a_finished_round_gets_its_result(name: str) -> N
     assert layer.handle(0, Received("a", result)) != []
     assert layer.handle(0, Received("c", result)) == []
     assert layer.handle(0, Received("a", StartRound(0, 5))) == []
-    assert layer.handle(0, Received("c", StartRound(0, 5))) == [Send("c", result)]
+    again = Information(0, counts(1, 1, 1, 1), 5, repeated=True)
+    assert layer.handle(0, Received("c", StartRound(0, 5))) == [Send("c", again)]
 
 
 @pytest.mark.parametrize("name", ["s-coordp", "s-train"])

@@ -9,9 +9,10 @@ from antiphon.core.effects import CancelTimer, Missing, Multicast, Send, SetTime
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Restored, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
-from antiphon.protocols.stability.base import FIRST_LIMIT, Objective, Repetition
+from antiphon.protocols.stability.base import FIRST_LIMIT, Objective
 from antiphon.protocols.stability.coordp import Information, StartRound
 from antiphon.protocols.stability.hierarchy import Hierarchy
+from antiphon.protocols.stability.round_trips import Repetition
 from antiphon.protocols.stability.s_coordp import PDUS, ChildReport, SCoordP
 from antiphon.protocols.stability.structured import REPEAT, StructuredConfiguration
 from tests.protocols.harness.stability_group import (
@@ -97,7 +98,8 @@ def test_the_root_multicasts_what_it_has_found() -> None:
 def test_a_report_may_come_before_start() -> None:
     c = member("c")
     assert sent(receive(c, "f", ChildReport(0, counts(4, 14)))) == [("a", ChildReport(0, counts(4, 11)))]
-    assert sent(receive(c, "a", StartRound(0))) == [("a", ChildReport(0, counts(4, 11)))]
+    again = ChildReport(0, counts(4, 11), repeated=True)
+    assert sent(receive(c, "a", StartRound(0))) == [("a", again)]
 
 
 def test_what_is_held_when_the_report_goes_out_counts() -> None:
@@ -149,8 +151,8 @@ def test_a_report_is_repeated_ever_more_rarely_until_the_result_is_known() -> No
     d = member("d", BUSY)
     effects = receive(d, "a", StartRound(0))
     waits = []
-    for _ in range(4):
-        assert sent(effects) == [("b", ChildReport(0, counts(6, 12)))]
+    for number in range(4):
+        assert sent(effects) == [("b", ChildReport(0, counts(6, 12), repeated=number > 0))]
         waits += [effect.after_ns for effect in of_kind(effects, SetTimer)]
         effects = d.handle(0, TimerFired(REPEAT))
     assert all(low <= wait < 2 * low for low, wait in zip([10, 20, 40, 40], waits, strict=True))
@@ -163,22 +165,23 @@ def test_a_parent_asks_those_again_that_have_not_reported() -> None:
     receive(b, "a", StartRound(0))
     receive(b, "d", ChildReport(0, counts(6, 12)))
     asked = b.handle(0, TimerFired(REPEAT))
-    assert of_kind(asked, Multicast) == [Multicast(StartRound(0), ("e",))]
+    assert of_kind(asked, Multicast) == [Multicast(StartRound(0, repeated=True), ("e",))]
 
 
 def test_who_is_asked_answers_if_it_can() -> None:
     b, d = member("b", BUSY), member("d", BUSY)
     receive(b, "a", StartRound(0))
     assert sent(receive(b, "a", StartRound(0))) == []
-    assert sent(receive(d, "b", StartRound(0))) == [("b", ChildReport(0, counts(6, 12)))]
-    assert sent(receive(d, "b", StartRound(0))) == [("b", ChildReport(0, counts(6, 12)))]
+    late = ChildReport(0, counts(6, 12), repeated=True)
+    assert sent(receive(d, "b", StartRound(0, repeated=True))) == [("b", late)]
+    assert sent(receive(d, "b", StartRound(0, repeated=True))) == [("b", late)]
 
 
 def test_a_member_that_missed_the_result_gets_it_from_its_parent() -> None:
     b = member("b", BUSY)
     receive(b, "a", StartRound(0))
-    result = Information(0, counts(4, 9))
-    receive(b, "a", result)
+    result = Information(0, counts(4, 9), repeated=True)
+    receive(b, "a", Information(0, counts(4, 9)))
     assert sent(receive(b, "d", ChildReport(0, counts(6, 12)))) == [("d", result)]
     d = member("d", BUSY)
     receive(d, "a", StartRound(0))
@@ -190,7 +193,7 @@ def test_a_root_that_forgot_its_rounds_catches_up() -> None:
     receive(b, "a", StartRound(60))
     ((_, start),) = sent(trigger(reborn))
     ((to, news),) = sent(receive(b, "a", start))
-    assert (to, news) == ("a", StartRound(60))
+    assert (to, news) == ("a", StartRound(60, repeated=True))
     assert sent(receive(reborn, "b", news)) == [(None, StartRound(66))]
 
 
@@ -255,7 +258,7 @@ def test_a_restored_member_is_waited_for_and_asked() -> None:
     b.handle(0, Suspected("e"))
     receive(b, "a", StartRound(0))
     receive(b, "d", ChildReport(0, counts(6, 12)))
-    assert b.handle(0, Restored("e")) == [Send("e", StartRound(0))]
+    assert b.handle(0, Restored("e")) == [Send("e", StartRound(0, repeated=True))]
 
 
 def test_a_restored_parent_is_reported_to_again() -> None:

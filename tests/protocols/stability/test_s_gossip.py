@@ -13,8 +13,9 @@ from antiphon.core.effects import Effect, Missing, Multicast, Send, SetTimer, St
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received, Restored, RoundTriggered, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
-from antiphon.protocols.stability.base import FIRST_LIMIT, Objective, Repetition
+from antiphon.protocols.stability.base import FIRST_LIMIT, Objective
 from antiphon.protocols.stability.gossip import STEP, Outcome, Rumour
+from antiphon.protocols.stability.round_trips import Repetition
 from antiphon.protocols.stability.s_gossip import (
     GROUP_STEP,
     PDUS,
@@ -318,7 +319,7 @@ def test_a_reminder_gives_the_controller_what_it_lacks_or_gets_the_result() -> N
     a, reminder = member("a", [5, 3], repetition=REPETITION), LocalOutcome(0, counts(4, 2))
     assert timers(receive(a, "b", reminder)) == {STEP, GROUP_STEP}
     receive(a, "d", GroupRumour(0, TWO, counts(5, 1)))
-    assert receive(a, "b", reminder, STEP_NS) == [Send("b", Outcome(0, counts(4, 1)))]
+    assert receive(a, "b", reminder, STEP_NS) == [Send("b", Outcome(0, counts(4, 1), repeated=True))]
 
 
 def test_a_member_that_may_not_be_covered_asks_again_once() -> None:

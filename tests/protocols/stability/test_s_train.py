@@ -7,9 +7,10 @@ import pytest
 from antiphon.core.effects import Multicast, Send
 from antiphon.core.inputs import Restored, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
-from antiphon.protocols.stability.base import FIRST_LIMIT, Objective, Repetition
+from antiphon.protocols.stability.base import FIRST_LIMIT, Objective
 from antiphon.protocols.stability.coordp import Information, StartRound
 from antiphon.protocols.stability.hierarchy import Hierarchy
+from antiphon.protocols.stability.round_trips import Repetition
 from antiphon.protocols.stability.s_train import PDUS, SiblingReport, STrain, SubgroupReport
 from antiphon.protocols.stability.structured import REPEAT, StructuredConfiguration
 from tests.protocols.harness.stability_group import (
@@ -113,7 +114,7 @@ def test_who_waits_asks_its_elder_sibling_and_its_last_child() -> None:
     c = member("c", BUSY)
     receive(c, "a", StartRound(0))
     (asked,) = of_kind(c.handle(0, TimerFired(REPEAT)), Multicast)
-    assert asked == Multicast(StartRound(0), ("b", "g"))
+    assert asked == Multicast(StartRound(0, repeated=True), ("b", "g"))
     receive(c, "b", SiblingReport(0, counts(15, 21)))
     (asked,) = of_kind(c.handle(0, TimerFired(REPEAT)), Multicast)
     assert asked.to == ("g",)
@@ -122,7 +123,7 @@ def test_who_waits_asks_its_elder_sibling_and_its_last_child() -> None:
 def test_who_has_reported_repeats_its_report() -> None:
     e = member("e", BUSY)
     receive(e, "a", StartRound(0))
-    assert sent(e.handle(0, TimerFired(REPEAT))) == [("f", SiblingReport(0, counts(16, 24)))]
+    assert sent(e.handle(0, TimerFired(REPEAT))) == [("f", SiblingReport(0, counts(16, 24), repeated=True))]
 
 
 # Crashes
@@ -172,7 +173,7 @@ def test_a_report_names_the_members_that_it_lacks() -> None:
 def test_one_asked_by_another_answers_with_the_kind_that_fits() -> None:
     e = member("e")
     receive(e, "a", StartRound(0))
-    assert receive(e, "b", StartRound(0)) == [Send("b", SubgroupReport(0, counts(16, 24)))]
+    assert receive(e, "b", StartRound(0)) == [Send("b", SubgroupReport(0, counts(16, 24), repeated=True))]
 
 
 def test_the_next_in_order_takes_the_roots_place() -> None:
@@ -250,4 +251,4 @@ def test_a_member_that_is_back_is_asked_if_our_report_covers_it(site: str, asked
     if site != last:
         protocol.handle(0, Suspected(site))
         effects = protocol.handle(0, Restored(site))
-        assert (Send(site, StartRound(0)) in effects) == asked
+        assert (Send(site, StartRound(0, repeated=True)) in effects) == asked

@@ -9,7 +9,8 @@ from antiphon.core.effects import CancelTimer, Effect, Missing, Send, SetTimer
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Restored, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
-from antiphon.protocols.stability.base import FIRST_LIMIT, Configuration, Objective, Repetition
+from antiphon.protocols.stability.base import FIRST_LIMIT, Configuration, Objective
+from antiphon.protocols.stability.round_trips import Repetition
 from antiphon.protocols.stability.train import PDUS, REPEAT, Carriage, Receipt, Train
 from tests.protocols.harness.stability_group import (
     counts,
