@@ -30,9 +30,10 @@ from antiphon.protocols.dpg.services.base import Service
 from antiphon.protocols.dpg.services.bounded_delay import BoundedDelayService
 from antiphon.protocols.dpg.services.lan import LanService
 from antiphon.protocols.dpg.services.tag_sequencer import SequencerOptions, SequencerService
+from antiphon.protocols.fifo.conduct import Conduct
 from antiphon.protocols.fifo.pdus import TRIGGERS
 from antiphon.protocols.profiles import find_profile
-from antiphon.protocols.stability import PROTOCOLS
+from antiphon.protocols.stability import PROTOCOLS, WITHOUT_ROUNDS
 from antiphon.protocols.stability.tuning import Tuning
 
 REPAIRS: Final = fifo.REPAIRS
@@ -165,7 +166,7 @@ class Deliverable(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fifo(Deliverable, Tuning):
+class Fifo(Deliverable, Tuning, Conduct):
     """Each sender's messages in the order in which it sent them."""
 
     name: ClassVar = "fifo"
@@ -178,7 +179,7 @@ class Fifo(Deliverable, Tuning):
     stability: str | None = knob(
         None,
         "The protocol that detects which messages are stable: coordp unless said otherwise.",
-        choices=PROTOCOLS,
+        choices=(*PROTOCOLS, *WITHOUT_ROUNDS),
     )
     errors: str | None = knob(
         None,
@@ -202,7 +203,7 @@ class Fifo(Deliverable, Tuning):
         """The protocol's configuration; contradicting options raise."""
         chosen = self.stability or ("fulldist" if self.piggyback else "coordp")
         return fifo.FifoConfiguration(
-            repair=self.repair, stability=chosen, tuning=self.tuning,
+            repair=self.repair, stability=chosen, tuning=self.tuning, conduct=self.conduct,
             rows="riding" if self.piggyback else "whole", errors=self.errors, trigger=self.trigger,
             detector=self.detector, suspect_after_ns=self.suspect_after_ns, **knobs,
         )  # fmt: skip

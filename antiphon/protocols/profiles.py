@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from antiphon.core.knobs import require_known
+from antiphon.core.time import MILLISECOND_NS
 
 Option: TypeAlias = str | int | float | bool
 
@@ -41,9 +42,74 @@ PROFILES: Final[Mapping[str, Profile]] = {
             window=1,
         ),
         _profile(
+            "lbrm",
+            "members ask log servers, the heads of their sub-groups; pauses between heartbeats grow",
+            "fifo",
+            repair="parent",
+            stability="s-coordp",
+            subgroup=8,
+            heads=True,
+            acknowledgements="late",
+            announce_most_ns=32 * 10 * MILLISECOND_NS,
+        ),
+        _profile(
+            "lgmp",
+            "members ask their local group first, then the sender; heads gather what their groups hold",
+            "fifo",
+            repair="local",
+            stability="s-coordp",
+            subgroup=8,
+            heads=True,
+            acknowledgements="late",
+        ),
+        _profile(
+            "mftp",
+            "blocks and passes: the sender gathers requests at the end of a block, then repeats all at once",
+            "fifo",
+            repair="passes",
+            stability="sender",
+            acknowledgements="late",
+            block_bytes=16 * 1024,
+            most_bytes_s=12_500_000.0,
+        ),
+        _profile(
+            "napp",
+            "multicast requests, which suppress one another; the sender answers, and polls for receipts",
+            "fifo",
+            repair="request-all",
+            stability="sender",
+            acknowledgements="late",
+        ),
+        _profile(
+            "rmtp",
+            "requests and acknowledgements climb a tree of designated receivers, each of which answers",
+            "fifo",
+            repair="parent",
+            stability="s-coordp",
+            acknowledgements="late",
+        ),
+        _profile(
+            "srm",
+            "requests and answers by any member, by distance; session messages at 5% of the data",
+            "fifo",
+            repair="distance",
+            stability="session",
+            session_share=0.05,
+            acknowledgements="late",
+        ),
+        _profile(
             "totem",
             "a token goes round; its holder multicasts, and the token numbers and acknowledges",
             "totem",
+        ),
+        _profile(
+            "xtp",
+            "requests to the sender, which asks all for what they hold and keeps a rate",
+            "fifo",
+            repair="request",
+            stability="sender",
+            acknowledgements="late",
+            most_bytes_s=12_500_000.0,
         ),
     )
 }
