@@ -305,6 +305,11 @@ class Sequencer(Deliverable):
         least=1,
         agreed=False,
     )
+    receipts: bool = knob(
+        False,
+        "Members acknowledge each batch, and the sequencer repeats what is not acknowledged in time; "
+        "otherwise members ask for what they miss.",
+    )
     suspect_after_ns: Nanoseconds = knob(SECOND_NS // 5, SUSPECT, least=50 * MILLISECOND_NS, agreed=False)
 
     def __post_init__(self) -> None:
@@ -325,7 +330,7 @@ class Sequencer(Deliverable):
         configuration = sequencer.SequencerConfiguration(
             window=self.window or windows,
             order_window=self.order_window or windows * (ASSUMED_SENDERS - 2),
-            suspect_after_ns=self.suspect_after_ns,
+            receipts=self.receipts, suspect_after_ns=self.suspect_after_ns,
         )  # fmt: skip
         members = tuple(dict.fromkeys((self.sequencer, settings.site)))
         return sequencer.Sequencer(settings.site, members, configuration)

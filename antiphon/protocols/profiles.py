@@ -81,6 +81,12 @@ PROFILES: Final[Mapping[str, Profile]] = {
             acknowledgements="late",
         ),
         _profile(
+            "pa",
+            "a sequencer to which members acknowledge each message, and which repeats after a time-out",
+            "sequencer",
+            receipts=True,
+        ),
+        _profile(
             "rmtp",
             "requests and acknowledgements climb a tree of designated receivers, each of which answers",
             "fifo",
@@ -98,9 +104,23 @@ PROFILES: Final[Mapping[str, Profile]] = {
             acknowledgements="late",
         ),
         _profile(
+            "tandem",
+            "the same in lock-step: one message at a time in the whole group",
+            "sequencer",
+            receipts=True,
+            window=1,
+            order_window=1,
+        ),
+        _profile(
             "totem",
             "a token goes round; its holder multicasts, and the token numbers and acknowledges",
             "totem",
+        ),
+        _profile(
+            "train",
+            "a train goes round with the messages; its second visit tells that they are stable",
+            "totem-agreed",
+            carries=True,
         ),
         _profile(
             "xtp",

@@ -44,5 +44,5 @@ class MeteredNetwork:
 
 
 def _body_bytes(pdu: Pdu) -> int:
-    bodies = getattr(pdu, "bodies", None)
-    return bodies.size if isinstance(bodies, Packed) else 0
+    bodies = getattr(pdu, "bodies", ())
+    return bodies.size if isinstance(bodies, Packed) else sum(map(len, bodies))
