@@ -206,7 +206,9 @@ def simulate(
     world.start()
     workload.begin()
     world.run(workload.deadline_ns)
-    return workload.metrics() | (meter.metrics(world.now) if meter is not None else {})
+    return workload.metrics() | (
+        meter.metrics(world.now, configuration.sender_count) if meter is not None else {}
+    )
 
 
 def draw_faults(

@@ -2,6 +2,7 @@
 
 import pytest
 
+import antiphon
 from antiphon.core.errors import UsageError
 from antiphon.live.orders import ORDERS, Sequencer, compose, make_order
 from antiphon.protocols.profiles import PROFILES, find_profile
@@ -24,6 +25,12 @@ def test_every_profile_of_a_live_order_has_the_options_that_it_takes(name: str) 
     assert order.name == profile.order
     for option, value in profile.options.items():
         assert getattr(order, option) == value
+
+
+def test_a_group_takes_a_profile_by_its_name() -> None:
+    assert antiphon.join("profiles", name="a", profile="srm").order == "fifo"
+    member = antiphon.join("profiles", name="a", profile="tandem", sequencer="a")
+    assert member.order == "sequencer"
 
 
 def test_an_option_beside_a_profile_takes_the_place_of_the_profiles() -> None:

@@ -95,7 +95,9 @@ def draw_stability(random: Random, seed: int) -> dict[str, Any]:
     repair, stability = REPAIRS[seed % len(REPAIRS)], names[seed % len(names)]
     rows = random.choice(["whole", "changed", "riding", "riding"]) if stability == "fulldist" else "whole"
     adapts = rows == "whole" and stability in PROTOCOLS and WAYS[repair].others_keep
-    return {
+    # Session messages are rare where there is little data: a buffer for one message would wait for each.
+    roomy = {"size": 100, "retain": 256} if stability == "session" else {}
+    return roomy | {
         "stability": stability,
         "rows": rows,
         "errors": random.choice(["none", "none", "none", random.choice(list(PROTOCOLS))]),
