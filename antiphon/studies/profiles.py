@@ -6,10 +6,12 @@ so that messages count them, too. The channels of the mesh all have the same del
 and local groups save a receiver no time here; they move load.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from antiphon.protocols.profiles import PROFILES
 from antiphon.studies.formatting import number
+from antiphon.studies.judging import unless
 from antiphon.studies.model import Claim, Curve, Figure, Finding, Panel, Section, Table
 from antiphon.studies.results import Results, Where
 from antiphon.studies.study import Effort, Grid, Study
@@ -30,11 +32,10 @@ NAMES: Final = {
 }
 MEMBERS: Final = (7, 30)
 FEW, MANY = MEMBERS
-LOSSES: Final = (0.0, 0.02, 0.1)
-NONE, SOME, MUCH = LOSSES
-MESSAGES: Final = 300
-SEEDS: Final[dict[Effort, int]] = {"quick": 2, "full": 20}
-WORKLOAD: Final = {"senders": (1,), "messages": (MESSAGES,), "rate": (300.0,), "size": (1000,)}
+NONE, SOME, MUCH = LOSSES = (0.0, 0.02, 0.1)
+MESSAGES: Final = 200
+SEEDS: Final[dict[Effort, int]] = {"quick": 1, "full": 10}
+WORKLOAD: Final = {"senders": (1,), "messages": (MESSAGES,), "rate": (float(MESSAGES),), "size": (1000,)}
 
 
 def where(profile: str, members: int, loss: float) -> dict[str, Any]:
@@ -51,6 +52,7 @@ def rows(results: Results) -> list[list[str]]:
         for members in MEMBERS
         for loss in LOSSES
         for profile in PROFILES
+        if results.matching(where(profile, members, loss))
     ]
 
 
@@ -99,7 +101,12 @@ def anyone_spares_the_sender(results: Results) -> Finding:
 
 
 def anyone_is_faster(results: Results) -> Finding:
-    return compare(results, "latency_s", "srm", "napp", "mean latency (ms)", 1000.0)
+    found = compare(results, "latency_s", "srm", "napp", "mean latency (ms)", 1000.0)
+    reason = (
+        "All members are equally far apart here, so that the sender is as near as any other: what is gained "
+        "by asking near members cannot show, and the answers' delay does."
+    )
+    return replace(found, reason=unless(bool(found.holds), reason))
 
 
 def hierarchy_spares_the_sender(results: Results) -> Finding:
@@ -115,7 +122,7 @@ def servers_spare_the_sender(results: Results) -> Finding:
 def lock_step_is_slow(results: Results) -> Finding:
     """Tandem's throughput falls with the group, and is far below PA's, which allows concurrent multicasts."""
     means = {
-        name: [results.one(where(name, members, SOME), "throughput").mean for members in MEMBERS]
+        name: [results.one(where(name, members, NONE), "throughput").mean for members in MEMBERS]
         for name in ("tandem", "pa")
     }
     tandem, concurrent = means["tandem"], means["pa"]
@@ -124,7 +131,7 @@ def lock_step_is_slow(results: Results) -> Finding:
         for members, slow, fast in zip(MEMBERS, tandem, concurrent, strict=True)
     )
     return Finding(
-        ours=f"delivered a second of 300 offered, 2% lost: {told}",
+        ours=f"delivered a second of {MESSAGES} offered: {told}",
         holds=tandem[1] < tandem[0] and 2 * tandem[1] < concurrent[1],
     )
 
@@ -188,13 +195,14 @@ STUDY: Final = Study(
             scenario="profile",
             axes={"profile": tuple(PROFILES), "members": MEMBERS, "loss": LOSSES, **WORKLOAD},
             seeds=SEEDS,
+            quick={"loss": (NONE, MUCH)},
         ),
     ),
     sections=(
         Section(
             title="Twelve systems, composed",
             text="The systems that chapters 2 and 4 describe, each composed of the same parts "
-            "(docs/profiles.md says of what, and what was assumed). One member sends 300 messages of 1000 "
+            "(docs/profiles.md says of what, and what was assumed). One member sends 200 messages of 1000 "
             "bytes in a second; channels have a delay of 1 ms and lose what they lose independently.\n\n"
             "Transmissions, and what the sender and a member handle, are for each message; a multicast is "
             "one transmission for each receiver, and one PDU for its sender. Time to stability is the mean "

@@ -13,9 +13,10 @@ from tests.studies.imagined import imagine
 def test_it_compares_every_profile_at_every_size_and_loss() -> None:
     assert STUDIES["profiles"] is STUDY
     assert set(NAMES) == set(PROFILES)
-    table = rows(imagine(STUDY, "quick", otherwise=1.0))
+    table = rows(imagine(STUDY, "full", otherwise=1.0))
     assert len(table) == len(PROFILES) * len(MEMBERS) * len(LOSSES)
     assert {len(row) for row in table} == {len(COLUMNS)}
+    assert len(rows(imagine(STUDY, "quick"))) == 2 * len(PROFILES) * len(MEMBERS)
 
 
 def test_without_runs_nothing_is_measured_and_all_say_so() -> None:
