@@ -116,13 +116,18 @@ def hierarchy_spares_the_sender(results: Results) -> Finding:
 
 
 def servers_spare_the_sender(results: Results) -> Finding:
-    return compare(results, "sender_sent", "lbrm", "xtp", "sent by the sender for a message", 1 / MESSAGES)
+    found = compare(results, "sender_sent", "lbrm", "xtp", "sent by the sender for a message", 1 / MESSAGES)
+    reason = (
+        "The sender is the first member here, and so the head of its sub-group and the log server of the "
+        "others: it answers them one by one, where XTP's multicasts once for all."
+    )
+    return replace(found, reason=unless(bool(found.holds), reason))
 
 
 def lock_step_is_slow(results: Results) -> Finding:
     """Tandem's throughput falls with the group, and is far below PA's, which allows concurrent multicasts."""
     means = {
-        name: [results.one(where(name, members, NONE), "throughput").mean for members in MEMBERS]
+        name: [results.one(where(name, members, MUCH), "throughput").mean for members in MEMBERS]
         for name in ("tandem", "pa")
     }
     tandem, concurrent = means["tandem"], means["pa"]
@@ -130,9 +135,12 @@ def lock_step_is_slow(results: Results) -> Finding:
         f"n={members}: Tandem {number(slow)}, PA {number(fast)}"
         for members, slow, fast in zip(MEMBERS, tandem, concurrent, strict=True)
     )
+    calm = results.one(where("tandem", MANY, NONE), "throughput").mean
     return Finding(
-        ours=f"delivered a second of {MESSAGES} offered: {told}",
+        ours=f"delivered a second of {MESSAGES} offered, 10% lost: {told}; Tandem without loss, n={MANY}: "
+        f"{number(calm)}",
         holds=tandem[1] < tandem[0] and 2 * tandem[1] < concurrent[1],
+        condition="" if 2 * calm < MESSAGES else "messages are lost; without loss it keeps up with this rate",
     )
 
 

@@ -35,7 +35,7 @@ PATIENCE: Final = 4
 Raising it costs time after a result was lost, and saves PDUs."""
 
 
-class Poll(Pdu, frozen=True, gc=False):
+class SenderPoll(Pdu, frozen=True, gc=False):
     """Its sender has sent everything below `held`; all members hold everything below `stable` of that.
 
     Where the sender `asks`, the receiver answers.
@@ -48,7 +48,7 @@ class Poll(Pdu, frozen=True, gc=False):
     view: Hash = 0
 
 
-class Answer(Pdu, frozen=True, gc=False):
+class HoldAnswer(Pdu, frozen=True, gc=False):
     """Its sender holds everything below `held` of the receiver's messages, and knows what lies below `stable`
     to be stable."""
 
@@ -58,7 +58,7 @@ class Answer(Pdu, frozen=True, gc=False):
     view: Hash = 0
 
 
-PDUS: Final = (Poll, Answer)
+PDUS: Final = (SenderPoll, HoldAnswer)
 
 
 class BySender(Stability):
@@ -104,9 +104,9 @@ class BySender(Stability):
                 return self._ignore()
             if getattr(pdu, "view", self._view) != self._view:
                 return []
-            if type(pdu) is Poll:
+            if type(pdu) is SenderPoll:
                 return self._on_poll(sender, pdu)
-            return self._on_answer(sender, pdu) if type(pdu) is Answer else self._ignore()
+            return self._on_answer(sender, pdu) if type(pdu) is HoldAnswer else self._ignore()
         if type(event) is RoundTriggered:
             return self._on_trigger()
         if type(event) is TimerFired and event.name == POLL and self._asked is not None:
@@ -125,7 +125,7 @@ class BySender(Stability):
             return effects + self._finish(own)
         self._asked = own
         self._wait_ns = 0 if self._repetition is None else self._repetition.first_ns
-        return [*effects, Multicast(Poll(own, stable, True, self._view)), *self._wait()]
+        return [*effects, Multicast(SenderPoll(own, stable, True, self._view)), *self._wait()]
 
     def _wait(self) -> list[Effect]:
         return [] if self._repetition is None else [SetTimer(POLL, self._wait_ns)]
@@ -134,10 +134,10 @@ class BySender(Stability):
         assert self._repetition is not None, "without repetition no timer is set"
         self._wait_ns = self._repetition.after(self._wait_ns)
         behind = tuple(member for member, held in self._rows.items() if held < asked)
-        poll = Poll(asked, int(self._stable[self._own]), True, self._view)
+        poll = SenderPoll(asked, int(self._stable[self._own]), True, self._view)
         return [Multicast(poll, behind), *self._wait()]
 
-    def _on_answer(self, sender: Site, pdu: Answer) -> list[Effect]:
+    def _on_answer(self, sender: Site, pdu: HoldAnswer) -> list[Effect]:
         own = int(self._held[self._own])
         if pdu.held > own:
             return self._ignore()
@@ -146,18 +146,18 @@ class BySender(Stability):
         if asked is not None and min(self._rows.values()) >= asked:
             return self._finish(asked)
         if pdu.stable < stable and asked is None:
-            return [Send(sender, Poll(own, stable, False, self._view))]
+            return [Send(sender, SenderPoll(own, stable, False, self._view))]
         return []
 
     def _finish(self, asked: int) -> list[Effect]:
         self._asked = None
         self.rounds_finished += 1
-        told = Poll(int(self._held[self._own]), asked, False, self._view)
+        told = SenderPoll(int(self._held[self._own]), asked, False, self._view)
         return [CancelTimer(POLL), Multicast(told), *self._declare_one(self._own, asked)]
 
     # The members
 
-    def _on_poll(self, sender: Site, pdu: Poll) -> list[Effect]:
+    def _on_poll(self, sender: Site, pdu: SenderPoll) -> list[Effect]:
         place = self._place[sender]
         held = int(self._held[place])
         if pdu.stable > min(held, pdu.held):
@@ -168,7 +168,7 @@ class BySender(Stability):
         return effects
 
     def _answer(self, sender: Site, place: int) -> Effect:
-        return Send(sender, Answer(int(self._held[place]), int(self._stable[place]), self._view))
+        return Send(sender, HoldAnswer(int(self._held[place]), int(self._stable[place]), self._view))
 
     def _tell_unasked(self) -> list[Effect]:
         """Answer senders that have not told for long that what we hold is stable."""

@@ -10,7 +10,7 @@ from antiphon.core.wire import Pdu
 from antiphon.protocols.fifo import FifoConfiguration
 from antiphon.protocols.fifo.conduct import Conduct
 from antiphon.protocols.fifo.pdus import Ask, Copy, Data, Position, Sign
-from antiphon.protocols.stability.by_sender import Answer, Poll
+from antiphon.protocols.stability.by_sender import HoldAnswer, SenderPoll
 from antiphon.protocols.stability.sessions import Session
 from antiphon.protocols.stability.tuning import Tuning
 from tests.protocols.harness.fifo_group import Group
@@ -209,18 +209,18 @@ def test_a_sender_polls_and_tells_the_least() -> None:
     members = Group(3, knobs)
     members.admit("a")
     members.pass_time(100)
-    asked, told = members.said(Poll)
+    asked, told = members.said(SenderPoll)
     assert [(source, pdu.held, pdu.stable, pdu.asks) for source, _, pdu in (asked, told)] == [
         ("a", 1, 0, True),
         ("a", 1, 1, False),
     ]
-    assert sorted((source, to) for source, to, _ in members.said(Answer)) == [("b", "a"), ("c", "a")]
+    assert sorted((source, to) for source, to, _ in members.said(HoldAnswer)) == [("b", "a"), ("c", "a")]
     assert all(member.figures()["kept_bytes"] == 0 for member in members.members.values())
 
 
 def test_a_result_that_was_lost_is_told_again() -> None:
     members = Group(3, FifoConfiguration(stability="sender", conduct=Conduct(acknowledgements="late")))
-    members.drop = lambda _source, target, pdu: target == "c" and isinstance(pdu, Poll) and not pdu.asks
+    members.drop = lambda _source, target, pdu: target == "c" and isinstance(pdu, SenderPoll) and not pdu.asks
     members.admit("a")
     members.pass_time(30)
     assert members.members["c"].figures()["kept_bytes"]
