@@ -22,7 +22,7 @@ CONTENTS = {
     "late-join objects replicated resource-sharing testing-applications benchmarks",
     "Prove it": "audit import audit-kafka audit-nats audit-rabbitmq audit-redis audit-corosync"
     " stats trace report",
-    "Study it": "simulator studies campaigns advisor analysis",
+    "Study it": "simulator studies profiles campaigns advisor analysis",
     "Protocols": "protocols/fifo protocols/dpg protocols/precedence-graph protocols/sco protocols/metagroups "
     "protocols/sequencer protocols/quorum protocols/coordp protocols/fulldist protocols/train "
     "protocols/gossip protocols/s-coordp protocols/s-train protocols/s-gossip protocols/totem "

@@ -9,12 +9,20 @@ from cyclopts import Parameter
 
 from antiphon.core.knobs import Knob
 from antiphon.live.orders import ORDERS
+from antiphon.protocols.profiles import PROFILES
 
 Name: TypeAlias = Annotated[
     str | None, Parameter(help="this member's name; the host's name and process id by default")
 ]
 Order: TypeAlias = Annotated[
     str, Parameter(help="; ".join(f"{kind.name}: {kind.summary}" for kind in ORDERS.values()))
+]
+Profile: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="a system to be like, instead of an order and its options (docs/profiles.md): "
+        + ", ".join(name for name, each in PROFILES.items() if each.order in ORDERS)
+    ),
 ]
 History: TypeAlias = Annotated[
     Path | None, Parameter(help="with fifo: folder in which to log deliveries for members that join later")

@@ -25,6 +25,7 @@ from antiphon.cli.live_options import (
     Network,
     Options,
     Order,
+    Profile,
     RateLimit,
     given,
 )
@@ -51,6 +52,7 @@ def node(
     *,
     name: Name = None,
     order: Order = "fifo",
+    profile: Profile = None,
     groups: Annotated[
         str | None,
         Parameter(help="with total-across: groups to be in, such as A,B; '@B text' goes to B, others to A"),
@@ -92,7 +94,7 @@ def node(
     if log is not None:
         show_log(log)
     member = join(
-        group, name=name, order=order, **given(options), network=network, key=key,
+        group, name=name, order=order, profile=profile, **given(options), network=network, key=key,
         insecure=insecure, trace=trace, run=run, history=history, history_bytes=history_bytes,
         catch_up=catch_up, limits=Limits(queue_bytes=queue << 20, rate_bytes_s=rate_bytes_s),
     )  # fmt: skip

@@ -10,9 +10,9 @@ from cyclopts import Parameter
 from antiphon.audit.local import audit_locally
 from antiphon.cli.console import data, print_json, status
 from antiphon.cli.group_files import read_membership
-from antiphon.cli.live_options import Insecure, Key, Network, Options, Order, RateLimit, given
+from antiphon.cli.live_options import Insecure, Key, Network, Options, Order, Profile, RateLimit, given
 from antiphon.core.errors import UsageError
-from antiphon.live.orders import find_order, make_order
+from antiphon.live.orders import compose, find_order, make_order
 from antiphon.load.processes import ChurnBy, MemberProcesses, Plan, summarise
 
 
@@ -22,6 +22,7 @@ def perf(
     size: Annotated[int, Parameter(help="bytes of a message's body")] = 1000,
     seconds: Annotated[float, Parameter(help="how long to measure")] = 5.0,
     order: Order = "fifo",
+    profile: Profile = None,
     options: Options = None,
     senders: Annotated[int | None, Parameter(help="members that send; all by default")] = None,
     rate: Annotated[float, Parameter(help="messages a second of all together; 0: as many as it takes")] = 0.0,
@@ -51,10 +52,11 @@ def perf(
     """
     if find_order(order).several and groups is None:
         raise UsageError(f"The order '{order}' needs groups.", hint="Name a file of them: --groups FILE")
-    told = given(options)
-    make_order(order, {"sequencer": "m0"} | told if order == "sequencer" else told)
+    chosen, told = compose(profile, order, given(options))
+    assert isinstance(chosen, str), "a name remains a name"
+    make_order(chosen, {"sequencer": "m0"} | told if chosen == "sequencer" else told)
     plan = Plan(
-        members=members, size=size, seconds=seconds, order=order, options=told, senders=senders, rate=rate,
+        members=members, size=size, seconds=seconds, order=chosen, options=told, senders=senders, rate=rate,
         destinations=destinations, groups={} if groups is None else read_membership(groups),
         network=network, key=None if key is None else str(key), insecure=insecure,
         rate_bytes_s=rate_bytes_s, churn=churn, churn_by=churn_by, away_s=away, back_s=back, uvloop=uvloop,

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, get_type_hints
 from cyclopts import App, Parameter, validators
 
 from antiphon.cli.console import data, print_json, run_bar, say
+from antiphon.core.errors import UsageError
 from antiphon.sim.scenario import Metrics, Scenario
 from antiphon.sim.scenarios import find_scenario, scenario_names
 from antiphon.simulation import SimulatedRun, measure, simulate_and_judge
@@ -38,6 +39,25 @@ app = App(
     help="Seeded runs of a protocol: the same seed gives the same run, everywhere.",
     help_epilogue="Example: antiphon simulate coordp --members 500 --json",
 )
+
+
+@app.default
+def simulate_profile(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+) -> int:
+    """Seeded runs of a protocol: the same seed gives the same run, everywhere.
+
+    Without a protocol, `--profile NAME` names a system to simulate, with the options of `profile`.
+    """
+    if not tokens:
+        app.help_print([])
+        return 0
+    if not any(token.partition("=")[0] == "--profile" for token in tokens):
+        raise UsageError("Which protocol?", hint="Name it first, or a profile: --profile amoeba")
+    code: int = app(
+        ["profile", *tokens], exit_on_error=False, print_error=False, result_action="return_value"
+    )
+    return code
 
 
 def simulate(

@@ -29,7 +29,9 @@ ERRORS_SHOWN = 5
 def sweep(
     study: Annotated[
         str,
-        Parameter(help="which study: guo, guo-dense, large, konorski, sco, jia or advice; or connections"),
+        Parameter(
+            help="which study: guo, guo-dense, large, profiles, konorski, sco, jia or advice; or connections"
+        ),
     ],
     *,
     quick: Quick = False,

@@ -14,7 +14,7 @@ from antiphon.live.history import USUAL_BYTES
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.limits import Limits, require_group_name, require_name
 from antiphon.live.networks import Network, parse_network, require_key
-from antiphon.live.orders import NO_HISTORY, Order, Total, make_order
+from antiphon.live.orders import NO_HISTORY, Order, Total, compose, make_order
 from antiphon.live.tag_channel import find_channel
 from antiphon.protocols.fifo import HistoryRole
 
@@ -24,6 +24,7 @@ def join(
     *,
     name: Site | None = None,
     order: str | Order = "fifo",
+    profile: str | None = None,
     network: str | Network = "loopback",
     key: str | Path | KeyRing | None = None,
     insecure: bool = False,
@@ -42,6 +43,8 @@ def join(
         overtakes one that may have caused it, and messages go to their destinations only), 'total' (one order
         for all messages; members may come and go), 'sequencer' (one total order, given by the member
         named in `sequencer`) or 'total-across' (several groups: see `antiphon.node`).
+    profile: a system to be like, such as 'srm', which stands for an order and its options: docs/profiles.md.
+        Options given beside it take the place of the profile's.
     options: the options of that order, where its name is given; docs/live.md has a table of them.
     network: 'loopback', 'multicast:INTERFACE', 'peers:HOST:PORT,...', or a Network.
     key: a key file made by `antiphon keygen`, or a KeyRing; required beyond loopback unless `insecure`. A
@@ -59,7 +62,7 @@ def join(
     place = parse_network(network) if isinstance(network, str) else network
     keys = key if isinstance(key, KeyRing) or key is None else KeyFile(Path(key))
     require_key(place, keys, insecure=insecure)
-    chosen = make_order(order, options)
+    chosen = make_order(*compose(profile, order, options))
     channel = None
     if isinstance(chosen, Total) and chosen.outside is not None:
         channel = find_channel(

@@ -30,8 +30,10 @@ from antiphon.protocols.dpg.services.base import Service
 from antiphon.protocols.dpg.services.bounded_delay import BoundedDelayService
 from antiphon.protocols.dpg.services.lan import LanService
 from antiphon.protocols.dpg.services.tag_sequencer import SequencerOptions, SequencerService
+from antiphon.protocols.fifo.conduct import Conduct
 from antiphon.protocols.fifo.pdus import TRIGGERS
-from antiphon.protocols.stability import PROTOCOLS
+from antiphon.protocols.profiles import find_profile
+from antiphon.protocols.stability import PROTOCOLS, WITHOUT_ROUNDS
 from antiphon.protocols.stability.tuning import Tuning
 
 REPAIRS: Final = fifo.REPAIRS
@@ -164,7 +166,7 @@ class Deliverable(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fifo(Deliverable, Tuning):
+class Fifo(Deliverable, Tuning, Conduct):
     """Each sender's messages in the order in which it sent them."""
 
     name: ClassVar = "fifo"
@@ -177,7 +179,7 @@ class Fifo(Deliverable, Tuning):
     stability: str | None = knob(
         None,
         "The protocol that detects which messages are stable: coordp unless said otherwise.",
-        choices=PROTOCOLS,
+        choices=(*PROTOCOLS, *WITHOUT_ROUNDS),
     )
     errors: str | None = knob(
         None,
@@ -201,7 +203,7 @@ class Fifo(Deliverable, Tuning):
         """The protocol's configuration; contradicting options raise."""
         chosen = self.stability or ("fulldist" if self.piggyback else "coordp")
         return fifo.FifoConfiguration(
-            repair=self.repair, stability=chosen, tuning=self.tuning,
+            repair=self.repair, stability=chosen, tuning=self.tuning, conduct=self.conduct,
             rows="riding" if self.piggyback else "whole", errors=self.errors, trigger=self.trigger,
             detector=self.detector, suspect_after_ns=self.suspect_after_ns, **knobs,
         )  # fmt: skip
@@ -289,6 +291,25 @@ class Sequencer(Deliverable):
     pdus: ClassVar = sequencer.PDUS
 
     sequencer: Site | None = knob(None, "The member that orders.")
+    window: int | None = knob(
+        None,
+        "Batches of its own that a member may have under way; as many as fit the receivers' buffers if left "
+        "out. 1 sends one at a time.",
+        least=1,
+        agreed=False,
+    )
+    order_window: int | None = knob(
+        None,
+        "Batches that the order may run ahead of the slowest member. 1 is lock-step: the next batch gets its "
+        "place when all hold the last one.",
+        least=1,
+        agreed=False,
+    )
+    receipts: bool = knob(
+        False,
+        "Members acknowledge each batch, and the sequencer repeats what is not acknowledged in time; "
+        "otherwise members ask for what they miss.",
+    )
     suspect_after_ns: Nanoseconds = knob(SECOND_NS // 5, SUSPECT, least=50 * MILLISECOND_NS, agreed=False)
 
     def __post_init__(self) -> None:
@@ -307,8 +328,9 @@ class Sequencer(Deliverable):
         assert self.sequencer is not None
         windows = self.window_batches(settings)
         configuration = sequencer.SequencerConfiguration(
-            window=windows, order_window=windows * (ASSUMED_SENDERS - 2),
-            suspect_after_ns=self.suspect_after_ns,
+            window=self.window or windows,
+            order_window=self.order_window or windows * (ASSUMED_SENDERS - 2),
+            receipts=self.receipts, suspect_after_ns=self.suspect_after_ns,
         )  # fmt: skip
         members = tuple(dict.fromkeys((self.sequencer, settings.site)))
         return sequencer.Sequencer(settings.site, members, configuration)
@@ -481,6 +503,24 @@ def make_order(order: str | Order, options: dict[str, Any]) -> Order:
                 hint=f"Leave it out, or choose order={' or '.join(map(repr, having))}.{also}",
             )
     return kind(**given)
+
+
+def compose(
+    profile: str | None, order: str | Order, options: dict[str, Any]
+) -> tuple[str | Order, dict[str, Any]]:
+    """The order and the options of a profile; what is given beside it takes the place of the profile's."""
+    if profile is None:
+        return order, options
+    found = find_profile(profile)
+    if found.order not in ORDERS:
+        raise UsageError(
+            f"The profile '{profile}' runs in the simulator only.",
+            hint=f"Try: antiphon simulate --profile {profile}",
+        )
+    if order not in (Fifo.name, found.order):
+        raise UsageError(f"The profile '{profile}' has the order '{found.order}'.", hint="Leave order= out.")
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    return found.order, {**found.options, **given}
 
 
 def options_table() -> str:

@@ -65,7 +65,8 @@ SLOWED: Final = 0.6
 class OrderingConfiguration:
     """The knobs that every ordering protocol has."""
 
-    members: Annotated[int, "members of the group, all of them senders"] = 7
+    members: Annotated[int, "members of the group"] = 7
+    senders: Annotated[int | None, "members that send, the first ones; all by default"] = None
     messages: Annotated[int, "messages in total, over all members"] = 1000
     size: Annotated[int, "bytes of a message's body"] = 100
     batch: Annotated[int, "messages that an application hands in at once"] = 1
@@ -90,6 +91,8 @@ class OrderingConfiguration:
     def __post_init__(self) -> None:
         if self.members < 2 or self.messages < 1 or self.size < 0 or self.batch < 1:
             raise UsageError("A run needs at least two members, one message and one message a batch.")
+        if not 1 <= self.sender_count <= self.members:
+            raise UsageError("At least one member sends, and at most all of them.")
         if self.rate <= 0:
             raise UsageError("The rate must be positive.")
         if min(self.mbps, self.delay_ms, self.jitter_ms, self.detector_ms) < 0:
@@ -104,6 +107,11 @@ class OrderingConfiguration:
         if not 0 <= self.churn <= self.members or min(self.crashes, self.partitions) < 0:
             raise UsageError("At most all members can churn, and no count of faults is negative.")
         check_sabotage(self.sabotage)
+
+    @property
+    def sender_count(self) -> int:
+        """How many members send."""
+        return self.members if self.senders is None else self.senders
 
     @property
     def horizon_ns(self) -> Nanoseconds:
@@ -198,7 +206,9 @@ def simulate(
     world.start()
     workload.begin()
     world.run(workload.deadline_ns)
-    return workload.metrics() | (meter.metrics(world.now) if meter is not None else {})
+    return workload.metrics() | (
+        meter.metrics(world.now, configuration.sender_count) if meter is not None else {}
+    )
 
 
 def draw_faults(
@@ -312,6 +322,7 @@ class Workload:
         self._body = bytes(configuration.size)
         self._backlog = {host.site: 0 for host in world.hosts if host.site not in subject.servers}
         self._everyone: Final = frozenset(self._backlog)
+        self._senders: Final = list(self._backlog)[: configuration.sender_count]
         self._retrying: set[Site] = set()
         self._admitted_ns: dict[MessageId, Nanoseconds] = {}
         self._meant: dict[MessageId, frozenset[Site]] = {}
@@ -355,7 +366,7 @@ class Workload:
     def _next_offer(self) -> tuple[Nanoseconds, Site]:
         """When the next batch is offered, and its destinations."""
         time_ns = self._random.randint(0, self._configuration.horizon_ns)
-        return time_ns, self._random.choice(list(self._backlog))
+        return time_ns, self._random.choice(self._senders)
 
     def _offer(self, site: Site, count: int) -> None:
         self._backlog[site] += count

@@ -123,14 +123,14 @@ class SelectiveWorkload(Workload):
     def _interval_ns(self) -> Nanoseconds:
         """How far apart a member's batches are when they come evenly."""
         knobs = self._configuration
-        return from_seconds(knobs.members * knobs.batch / knobs.rate)
+        return from_seconds(knobs.sender_count * knobs.batch / knobs.rate)
 
     # Offering
 
     def _next_offer(self) -> tuple[Nanoseconds, Site]:
         if self._configuration.sending == "random":
             return super()._next_offer()
-        sites = list(self._backlog)
+        sites = self._senders
         turn, place = divmod(self._offers, len(sites))
         self._offers += 1
         site = sites[place]

@@ -10,7 +10,7 @@ from antiphon.sim.scenarios import find_scenario
 from antiphon.spark.statistics import summarise
 from antiphon.spark.sweep import SweepResult, sweep
 from antiphon.spark.tasks import Progress
-from antiphon.studies import guo, jia, konorski, large, sco
+from antiphon.studies import guo, jia, konorski, large, profiles, sco
 from antiphon.studies.advice import plans as advice
 from antiphon.studies.model import Claim
 from antiphon.studies.results import Results
@@ -19,7 +19,7 @@ from antiphon.studies.study import Effort, Study
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REPRODUCED: Final = (guo.STUDY, large.STUDY, konorski.STUDY, sco.STUDY, jia.STUDY)
+REPRODUCED: Final = (guo.STUDY, large.STUDY, profiles.STUDY, konorski.STUDY, sco.STUDY, jia.STUDY)
 """The studies that `antiphon reproduce` runs."""
 STUDIES: Final[dict[str, Study]] = {study.name: study for study in (*REPRODUCED, guo.DENSE, advice.STUDY)}
 """All studies by name, for `antiphon sweep`."""

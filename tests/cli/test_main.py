@@ -54,6 +54,9 @@ def test_a_scenario_that_is_not_in_the_list_is_named_by_its_module(capsys: Captu
         (["simulate", "coordp", "--members", "1"], "nothing to detect", "Take 2 or more."),
         (["simulate", "coordp", "--density", "foggy"], "foggy", "--help"),
         (["simulate", "coordp", "--runs", "0"], "--runs", "--help"),
+        (["simulate", "--members", "5"], "Which protocol?", "--profile"),
+        (["simulate", "--profile", "srn"], "There is no profile 'srn'.", "Did you mean 'srm'?"),
+        (["perf", "--profile", "totem"], "runs in the simulator only", "antiphon simulate --profile totem"),
         (["audit"], "PATHS requires an argument", "antiphon audit --help"),
         (["audit", "/no/such/trace"], "There is no trace at /no/such/trace", "events/"),
         (["audit", ".", "--expect", "beauty"], "There is no property 'beauty'.", "There are: integrity"),
@@ -89,6 +92,14 @@ def test_ordering_protocols_print_what_the_contract_asks(capsys: Capture) -> Non
     assert code == 0
     assert expected <= row.keys()
     assert row["violations"] == 0
+
+
+def test_a_profile_is_simulated_by_its_name_alone(capsys: Capture) -> None:
+    tokens = ("--profile", "rmtp", "--messages", "40", "--senders", "1", "--json")
+    code, out, _ = says(capsys, "simulate", *tokens)
+    assert code == 0
+    assert json.loads(out)["violations"] == 0
+    assert says(capsys, "simulate", "profile", *tokens)[1] == out
 
 
 def test_simulate_prints_for_people_too(capsys: Capture) -> None:

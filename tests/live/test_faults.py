@@ -14,7 +14,7 @@ import pytest
 
 from antiphon.core.ids import Site
 from antiphon.live.orders import REPAIRS
-from antiphon.protocols.stability import PROTOCOLS
+from antiphon.protocols.stability import PROTOCOLS, WITHOUT_ROUNDS
 from tests.live.hosts import skip_unless_allowed
 from tests.live.live_stage import ANTIPHON, LiveStage
 from tests.live.simulated_stage import SimulatedStage
@@ -112,7 +112,8 @@ def test_every_way_of_repair_makes_up_for_losses(open_stage: OpenStage, kind: st
     conclude(stage, before)
 
 
-WAYS: dict[str, dict[str, Any]] = {name: {"stability": name} for name in PROTOCOLS if name != "coordp"} | {
+FORMS = [name for name in (*PROTOCOLS, *WITHOUT_ROUNDS) if name != "coordp"]
+WAYS: dict[str, dict[str, Any]] = {name: {"stability": name} for name in FORMS} | {
     "piggyback": {"piggyback": True},
     "adaptive": {"trigger": "adaptive"},
     "errors": {"errors": "coordp"},

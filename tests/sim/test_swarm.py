@@ -18,7 +18,8 @@ import pytest
 
 from antiphon.protocols.detection import DETECTORS
 from antiphon.protocols.fifo import REPAIRS
-from antiphon.protocols.stability import PROTOCOLS
+from antiphon.protocols.fifo.ways import WAYS
+from antiphon.protocols.stability import PROTOCOLS, WITHOUT_ROUNDS
 from antiphon.sim.scenarios import fifo, sequencer, template
 from tests.sim.swarming import draw_absences, draw_weather, judge
 
@@ -62,18 +63,35 @@ def draw_fifo(seed: int) -> dict[str, Any]:
         "retain": random.choice([4, 16, 256]),
         "apart_ms": random.choice([0.0, 0.0, 50.0, 400.0]),
         **draw_stability(random, seed),
+        **draw_conduct(random, seed),
         "detector": random.choice(DETECTORS),
         "neighbours": random.choice([2, 6]),
         "deliver": random.choice(["ordered", "ordered", "stable"]),
     }
 
 
+def draw_conduct(random: Random, seed: int) -> dict[str, Any]:
+    """How members acknowledge, announce and hold back; and the shape of trees and local groups."""
+    shaped = REPAIRS[seed % len(REPAIRS)] in ("parent", "local")
+    return {
+        "acknowledgements": random.choice(["soon", "late"]),
+        "block_bytes": random.choice([None, None, 1, 400]),
+        "most_bytes_s": random.choice([None, None, 50_000.0]),
+        "announce_most_ns": random.choice([None, None, 800_000_000]),
+        "subgroup": random.choice([None, 2, 3]) if shaped else None,
+        "heads": shaped and random.random() < 0.5,
+    }
+
+
 def draw_stability(random: Random, seed: int) -> dict[str, Any]:
     """How what all hold is found: each protocol with each repair, and now and then in its other forms."""
-    repair, stability = REPAIRS[seed % len(REPAIRS)], list(PROTOCOLS)[seed % len(PROTOCOLS)]
+    names = [*PROTOCOLS, *WITHOUT_ROUNDS]
+    repair, stability = REPAIRS[seed % len(REPAIRS)], names[seed % len(names)]
     rows = random.choice(["whole", "changed", "riding", "riding"]) if stability == "fulldist" else "whole"
-    adapts = rows == "whole" and repair in ("any", "hybrid")
-    return {
+    adapts = rows == "whole" and stability in PROTOCOLS and WAYS[repair].others_keep
+    # Session messages are rare where there is little data: a buffer for one message would wait for each.
+    roomy = {"size": 100, "retain": 256} if stability == "session" else {}
+    return roomy | {
         "stability": stability,
         "rows": rows,
         "errors": random.choice(["none", "none", "none", random.choice(list(PROTOCOLS))]),

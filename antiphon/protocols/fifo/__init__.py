@@ -1,4 +1,4 @@
-"""Reliable multicast, first in first out per sender, with five ways to repair losses.
+"""Reliable multicast, first in first out per sender, with nine ways to repair losses.
 
 Source: K. Guo, Scalable Message Stability Detection Protocols, sections 2.1 (the ways) and 2.2 (when to
 discard). A sender numbers its messages; a batch of them travels in one PDU; receivers find gaps by number.
@@ -11,6 +11,9 @@ discard). A sender numbers its messages; a batch of them travels in one PDU; rec
 - `any`: the same, but any member that holds the batch answers, unless another was faster.
 - `hybrid`: a member that misses something asks its sender, and then any member that reports to hold it; the
   answer goes to the asker alone, or to all if another member asks for it too.
+
+Those are the text's ways. Four more are those of systems that it cites (`ways`, docs/profiles.md): `distance`
+(SRM), `parent` (RMTP, LBRM), `local` (LGMP) and `passes` (MFTP).
 
 With all of them the sender announces the end of its messages, so that the last of a burst is not missed;
 acknowledgements travel on messages where all members send; and a stability protocol, one of seven, finds what
@@ -29,9 +32,10 @@ something any more says so (`Absent`, then `Present`), and has no hole within a 
 - The view is the set of members that the group waits for. A member that is silent for `suspect_after_ns`, or
   suspected by the chosen `detector`, or without progress for `lag_ns`, is excluded from it. If something was
   declared stable without it meanwhile, it finds out and starts a new spell.
-- When a sender crashes: with `any` and `hybrid` all members keep copies until they are stable, so what one
-  member holds reaches all, and a sender delivers its own messages only when one more member holds them. With
-  the others only the sender keeps copies, so members that lack something of a crashed sender end their spell.
+- When a sender crashes: where others answer (`any`, `hybrid`, `distance`, `parent`, `local`) all members keep
+  copies until they are stable, so what one member holds reaches all, and a sender delivers its own messages
+  only when one more member holds them. With the others only the sender keeps copies, so members that lack
+  something of a crashed sender end their spell.
 - If a site had sent messages that no remaining member holds, that is known when the site is back, by the
   number with which it begins anew; the others then end their spell. If it never comes back they cannot know:
   what a member delivered while it was cut off from all others, or what only members held that crash together,
@@ -62,7 +66,7 @@ Deviations from the text: it multicasts to a fixed group and leaves open when th
 Requests name all gaps of a stream at once, and are repeated with growing pauses. With `any`, a member that is
 asked waits a random time for another's answer, as in SRM, which the text cites. The text has the sender
 release messages when it has all ACKs; here the stability protocol does that with all five ways, since others
-hold copies too. The text lets a sender deliver at once; with `any` and `hybrid` ours waits for one
+hold copies too. The text lets a sender deliver at once; where others keep copies ours waits for one
 acknowledgement, since a crash in between would break atomicity. The next member in the view's order, the
 witness, sends that one without delay, which costs a unicast for each message if only one member sends.
 

@@ -25,9 +25,9 @@ class Peer:
     """Another member: when it was last heard, what it reported, and its messages."""
 
     __slots__ = (
-        "acked", "asked", "deaf", "doubted_ns", "excluded_spell", "extents", "has_us_in_view", "heard_ns",
-        "hears_us_ns", "in_view", "incarnation", "left", "outside_ns", "past", "probed", "progress_ns",
-        "round_trip_ns", "serial", "site", "spell", "stream", "successor", "suspected", "view",
+        "acked", "asked", "deaf", "distance_ns", "doubted_ns", "excluded_spell", "extents", "has_us_in_view",
+        "heard_ns", "hears_us_ns", "in_view", "incarnation", "left", "outside_ns", "past", "probed",
+        "progress_ns", "round_trip_ns", "serial", "site", "spell", "stream", "successor", "suspected", "view",
     )  # fmt: skip
 
     def __init__(self, site: Site, incarnation: int, now: Nanoseconds) -> None:
@@ -71,6 +71,8 @@ class Peer:
         self.probed = 0
         """The serial of the batch by which its round trip was last measured."""
         self.round_trip_ns: Nanoseconds | None = None
+        self.distance_ns: Nanoseconds | None = None
+        """How long a message takes from or to it, if session messages have told."""
 
     @property
     def newest(self) -> Stream:

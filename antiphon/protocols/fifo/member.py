@@ -53,9 +53,9 @@ from antiphon.protocols.fifo.pdus import (
 )
 from antiphon.protocols.fifo.presence import Presence
 from antiphon.protocols.fifo.reception import ACKNOWLEDGE, RECENT, Reception
-from antiphon.protocols.fifo.repair import ANSWER, REPAIR, Repair
+from antiphon.protocols.fifo.repair import ANSWER, PASS, REPAIR, Repair
 from antiphon.protocols.fifo.schedule import HEARTBEAT, StatusSchedule
-from antiphon.protocols.fifo.sending import REPEAT, Sending
+from antiphon.protocols.fifo.sending import ANNOUNCE, REPEAT, Sending
 from antiphon.protocols.fifo.stability import LAYER, ROUND, Stability
 from antiphon.protocols.fifo.streams import MOST_KEPT
 from antiphon.protocols.stability import PDUS as STABILITY_PDUS
@@ -280,9 +280,9 @@ class Fifo:
 
     def _on_row(self, now: Nanoseconds, sender: Site) -> None:
         """What a member's row says of our own messages."""
-        peer, riding = self._group.peers.get(sender), self._stability.riding
-        if peer is not None and riding is not None:
-            self._sending.on_acknowledged(now, peer, riding.held_by(sender))
+        peer, held = self._group.peers.get(sender), self._stability.held_by(sender)
+        if peer is not None and held is not None:
+            self._sending.on_acknowledged(now, peer, held)
 
     def _on_position(self, now: Nanoseconds, sender: Site, pdu: Position) -> None:
         peer = self._group.peers.get(sender)
@@ -309,6 +309,8 @@ class Fifo:
             self._repair.fire_answers(now)
         elif name == REPEAT:
             self._sending.fire(now)
+        elif name == ANNOUNCE or (name == PASS and self._repair.fire_pass()):
+            self._membership.fire_announce(now)
         elif name == SETTLE:
             self._membership.fire_settle(now)
         elif name.startswith(DETECTOR):

@@ -30,8 +30,8 @@ MOST_AHEAD: Final = 1 << 20
 """The furthest that a status's serial may be ahead of the last one: a member sends some 300 statuses a
 second. Raising it costs the time that a member stays mute after a forged serial."""
 ASK_ROUNDS: Final = 2
-"""In a large group, rounds of stability that should have found our messages before we ask who holds them.
-Raising it costs throughput after losses."""
+"""Where members acknowledge late, rounds of stability that should have found our messages before we ask who
+holds them. Raising it costs throughput after losses."""
 LONGEST_SETTLE: Final = 3
 """A newcomer waits for this many times `settle_ns` for members that it hears but that have not reported it
 in their view. Raising it costs time to join."""
@@ -214,10 +214,15 @@ class Membership:
             pause_ns = min(pause_ns, least_ns, self._group.pace.announce_ns)
         context.timers.arm(now, HEARTBEAT, pause_ns)
 
+    def fire_announce(self, now: Nanoseconds) -> None:
+        """A block of our messages, or a pass, is over."""
+        if not self._group.is_alone():
+            self._announce(now)
+
     def _announce(self, now: Nanoseconds) -> None:
         """Tell how far our messages go; if stability should have told us who holds them, ask."""
         pace = self._group.pace
-        asks = not pace.is_large or now - self._group.own.sent_ns > ASK_ROUNDS * pace.round_ns
+        asks = not pace.is_late or now - self._group.own.sent_ns > ASK_ROUNDS * pace.round_ns
         self._keepalive.announce(now, asks=asks)
 
     def _is_behind(self) -> bool:

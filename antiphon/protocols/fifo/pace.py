@@ -29,7 +29,7 @@ SESSION_NS: Final = 20 * MILLISECOND_NS
 """Pause between a member's multicast signs of life for each member of a large view: fifty arrive a second.
 Raising it costs time to find a group again after a long partition."""
 ACKNOWLEDGED_ROUNDS: Final = 4
-"""Rounds that should have made a message stable before a member of a large view acknowledges it. Raising it
+"""Rounds that should have made a message stable before a member that is late acknowledges it. Raising it
 costs throughput after losses."""
 LAG_ROUNDS: Final = 6
 """Rounds without progress after which a member of a large view lags. Raising it costs a longer halt."""
@@ -39,8 +39,8 @@ class Pace:
     """The times of one view."""
 
     __slots__ = (
-        "acknowledge_ns", "announce_ns", "is_large", "lag_ns", "quiet_status_ns", "round_ns", "session_ns",
-        "status_ns", "tick_ns",
+        "acknowledge_ns", "announce_ns", "is_large", "is_late", "lag_ns", "quiet_status_ns", "round_ns",
+        "session_ns", "status_ns", "tick_ns",
     )  # fmt: skip
 
     def __init__(self, configuration: FifoConfiguration, members: int) -> None:
@@ -57,12 +57,16 @@ class Pace:
         """Pause between statuses while something is unsettled."""
         self.quiet_status_ns: Nanoseconds = max(QUIET * configuration.heartbeat_ns, pairs * QUIET_STATUS_NS)
         """The pause to which it grows."""
-        late = self.is_large and configuration.repair != "acknowledge"
+        conduct = configuration.conduct
+        wanted = self.is_large or conduct.acknowledgements == "late"
+        self.is_late = wanted and configuration.repair != "acknowledge"
+        """Whether stability takes the place of acknowledgements."""
         self.acknowledge_ns: Nanoseconds = (
-            ACKNOWLEDGED_ROUNDS * self.round_ns if late else configuration.acknowledge_ns
+            ACKNOWLEDGED_ROUNDS * self.round_ns if self.is_late else configuration.acknowledge_ns
         )
         """The longest delay of an acknowledgement that nothing carries."""
-        self.announce_ns: Nanoseconds = max(configuration.heartbeat_ns, paced_ns)
+        longest_ns = conduct.announce_most_ns or configuration.heartbeat_ns
+        self.announce_ns: Nanoseconds = max(longest_ns, paced_ns)
         """The pause to which that between announcements of a stream's end grows."""
         self.lag_ns: Nanoseconds = max(configuration.lag_ns, LAG_ROUNDS * paced_ns)
         """How long a live member may make no progress."""

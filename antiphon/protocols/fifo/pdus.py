@@ -1,7 +1,7 @@
 """The PDUs of reliable FIFO multicast, and its configuration."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -22,10 +22,11 @@ from antiphon.core.packing import Packed
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols import detection, stability
+from antiphon.protocols.fifo.conduct import USUAL, Conduct
+from antiphon.protocols.fifo.ways import WAYS, Way
 from antiphon.protocols.stability.tuning import UNTUNED, Tuning
 
-Repair = Literal["acknowledge", "request", "request-all", "any", "hybrid"]
-REPAIRS: Final[tuple[str, ...]] = get_args(Repair)
+REPAIRS: Final = tuple(WAYS)
 """The ways to repair losses; the package describes them."""
 TRIGGERS: Final = ("timer", "adaptive")
 """When rounds of stability detection begin: by the clock, or by the fill of the buffers."""
@@ -247,9 +248,11 @@ class FifoConfiguration:
     repair: str = "hybrid"
     """The way to repair losses: one of `REPAIRS`."""
     stability: str = "coordp"
-    """The stability protocol: one of `antiphon.protocols.stability.PROTOCOLS`."""
+    """The stability protocol: one of `antiphon.protocols.stability.PROTOCOLS` or `WITHOUT_ROUNDS`."""
     tuning: Tuning = UNTUNED
-    """The knobs of that protocol which the group has turned."""
+    """The knobs of that protocol, and of local groups and trees, which the group has turned."""
+    conduct: Conduct = USUAL
+    """How members acknowledge, announce and hold back."""
     rows: str = "whole"
     """With `fulldist`, how members' rows travel: one of `antiphon.protocols.stability.ROWS`."""
     errors: str | None = None
@@ -267,7 +270,8 @@ class FifoConfiguration:
     repair_ns: Nanoseconds = 10 * MILLISECOND_NS
     """Pause before a request, or an unacknowledged message, is repeated. Raising it costs the same."""
     answer_ns: Nanoseconds = MILLISECOND_NS
-    """With `any`, how long a member waits for another answer. Raising it costs latency, and saves copies."""
+    """With `any` and `local`, how long a member waits for another answer. Raising it costs latency, and saves
+    copies. With `distance`, the time to a member until that was measured."""
     announce_ns: Nanoseconds = 10 * MILLISECOND_NS
     """Pause before the end of an unacknowledged burst is announced. Raising it costs latency of a tail."""
     heartbeat_ns: Nanoseconds = 50 * MILLISECOND_NS
@@ -329,9 +333,15 @@ class FifoConfiguration:
 
     def _check_stability(self) -> None:
         takes = stability.find_protocol(self.stability).takes if self.rows == "whole" else ()
-        self.tuning.require_taken(self.stability, takes)
+        near = self.way.asks in ("tree", "group")
+        self.tuning.require_taken(self.stability, takes, ("subgroup", "heads") if near else ())
         if self.errors is not None:
             stability.find_protocol(self.errors)
+            if self.errors not in stability.PROTOCOLS:
+                raise UsageError(
+                    f"The protocol '{self.errors}' finds no errors.",
+                    hint=f"Choose from: {', '.join(stability.PROTOCOLS)}.",
+                )
         if self.rows not in stability.ROWS:
             raise UsageError(
                 f"Rows do not travel '{self.rows}'.", hint=f"Choose from: {', '.join(stability.ROWS)}."
@@ -341,8 +351,9 @@ class FifoConfiguration:
                 f"The protocol '{self.stability}' has no rows that could ride on messages.",
                 hint="Choose fulldist.",
             )
-        if self.rows != "whole" and self.trigger != "timer":
-            raise UsageError("Rows that travel without rounds need no trigger.", hint="Leave it out.")
+        without_rounds = self.rows != "whole" or self.stability in stability.WITHOUT_ROUNDS
+        if without_rounds and self.trigger != "timer":
+            raise UsageError("Counts that travel without rounds need no trigger.", hint="Leave it out.")
         if self.trigger not in TRIGGERS:
             raise UsageError(
                 f"There is no trigger '{self.trigger}'.", hint=f"Choose from: {', '.join(TRIGGERS)}."
@@ -350,13 +361,18 @@ class FifoConfiguration:
         if self.trigger == "adaptive" and not self.others_keep:
             raise UsageError(
                 f"With the repair '{self.repair}' no member knows how full another's buffer is.",
-                hint="The adaptive trigger goes with the repairs hybrid and any, where members keep copies.",
+                hint="The adaptive trigger goes with repairs where members keep copies, such as hybrid.",
             )
+
+    @property
+    def way(self) -> Way:
+        """The way to repair losses."""
+        return WAYS[self.repair]
 
     @property
     def others_keep(self) -> bool:
         """Whether receivers keep copies for one another until they are stable."""
-        return self.repair in ("any", "hybrid")
+        return self.way.others_keep
 
     @property
     def announces(self) -> bool:

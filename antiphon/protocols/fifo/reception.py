@@ -55,7 +55,7 @@ class Reception:
         self._presence.tell(Arrived(stream.site, number, len(bodies)))
         self.advance(now, stream)
         if stream.expected < stream.missing_to:
-            self._repair.notice(now, stream)
+            self._repair.on_gap(now, stream)
 
     def _has_room(self, stream: Stream) -> bool:
         """Whether bounds are kept that an honest sender never exceeds."""
@@ -126,7 +126,7 @@ class Reception:
     def fire(self, now: Nanoseconds) -> None:
         """Acknowledge to each sender that lacks our position, unless our own messages will carry it soon."""
         group, acknowledge_ns = self._group, self._group.pace.acknowledge_ns
-        if group.pace.is_large and self._puts_off:
+        if group.pace.is_late:
             self._acknowledge_unstable(now)
             return
         if self._puts_off and now - group.own.sent_ns < RECENT * acknowledge_ns:
@@ -137,7 +137,7 @@ class Reception:
                 self.acknowledge(now, peer.stream)
 
     def _acknowledge_unstable(self, now: Nanoseconds) -> None:
-        """In a large group: acknowledge what was held at the last look and is still not stable."""
+        """Where stability takes their place: acknowledge what was held at the last look and is not stable."""
         waiting = False
         for peer in self._group.in_view():
             stream = peer.stream

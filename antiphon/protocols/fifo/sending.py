@@ -6,7 +6,7 @@ from antiphon.core.effects import Admitted, Multicast, Rejected
 from antiphon.core.ids import Site
 from antiphon.core.packing import Packed
 from antiphon.core.protocol import PeerReport
-from antiphon.core.time import Nanoseconds
+from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds
 from antiphon.protocols.fifo.context import Context
 from antiphon.protocols.fifo.group import Group, Peer
 from antiphon.protocols.fifo.pdus import Copy, Data, RidingData
@@ -17,11 +17,37 @@ from antiphon.protocols.fifo.streams import MOST_KEPT
 from antiphon.protocols.probe import Probe
 
 REPEAT: Final = "repeat"
+ANNOUNCE: Final = "announce"
+"""Fires at the end of a block."""
+ALLOWANCE: Final = "allowance"
+"""Fires when a member that keeps a rate may send again."""
+BURST_NS: Final = 10 * MILLISECOND_NS
+"""The burst of a member that keeps a rate: what the rate allows in this time. Raising it costs queues."""
 ROW_SHARE: Final = 20
 """In a large group a batch carries our positions if it is this many times as long. Raising it costs separate
 acknowledgements, lowering it bytes."""
 MOST_REPEATED: Final = 16
 """Batches that one timer repeats, the oldest first. Raising it costs bursts of copies."""
+
+
+class Allowance:
+    """The bytes that a member that keeps a rate may multicast now: a bucket that fills at that rate."""
+
+    def __init__(self, bytes_s: float) -> None:
+        self._bytes_s = bytes_s
+        self._free_ns: Nanoseconds = 0
+        """When everything that was sent has passed at the rate."""
+
+    def has_room(self, now: Nanoseconds) -> bool:
+        """Whether less than a burst is ahead of the rate."""
+        return self.wait_ns(now) == 0
+
+    def wait_ns(self, now: Nanoseconds) -> Nanoseconds:
+        """How long until there is room."""
+        return max(0, self._free_ns - now - BURST_NS)
+
+    def spend(self, now: Nanoseconds, weight: int) -> None:
+        self._free_ns = max(now, self._free_ns) + round(weight * SECOND_NS / self._bytes_s)
 
 
 class Sending:
@@ -36,6 +62,11 @@ class Sending:
         self._waits = configuration.others_keep
         self._repeats = configuration.repair == "acknowledge"
         self._announce_ns = configuration.announce_ns if configuration.announces else None
+        conduct = configuration.conduct
+        self._bare = conduct.acknowledgements == "late"
+        self._block_bytes = conduct.block_bytes
+        self._block_left = conduct.block_bytes or 0
+        self._allowance = None if conduct.most_bytes_s is None else Allowance(conduct.most_bytes_s)
         self._probe = Probe()
         self._held_up = False
         """Whether the last admission was refused because the group is behind."""
@@ -44,12 +75,14 @@ class Sending:
 
     def admit(self, now: Nanoseconds, bodies: Packed) -> None:
         context, own, view = self._context, self._group.own, self._group.view
-        reason = self._reason_to_refuse(bodies)
+        reason = self._reason_to_refuse(now, bodies)
         self._held_up = reason is not None and self._presence.taking_part
         if reason is not None:
             context.emit(Rejected(reason))
             return
         number = own.add(now, bodies)
+        if self._allowance is not None:
+            self._allowance.spend(now, bodies.weight)
         self._probe.sent(now, own.expected)
         effects = context.effects
         effects.append(Admitted(number, len(bodies), bodies.size))
@@ -59,6 +92,8 @@ class Sending:
             effects.append(Multicast(self._make(now, number, bodies)))
             if self._announce_ns is not None:
                 context.timers.arm(now, HEARTBEAT, self._announce_ns)
+            if self._block_bytes is not None:
+                self._count_block(now, bodies.weight, self._block_bytes)
         if len(view.pairs) == 1 or not self._waits:
             stability.deliver_own(own.expected)
         if self._repeats:
@@ -69,19 +104,26 @@ class Sending:
         if stability.fresh_bytes > stability.check_bytes:
             stability.check(now)
 
+    def _count_block(self, now: Nanoseconds, weight: int, block_bytes: int) -> None:
+        """Announce the end of a block, although more may follow."""
+        self._block_left -= weight
+        if self._block_left <= 0:
+            self._block_left = block_bytes
+            self._context.timers.arm(now, ANNOUNCE, 1)
+
     def _make(self, now: Nanoseconds, number: int, bodies: Packed) -> Data | RidingData:
         """The PDU of a batch, with our positions if they are a small part of it."""
         incarnation, view, row = self._context.incarnation, self._group.view, self._stability.row
         if row is not None:
             pdu: Data | RidingData = RidingData(incarnation, number, view.number, row(view.held()), bodies)
-        elif self._group.pace.is_large and view.bytes * ROW_SHARE > bodies.size:
+        elif self._bare or (self._group.pace.is_large and view.bytes * ROW_SHARE > bodies.size):
             return Data(incarnation, number, view.number, b"", bodies)
         else:
             pdu = Data(incarnation, number, view.number, view.packer.pack(*view.held()), bodies)
         self._note_acknowledged(now)
         return pdu
 
-    def _reason_to_refuse(self, bodies: Packed) -> str | None:
+    def _reason_to_refuse(self, now: Nanoseconds, bodies: Packed) -> str | None:
         """Why a batch is refused now. A batch that exceeds a limit by itself is taken when it is alone."""
         own, configuration = self._group.own, self._context.configuration
         if not self._presence.taking_part:
@@ -90,6 +132,9 @@ class Sending:
         if own.kept and full:
             self._context.counts["refused"] += 1
             return "As much as may be retained is not stable yet."
+        if self._allowance is not None and not self._allowance.has_room(now):
+            self._context.timers.arm(now, ALLOWANCE, self._allowance.wait_ns(now))
+            return "The rate that this member keeps allows no more now."
         window_bytes = configuration.window_bytes - bodies.weight
         if own.bytes_beyond(self._slowest) > max(0, window_bytes):
             self._slowest = self._find_slowest()

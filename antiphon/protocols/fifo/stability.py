@@ -24,11 +24,15 @@ from antiphon.protocols.fifo.presence import Presence
 from antiphon.protocols.fifo.streams import Stream
 from antiphon.protocols.stability import ROWS, find_protocol
 from antiphon.protocols.stability.base import Objective
+from antiphon.protocols.stability.by_sender import BySender
 from antiphon.protocols.stability.riding import Riding
+from antiphon.protocols.stability.sessions import Sessions
 
 ROUND: Final = "round"
 LAYER: Final = "stability/"
 """The prefix of the stability protocol's timers."""
+SESSION_BYTES: Final = 80
+"""A session message's header, times and sealing, about. Raising it costs time to stability."""
 
 
 class Stability:
@@ -45,6 +49,8 @@ class Stability:
         self._host = LayerHost(context, group, protocol, LAYER, Objective.LEAST, tuning=configuration.tuning)
         self.riding: Riding | None = None
         """The protocol's object, if members' rows travel without rounds."""
+        self._session: Sessions | None = None
+        """The same, if they travel in session messages."""
         self.row: Callable[[Sequence[int]], bytes] | None = None
         """Makes the row that a message of ours carries, if rows ride on messages."""
         adaptive = configuration.trigger == "adaptive"
@@ -71,8 +77,11 @@ class Stability:
         view = self._group.view
         stable = [min(stream.stable, stream.expected) for stream in view.streams]
         self._host.on_view(now, view.held(), stable)
-        self.riding = self._host.layer if isinstance(self._host.layer, Riding) else None
+        layer = self._host.layer
+        self.riding = layer if isinstance(layer, Riding) else None
+        self._session = layer if isinstance(layer, Sessions) else None
         self.row = self.riding.row if self.riding is not None and self.riding.rides else None
+        self.check_bytes = self._due_bytes()
         if self._trigger is not None:
             self._trigger.on_view()
             self.check_bytes = 0
@@ -82,13 +91,26 @@ class Stability:
 
     @property
     def _pause_ns(self) -> Nanoseconds:
-        """The pause between rounds in this view."""
-        return max(self._least_pause_ns, self._group.pace.round_ns)
+        """The pause between rounds in this view; session messages come by the data's bytes, or slowly."""
+        quiet_ns = 0 if self._session is None else self._context.configuration.quiet_round_ns
+        return max(self._least_pause_ns, self._group.pace.round_ns, quiet_ns)
+
+    def _due_bytes(self) -> int:
+        """Bytes of data that make a round due at once; for session messages, a share of which all make one.
+
+        Members draw their own, so that session messages do not come together.
+        """
+        configuration = self._context.configuration
+        if self._session is None:
+            return configuration.round_bytes
+        message_bytes = SESSION_BYTES + self._session.row_bytes
+        mean_bytes = len(self._group.view.pairs) * message_bytes / configuration.tuning.session_share
+        return round(mean_bytes * (0.5 + self._context.random.random()))
 
     @property
     def needs_statuses(self) -> bool:
         """Whether rows that were lost must come with statuses: rows that ride are not repeated."""
-        return self.riding is not None and self._unstable()
+        return self.riding is not None and self._session is None and self._unstable()
 
     def arm_if_unstable(self, now: Nanoseconds) -> None:
         """Arm the round's timer if that is our part and something is not stable."""
@@ -103,7 +125,7 @@ class Stability:
     def check(self, now: Nanoseconds) -> None:
         """Much has come: begin a round at once if one is due."""
         self.fresh_bytes = 0
-        self.check_bytes = self._context.configuration.round_bytes
+        self.check_bytes = self._due_bytes()
         if not self._host.coordinates or self._host.is_busy(now):
             return
         if self._trigger is not None:
@@ -128,8 +150,20 @@ class Stability:
         view = getattr(pdu, "view", None)
         if view == self._host.view:
             self._release_found(now, self._host.on_pdu(now, sender, pdu, self._group.view.held()))
+            if self._session is not None:
+                self._note_distance(sender, self._session)
         elif view == self._errors.view:
             self._errors.on_pdu(now, sender, pdu)
+
+    def _note_distance(self, sender: Site, session: Sessions) -> None:
+        distance_ns, peer = session.distances_ns.get(sender), self._group.peers.get(sender)
+        if peer is not None and distance_ns is not None:
+            peer.distance_ns = distance_ns
+
+    def held_by(self, site: Site) -> int | None:
+        """How many of our own messages a member has told to hold; None if rounds do not tell."""
+        layer = self._host.layer
+        return layer.held_by(site) if isinstance(layer, Riding | BySender) else None
 
     def on_status(self, site: Site, status: Status) -> None:
         """A member's status has its whole row, if it sees the same view."""

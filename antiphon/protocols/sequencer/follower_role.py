@@ -286,6 +286,8 @@ class FollowerRole:
             return
         # Batches beyond a gap are bounded, should the sequencer lie about positions.
         within = position <= place < position + 2 * self._configuration.order_window
+        if self._configuration.receipts and place != position:
+            self._acknowledge(now)
         if within and place not in log.entries:
             bodies = pdu.bodies
             if sender != self._site:
@@ -333,7 +335,8 @@ class FollowerRole:
 
     def _note_end(self, next_position: int) -> None:
         """The order is known to reach this far; what is missing is asked for after `gap_ns`."""
-        if next_position > self._log.position and self._known_end <= self._log.position:
+        asks = not self._configuration.receipts
+        if asks and next_position > self._log.position and self._known_end <= self._log.position:
             self._gap_pause_ns = self._configuration.gap_ns
             self._effects.append(SetTimer("gap", self._gap_pause_ns))
         self._known_end = max(self._known_end, next_position)

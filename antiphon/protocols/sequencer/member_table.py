@@ -57,6 +57,7 @@ class Member:
         "placed",
         "probed",
         "progress_ns",
+        "repeated_ns",
         "round_trip_ns",
         "since",
         "site",
@@ -74,6 +75,8 @@ class Member:
         self.heard_ns = now
         self.progress_ns = now
         self.told_ns = now
+        self.repeated_ns = now
+        """When entries without a receipt were last repeated to it."""
         self.in_view = self.suspected = self.left = self.lagging = False
         self.asked = 0
         """Positions that it has asked for again."""

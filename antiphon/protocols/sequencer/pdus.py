@@ -253,8 +253,12 @@ class SequencerConfiguration:
     """Requests of one member without a place. Raising it costs memory at the sequencer, which queues them."""
     order_window: int = 256
     """Positions between the slowest member of the view and the end of the order. Raising it costs memory."""
+    receipts: bool = False
+    """Whether members acknowledge each entry, and the sequencer repeats what is not acknowledged in time, as
+    in PA; otherwise members ask for what they miss, as in Amoeba. It costs PDUs."""
     repeat_ns: Nanoseconds = 20 * MILLISECOND_NS
-    """Pause before a request is asked after or a join repeated. Raising it costs latency when one is lost."""
+    """Pause before a request is asked after, or a join or an entry without a receipt repeated. Raising it
+    costs latency when one is lost."""
     heartbeat_ns: Nanoseconds = 10 * MILLISECOND_NS
     """Pause between announcements. Raising it costs latency when the last message of a burst is lost."""
     acknowledge_ns: Nanoseconds = 5 * MILLISECOND_NS
@@ -290,4 +294,4 @@ class SequencerConfiguration:
     @property
     def acknowledge_after(self) -> int:
         """Positions after which a member acknowledges: often enough that the order need not wait."""
-        return max(1, min(self.acknowledge_every, self.order_window // 4))
+        return 1 if self.receipts else max(1, min(self.acknowledge_every, self.order_window // 4))

@@ -46,6 +46,9 @@ from antiphon.protocols.sequencer.pdus import (
 )
 from antiphon.protocols.sequencer.recovery import Recovered, Recovery
 
+MOST_REPEATED = 8
+"""Entries without a receipt that are repeated to a member at once. Raising it costs bursts."""
+
 
 class SequencerRole:
     """Orders requests or, while `_recovery` is set, learns the order again from the members."""
@@ -74,6 +77,8 @@ class SequencerRole:
         self._own_requests = Member(site)
         self._turns: deque[Member] = deque()
         self._multicast_ns = 0
+        self._ordered_ns: Nanoseconds = 0
+        """When the oldest entry that some member lacks got its place, or a later one."""
         self._due_ns = 0
         self._probe = Probe()
         self._multicast_version = 0
@@ -341,6 +346,8 @@ class SequencerRole:
             return
         member.placed.note(entry.incarnation, entry.number, entry.end)
         place = log.position
+        if self._table.slowest >= place:
+            self._ordered_ns = now
         log.append(entry)
         sender, number, bodies, _ = entry
         if sender == self._site:
@@ -357,14 +364,9 @@ class SequencerRole:
         member = self._find_member(now, sender, pdu)
         if member is None:
             return
-        log = self._log
         member.asked += len(pdu.missing)
         for place in pdu.missing:
-            entry = log.entries.get(place)
-            if entry is not None:
-                again = Ordered(self._epoch, place, log.stable, self._table.witness, *entry)
-                self._effects.append(Send(sender, again))
-                self._copies += 1
+            self._repeat(sender, place)
         if pdu.roster != self._table.version:
             self._send_roster(now, member)
         self._progress(now)
@@ -378,6 +380,8 @@ class SequencerRole:
             self._table.excuse_all(now)  # we were paused ourselves
         self._effects += self._table.check(now)
         self._progress(now)
+        if knobs.receipts:
+            self._repeat_without_receipt(now)
         if now - self._multicast_ns >= knobs.heartbeat_ns:
             self._multicast_heartbeat(now)
         if self._multicast_version != self._table.version:
@@ -387,6 +391,24 @@ class SequencerRole:
         settled = self._log.stable == self._log.position
         idle_ns = max(knobs.heartbeat_ns, knobs.keepalive_ns)
         self._arm_heartbeat(now, idle_ns if settled else knobs.heartbeat_ns)
+
+    def _repeat_without_receipt(self, now: Nanoseconds) -> None:
+        """Repeat entries to members that have acknowledged nothing new for `repeat_ns`."""
+        log = self._log
+        for member in self._table.view.values():
+            since_ns = max(member.progress_ns, member.repeated_ns, self._ordered_ns)
+            if member.acknowledged >= log.position or now - since_ns < self._configuration.repeat_ns:
+                continue
+            member.repeated_ns = now
+            for place in range(member.acknowledged, min(log.position, member.acknowledged + MOST_REPEATED)):
+                self._repeat(member.site, place)
+
+    def _repeat(self, to: Site, place: int) -> None:
+        entry = self._log.entries.get(place)
+        if entry is not None:
+            again = Ordered(self._epoch, place, self._log.stable, self._table.witness, *entry)
+            self._effects.append(Send(to, again))
+            self._copies += 1
 
     def _arm_heartbeat(self, now: Nanoseconds, pause_ns: Nanoseconds) -> None:
         self._due_ns = now + pause_ns

@@ -5,22 +5,22 @@ asks `StabilityProtocol.make` for a new object, tells it what is held and stable
 inputs and effects.
 """
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from math import isqrt
 from random import Random
 from typing import Any, Final
 from typing import Protocol as Interface
 
 from antiphon.core.effects import Effect
-from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Input
+from antiphon.core.knobs import require_known
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.stability import (
+    by_sender,
     coordp,
     fulldist,
     gossip,
@@ -28,9 +28,11 @@ from antiphon.protocols.stability import (
     s_coordp,
     s_gossip,
     s_train,
+    sessions,
     train,
 )
 from antiphon.protocols.stability.base import Configuration, Objective
+from antiphon.protocols.stability.hierarchy import Hierarchy
 from antiphon.protocols.stability.round_trips import Repetition, RoundTrips
 from antiphon.protocols.stability.structured import StructuredConfiguration
 from antiphon.protocols.stability.tuning import UNTUNED, Tuning
@@ -48,6 +50,15 @@ SEARCH_FACTOR: Final = 8
 """The factor by which an adaptive step may be shorter or longer. Raising it costs rounds of search."""
 FARTHEST: Final = 8
 """Links that a gossip without addresses crosses, if the network lets it. Raising it costs traffic."""
+
+
+@lru_cache(maxsize=8)
+def logical_tree(members: tuple[Site, ...], tuning: Tuning) -> Hierarchy:
+    """The tree of a view in which the structured protocols gather what members hold."""
+    subgroup = tuning.subgroup or SUBGROUP
+    if tuning.heads:
+        return Hierarchy.two_level(members, subgroup)
+    return Hierarchy.complete(members, subgroup - 1)
 
 
 class Layer(Interface):
@@ -141,7 +152,7 @@ class Setting:
 
     @property
     def structured(self) -> StructuredConfiguration:
-        return StructuredConfiguration(subgroup=self.tuning.subgroup or SUBGROUP, **self.common)
+        return StructuredConfiguration(hierarchy=logical_tree(self.members, self.tuning), **self.common)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +179,14 @@ def _fulldist(setting: Setting) -> Layer:
 def _riding(setting: Setting, *, rides: bool) -> Layer:
     knobs = Configuration(**setting.common)
     return riding.Riding(setting.site, setting.members, knobs, setting.random, rides=rides)
+
+
+def _by_sender(setting: Setting) -> Layer:
+    return by_sender.BySender(setting.site, setting.members, Configuration(**setting.common), setting.random)
+
+
+def _session(setting: Setting) -> Layer:
+    return sessions.Sessions(setting.site, setting.members, Configuration(**setting.common), setting.random)
 
 
 def _train(setting: Setting) -> Layer:
@@ -239,13 +258,19 @@ PROTOCOLS: Final = {
             _gossip_hops,
             ("step_ns",),
         ),
-        ("s-coordp", "answers are gathered up a tree of members", s_coordp.PDUS, _s_coordp, ("subgroup",)),
+        (
+            "s-coordp",
+            "answers are gathered up a tree of members",
+            s_coordp.PDUS,
+            _s_coordp,
+            ("subgroup", "heads"),
+        ),
         (
             "s-train",
             "trains go through the children of each member of a tree",
             s_train.PDUS,
             _s_train,
-            ("subgroup",),
+            ("subgroup", "heads"),
         ),
         (
             "s-gossip",
@@ -256,6 +281,21 @@ PROTOCOLS: Final = {
         ),
     )
 }
+
+WITHOUT_ROUNDS: Final = {
+    name: StabilityProtocol(name=name, summary=summary, pdus=pdus, make=make, takes=takes)
+    for name, summary, pdus, make, takes in (
+        ("sender", "each sender asks all members about its own messages", by_sender.PDUS, _by_sender, ()),
+        (
+            "session",
+            "all multicast what they hold, at a share of the data's bytes",
+            sessions.PDUS,
+            _session,
+            ("session_share",),
+        ),
+    )
+}
+"""Protocols in which no member triggers rounds for all; they detect no errors."""
 
 ROWS: Final = {
     name: StabilityProtocol(name="fulldist", summary=summary, pdus=pdus, make=make)
@@ -268,17 +308,17 @@ ROWS: Final = {
 """How FullDist's rows can travel."""
 
 PDUS: Final = tuple(
-    dict.fromkeys(pdu for protocol in (*PROTOCOLS.values(), *ROWS.values()) for pdu in protocol.pdus)
+    dict.fromkeys(
+        pdu
+        for protocol in (*PROTOCOLS.values(), *WITHOUT_ROUNDS.values(), *ROWS.values())
+        for pdu in protocol.pdus
+    )
 )
 """The PDUs of all protocols; some are shared."""
 
 
 def find_protocol(name: str) -> StabilityProtocol:
     """The protocol of that name; an unknown name raises, with the names that exist."""
-    if name not in PROTOCOLS:
-        near = difflib.get_close_matches(name, PROTOCOLS, n=1)
-        guess = f"Did you mean '{near[0]}'? " if near else ""
-        raise UsageError(
-            f"There is no stability protocol '{name}'.", hint=f"{guess}There are: {', '.join(PROTOCOLS)}."
-        )
-    return PROTOCOLS[name]
+    known = {**PROTOCOLS, **WITHOUT_ROUNDS}
+    require_known(name, known, f"There is no stability protocol '{name}'.")
+    return known[name]

@@ -31,10 +31,21 @@ class Tuning(Knobs):
         "s-gossip, unless said otherwise.",
         least=2,
     )
+    heads: bool = knob(
+        False,
+        "With s-coordp and s-train: sub-groups of consecutive members whose heads report to the first "
+        "member, instead of a tree as high as the group needs. Costs reports at the first member.",
+    )
     controllers: int = knob(
         1,
         "Controllers of a sub-group with s-gossip. Raising it costs gossips, and saves time after a crash.",
         least=1,
+    )
+    session_share: float = knob(
+        0.05,
+        "With session: bytes of all members' session messages, as a share of the data's. Raising it costs "
+        "bandwidth, and saves time to stability.",
+        least=0.001,
     )
     scatter_ns: Nanoseconds = knob(
         0,
@@ -52,10 +63,10 @@ class Tuning(Knobs):
         """The knobs that are not at their defaults."""
         return tuple(each.name for each in fields(Tuning) if getattr(self, each.name) != each.default)
 
-    def require_taken(self, protocol: str, takes: tuple[str, ...]) -> None:
-        """Raise a sentence about a knob that the protocol does not have."""
+    def require_taken(self, protocol: str, takes: tuple[str, ...], also: tuple[str, ...] = ()) -> None:
+        """Raise a sentence about a knob that the protocol does not have; `also` has those of others."""
         for name in self.turned():
-            if name not in takes:
+            if name not in takes and name not in also:
                 having = f"It has: {', '.join(takes)}." if takes else "Leave it out."
                 raise UsageError(f"The stability protocol '{protocol}' has no {name}.", hint=having)
 

@@ -19,6 +19,7 @@ MODULES: Final = {
     "group-sequencers": "antiphon.sim.scenarios.group_sequencers",
     "metagroups": "antiphon.sim.scenarios.metagroups",
     "piggyback": "antiphon.sim.scenarios.piggyback",
+    "profile": "antiphon.sim.scenarios.profile",
     "propagation-tree": "antiphon.sim.scenarios.propagation_tree",
     "quorum": "antiphon.sim.scenarios.quorum",
     "resource-sharing": "antiphon.sim.scenarios.resource_sharing",

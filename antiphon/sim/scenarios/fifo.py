@@ -15,7 +15,8 @@ from antiphon.core.protocol import Protocol
 from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS, Nanoseconds, from_seconds
-from antiphon.protocols.fifo import PDUS, PROMISES, Fifo, FifoConfiguration
+from antiphon.protocols.fifo import PDUS, PROMISES, REPAIRS, Fifo, FifoConfiguration
+from antiphon.protocols.fifo.conduct import Conduct
 from antiphon.protocols.stability.tuning import Tuning
 from antiphon.sim.delivery import DeliveryConfiguration, promised
 from antiphon.sim.history import Archive
@@ -27,10 +28,10 @@ SECONDS_PER_DELIVERY: Final = 4e-5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Configuration(DeliveryConfiguration, Tuning):
+class Configuration(DeliveryConfiguration, Tuning, Conduct):
     """The shared knobs and those of reliable FIFO multicast."""
 
-    repair: Annotated[str, "acknowledge, request, request-all, any or hybrid"] = "hybrid"
+    repair: Annotated[str, f"{', '.join(REPAIRS[:-1])} or {REPAIRS[-1]}"] = "hybrid"
     stability: Annotated[
         str, "how what all hold is found: coordp, fulldist, train, gossip, s-coordp, ..."
     ] = "coordp"
@@ -68,6 +69,7 @@ class Configuration(DeliveryConfiguration, Tuning):
             repair=self.repair,
             stability=self.stability,
             tuning=self.tuning,
+            conduct=self.conduct,
             rows=self.rows,
             errors=None if self.errors == NONE else self.errors,
             trigger=self.trigger,
@@ -147,7 +149,7 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
 
 SCENARIO: Final = Scenario(
     name="fifo",
-    summary="Reliable multicast, first in first out per sender, with five ways to make up for losses.",
+    summary="Reliable multicast, first in first out per sender, with nine ways to make up for losses.",
     example="antiphon simulate fifo --members 7 --messages 1000 --loss 0.1 --repair any --churn 2 --seed 1",
     configuration=Configuration,
     run=run,

@@ -20,12 +20,15 @@ class Configuration(DeliveryConfiguration):
     window: Annotated[int, "requests that a member may have under way"] = 64
     order_window: Annotated[int, "positions that the order may run ahead of the slowest member"] = 256
 
+    receipts: Annotated[bool, "members acknowledge each entry, instead of asking for what they miss"] = False
+
     def protocol_configuration(self) -> SequencerConfiguration:
         """Timers that suit the network: a pause is at least the round trip that it waits for."""
         round_trip_ns = self.round_trip_ns
         return SequencerConfiguration(
             window=self.window,
             order_window=self.order_window,
+            receipts=self.receipts,
             repeat_ns=max(20 * MILLISECOND_NS, 4 * round_trip_ns),
             heartbeat_ns=max(10 * MILLISECOND_NS, 2 * round_trip_ns),
             acknowledge_ns=max(5 * MILLISECOND_NS, round_trip_ns),

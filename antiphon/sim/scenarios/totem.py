@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 from antiphon.core.recording import Recorder
 from antiphon.core.seeds import Seeds
 from antiphon.core.time import from_seconds
-from antiphon.protocols.rivals.totem import PROMISES, Totem, TotemConfiguration
+from antiphon.protocols.rivals.totem import PDUS, PROMISES, Totem, TotemConfiguration
 from antiphon.sim.ordering import OrderingConfiguration, Subject, simulate
 from antiphon.sim.scenario import Metrics, Scenario
 
@@ -22,6 +22,9 @@ class Configuration(OrderingConfiguration):
     consensus_ms: Annotated[float, "how long members may take to agree on the membership"] = 1200.0
     window: Annotated[int, "multicasts in one rotation of the token"] = 50
     max_messages: Annotated[int, "multicasts in one visit of the token"] = 17
+    carries: Annotated[bool, "messages travel on the token, as on a train, instead of being multicast"] = (
+        False
+    )
     goodbye: Annotated[bool, "members that go absent say so, as a Corosync that is shut down does"] = False
 
     def protocol_configuration(self, delivery: Literal["safe", "agreed"]) -> TotemConfiguration:
@@ -32,6 +35,7 @@ class Configuration(OrderingConfiguration):
             consensus_ns=from_seconds(self.consensus_ms / 1000),
             window=self.window,
             max_messages=self.max_messages,
+            carries=self.carries,
             says_goodbye=self.goodbye,
         )
 
@@ -46,6 +50,7 @@ def run_delivering(
         repairs=True,
         settle_ns=2 * (knobs.token_ns + knobs.consensus_ns) + knobs.announce_ns,
         leader_crashes_alone=False,
+        pdus=PDUS,
     )
     return simulate(configuration, subject, seed, recorder)
 

@@ -1,6 +1,7 @@
 """The fixed sequencer: each rule between fakes, and small groups driven by hand."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -341,7 +342,8 @@ def test_misuse_before_the_start_and_at_construction() -> None:
         Sequencer("z", MEMBERS, KNOBS)
     with pytest.raises(UsageError):
         Sequencer("a", ("a", "a"), KNOBS)
-    for knobs in ({"window": 0}, {"order_window": 0}, {"gap_ns": 0}, {"recovery_ns": 0}):
+    wrong: list[dict[str, Any]] = [{"window": 0}, {"order_window": 0}, {"gap_ns": 0}, {"recovery_ns": 0}]
+    for knobs in wrong:
         with pytest.raises(UsageError):
             SequencerConfiguration(**knobs)
 

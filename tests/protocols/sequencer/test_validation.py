@@ -1,6 +1,7 @@
 """The fixed sequencer's checks of single PDUs, each at the value where it decides."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -234,9 +235,11 @@ def test_an_order_is_not_whole_once_a_member_of_another_joins(position: int, who
 
 @pytest.mark.parametrize("knob", ["window", "order_window", "acknowledge_every", "gap_ns", "lag_ns"])
 def test_knobs_are_at_least_one(knob: str) -> None:
-    replace(SequencerConfiguration(), **{knob: 1})
+    one: dict[str, Any] = {knob: 1}
+    none: dict[str, Any] = {knob: 0}
+    replace(SequencerConfiguration(), **one)
     with pytest.raises(UsageError):
-        replace(SequencerConfiguration(), **{knob: 0})
+        replace(SequencerConfiguration(), **none)
 
 
 @pytest.mark.parametrize(

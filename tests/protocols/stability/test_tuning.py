@@ -11,7 +11,7 @@ from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received, RoundTriggered, TimerFired
 from antiphon.core.time import MILLISECOND_NS, SECOND_NS
 from antiphon.protocols.fifo import FifoConfiguration
-from antiphon.protocols.stability import PROTOCOLS, Layer, Setting
+from antiphon.protocols.stability import PROTOCOLS, WITHOUT_ROUNDS, Layer, Setting
 from antiphon.protocols.stability.base import Objective
 from antiphon.protocols.stability.gossip import STEP
 from antiphon.protocols.stability.tuning import Tuning
@@ -98,13 +98,17 @@ def test_scattered_rows_wait() -> None:
 
 
 def test_every_knob_belongs_to_a_protocol_and_the_others_refuse_it() -> None:
-    values = {"step_ns": STEP_NS, "subset": 2, "subgroup": 5, "controllers": 2, "scatter_ns": STEP_NS}
+    values: dict[str, Any] = {
+        "step_ns": STEP_NS, "subset": 2, "subgroup": 5, "heads": True, "controllers": 2,
+        "session_share": 0.1, "scatter_ns": STEP_NS,
+    }  # fmt: skip
     assert set(values) == {each.name for each in fields(Tuning)}
     for knob, value in values.items():
         tuning = Tuning(**{knob: value})
-        takers = {name for name, protocol in PROTOCOLS.items() if knob in protocol.takes}
+        every = {**PROTOCOLS, **WITHOUT_ROUNDS}
+        takers = {name for name, protocol in every.items() if knob in protocol.takes}
         assert takers
-        for name in PROTOCOLS:
+        for name in every:
             if name in takers:
                 assert FifoConfiguration(stability=name, tuning=tuning).tuning == tuning
             else:

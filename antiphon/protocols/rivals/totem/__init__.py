@@ -39,6 +39,9 @@ Deviations, with reasons.
   that to the application.
 - One message per visit is always allowed, whatever the window says, so that no member starves behind large
   backlogs. A rotation therefore carries at most the window and one message of each member.
+- With `carries` the token is Guo's train (section 4.2.3): a member appends its messages to it instead of
+  multicasting them, and takes them off when the train comes back. The ring's membership and recovery, which
+  the text does not have, stay as they are; an idle train waits at the ring's representative, the trainmaster.
 - A returning member stays on its old ring while the token can still be waiting for it.
 """
 
@@ -53,7 +56,7 @@ from antiphon.core.recording import Property
 from antiphon.core.time import Nanoseconds
 from antiphon.protocols.admission import batch_for_all
 from antiphon.protocols.rivals.totem.member import Member
-from antiphon.protocols.rivals.totem.pdus import LARGEST_BATCH_BYTES, PDUS, TotemConfiguration
+from antiphon.protocols.rivals.totem.pdus import PDUS, TotemConfiguration
 
 __all__ = ["AGREED_PROMISES", "PDUS", "PROMISES", "Totem", "TotemConfiguration"]
 
@@ -79,6 +82,7 @@ class Totem:
         if site not in members or len(set(members)) != len(members):
             raise UsageError(f"The site {site} must be one of the members, which must differ.")
         self._member = Member(site, members, configuration, random)
+        self._largest_bytes = configuration.largest_batch_bytes
         self._started = False
 
     @property
@@ -99,7 +103,7 @@ class Totem:
             case TimerFired(name=name):
                 member.fire(now, name)
             case Admit():
-                member.admit(now, batch_for_all(event, "Totem", LARGEST_BATCH_BYTES, started=self._started))
+                member.admit(now, batch_for_all(event, "Totem", self._largest_bytes, started=self._started))
             case Start():
                 if self._started:
                     raise UsageError("This member has started already.")

@@ -242,14 +242,24 @@ class Member:
             self._pass_on(ring.next_site, token)
 
     def _hold(self, now: Nanoseconds, ring: Ring, token: Token) -> Token:
+        self._unload(ring, token)
         if self._attempt is not None:
             return self._hold_recovering(now, self._attempt, token)
         if not ring.primary:
             return ring.visit(token, NOTHING, self._configuration, self._effects)
         self._order.be_present()
-        token = ring.visit(token, self._order.outbox, self._configuration, self._effects)
+        token = ring.visit(
+            token, self._order.outbox, self._configuration, self._effects, carries=self._configuration.carries
+        )
         self._order.progress()
         return token
+
+    def _unload(self, ring: Ring, token: Token) -> None:
+        """Take what the token carries."""
+        for each in token.cargo:
+            message = Message(ring.id, each.seq, each.sender, each.number, each.bodies)
+            if ring.log.put(each.seq, message):
+                self._note_arrival(message)
 
     def _may_rest(self, ring: Ring) -> bool:
         """An idle ring's representative keeps the token, unless a member has asked for it."""

@@ -19,6 +19,8 @@ LARGEST: Final = 1 << 62
 """Numbers from peers must be smaller, so that counters never run out, here and on the wire."""
 LARGEST_BATCH_BYTES: Final = MAXIMUM_BODY_BYTES - 4096
 """Bytes of a batch on the wire. The rest of a PDU is kept for its ring and its names."""
+MOST_CARGO_BYTES: Final = LARGEST_BATCH_BYTES * 3 // 4
+"""Bytes on a train beyond which no member adds to it. Raising it costs the length of a batch."""
 UNKNOWN: Final = -1
 """A token's `base` while what has to be recovered is not complete."""
 
@@ -72,8 +74,17 @@ Entry: TypeAlias = Message | Recovered | State
 """What can stand at a sequence number of a ring."""
 
 
+class Carried(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A batch on the token: messages number, number+1, … of a sender, at this sequence number of the ring."""
+
+    seq: int
+    sender: Site
+    number: int
+    bodies: Packed
+
+
 class Token(Pdu, frozen=True, gc=False):
-    """The regular token: its holder may multicast.
+    """The regular token: its holder may multicast, or add to the `cargo` that it carries.
 
     All members hold messages up to `aru`, except any that lack some and were not visited since; `aru_site`
     lowered it and is to raise it again. `sent` counts the multicasts of the last rotation and `backlog` what
@@ -92,6 +103,12 @@ class Token(Pdu, frozen=True, gc=False):
     unfinished: int
     base: int
     missing: tuple[int, ...]
+    cargo: tuple[Carried, ...] = ()
+
+    @property
+    def bodies(self) -> tuple[bytes, ...]:
+        """The messages' bodies that it carries."""
+        return tuple(body for each in self.cargo for body in each.bodies)
 
 
 class Evidence(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -187,6 +204,9 @@ class TotemConfiguration:
     """Multicasts in one visit of the token. Raising it costs the others latency."""
     admission: int = 256
     """Own batches admitted and not delivered yet. Raising it costs memory."""
+    carries: bool = False
+    """Whether messages travel on the token, which is then a train, instead of being multicast. It costs
+    latency and the length of the token, and saves requests for what was lost."""
     says_goodbye: bool = False
     """Whether a member that leaves announces it, as Corosync does on shutdown; the paper's members do not. It
     costs one PDU, and helps only members that leave on purpose."""
@@ -203,6 +223,11 @@ class TotemConfiguration:
     def retransmit_ns(self) -> Nanoseconds:
         """Time before a token is sent again: Corosync's formula."""
         return max(1, self.token_ns * 10 // (10 * self.retransmits + 2))
+
+    @property
+    def largest_batch_bytes(self) -> int:
+        """Bytes of a batch on the wire; a train has room for some of them."""
+        return LARGEST_BATCH_BYTES - MOST_CARGO_BYTES if self.carries else LARGEST_BATCH_BYTES
 
     @property
     def rest_ns(self) -> Nanoseconds:

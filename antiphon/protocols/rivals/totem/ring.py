@@ -7,21 +7,29 @@ raised by it later. All members hold a sequence number that `aru` has covered on
 the visits the token was at every member, and none has lowered it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Protocol as Interface
 
 from antiphon.core.effects import Effect, Multicast
 from antiphon.core.ids import Site
 from antiphon.protocols.rivals.totem.pdus import (
+    MOST_CARGO_BYTES,
     MOST_MISSING,
     NOBODY,
     UNKNOWN,
+    Carried,
     Entry,
+    Message,
     RingId,
     Token,
     TotemConfiguration,
 )
+
+
+def has_room(cargo: Iterable[Carried]) -> bool:
+    """Whether a train may take on more."""
+    return sum(len(each.bodies.data) for each in cargo) <= MOST_CARGO_BYTES
 
 
 class Source(Interface):
@@ -120,9 +128,15 @@ class Ring:
         return Token(self.id, 1, 0, 0, NOBODY, 0, 0, 0, self.base, ())
 
     def visit(
-        self, token: Token, source: Source, configuration: TotemConfiguration, effects: list[Effect]
+        self,
+        token: Token,
+        source: Source,
+        configuration: TotemConfiguration,
+        effects: list[Effect],
+        *,
+        carries: bool = False,
     ) -> Token:
-        """Multicast what is asked for and what waits; returns the token to pass on."""
+        """Multicast what is asked for and what waits, or add that to the cargo; returns the next token."""
         self.token_seq = token.token_seq
         self.visits += 1
         unanswered = self._repeat(token.missing, effects)
@@ -130,20 +144,27 @@ class Ring:
         backlog = source.backlog()
         allowed = min(backlog, self._allowed(token, backlog, copies, configuration))
         seq = token.seq
-        for _ in range(allowed):
+        # What we added was at every member by now: taken off, it is known to be there by the others.
+        cargo = [each for each in token.cargo if each.sender != self._site]
+        sent = 0
+        while sent < allowed and (not carries or has_room(cargo)):
             seq += 1
+            sent += 1
             entry = source.take(self.id, seq)
             self.log.put(seq, entry)
-            effects.append(Multicast(entry))
+            if carries and isinstance(entry, Message):
+                cargo.append(Carried(seq, entry.sender, entry.number, entry.bodies))
+            else:
+                effects.append(Multicast(entry))
         aru, aru_site = self._report(token, seq)
         self._judge(seq, aru)
         missing = dict.fromkeys([*unanswered, *self.log.missing(token.seq, MOST_MISSING)])
-        sent, waiting = copies + allowed, backlog - allowed
+        sent, waiting = copies + sent, backlog - sent
         flow = max(0, token.sent - self._sent) + sent, max(0, token.backlog - self._backlog) + waiting
         self._sent, self._backlog = sent, waiting
         return Token(
             self.id, token.token_seq + 1, seq, aru, aru_site, *flow,
-            token.unfinished, token.base, tuple(islice(missing, MOST_MISSING)),
+            token.unfinished, token.base, tuple(islice(missing, MOST_MISSING)), tuple(cargo),
         )  # fmt: skip
 
     def _repeat(self, missing: tuple[int, ...], effects: list[Effect]) -> list[int]:

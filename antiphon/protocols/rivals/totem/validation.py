@@ -68,7 +68,11 @@ def _is_token(pdu: Token, names: Collection[Site]) -> bool:
     numbers = (pdu.token_seq, pdu.seq, pdu.aru, pdu.sent, pdu.backlog, pdu.unfinished, pdu.base - UNKNOWN)
     lacked = len(pdu.missing) <= MOST_MISSING and _in_bounds(*pdu.missing)
     ordered = max(pdu.aru, pdu.base) <= pdu.seq
-    return _in_bounds(*numbers) and lacked and ordered and (pdu.aru_site in names or pdu.aru_site == NOBODY)
+    cargo = all(
+        each.sender in names and 0 < each.seq <= pdu.seq and _in_bounds(each.number) for each in pdu.cargo
+    )
+    known = pdu.aru_site in names or pdu.aru_site == NOBODY
+    return _in_bounds(*numbers) and lacked and ordered and known and cargo
 
 
 def _is_commit(pdu: Commit, names: Collection[Site]) -> bool:
