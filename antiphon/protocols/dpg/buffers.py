@@ -39,13 +39,20 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 class OrderingBuffers(dict[Tag, Held]):
     """Bodies not yet delivered, in the order in which they came."""
 
-    __slots__ = ("_limit", "overflows")
+    __slots__ = ("_limit", "overflows", "seizures")
 
     def __init__(self, limit: int) -> None:
         super().__init__()
         self._limit: Final = limit
         self.overflows = 0
         """Number of times that there was no room for a body."""
+        self.seizures = 0
+        """Number of times that a body took the buffer of another one."""
+
+    @property
+    def room(self) -> int:
+        """Buffers that are free."""
+        return max(0, self._limit - len(self))
 
     def put(self, tag: Tag, held: Held, seizable: Callable[[], Tag | None]) -> Tag | None:
         """Store a body; returns the tag of the body that is lost for want of room, the new one or another.
@@ -62,6 +69,7 @@ class OrderingBuffers(dict[Tag, Held]):
         assert seized in self, "only a body that is held can give way"
         del self[seized]
         self[tag] = held
+        self.seizures += 1
         return seized
 
 
