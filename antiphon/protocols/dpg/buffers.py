@@ -3,8 +3,9 @@
 Source: Konorski, sections 4.2 and 4.3. Ordering buffers hold bodies until they are delivered. When they are
 full, a message may seize the buffer of a message that it precedes, or else nothing could be delivered any
 more. The paper keeps a delivered body until all present members have delivered it. Without membership no
-member can know that: here a body is kept until it was not mentioned for a while. A tombstone outlives it, so
-that a message that arrives again is recognised.
+member can know that: here a body is kept until it was not mentioned for a while. Then it leaves at a limited
+rate, as in section 4.5: the slower the group has to be for one of its members, the longer it keeps bodies. A
+tombstone outlives the body, so that a message that arrives again is recognised.
 """
 
 from collections import OrderedDict
@@ -88,6 +89,8 @@ class KeptBodies(OrderedDict[Tag, Held]):
         self._quiet_ns: Final = quiet_ns
         self._touched_ns: dict[Tag, Nanoseconds] = {}
         """When each was last mentioned."""
+        self._next_ns: Nanoseconds = 0
+        """When the next body may leave because it was not mentioned."""
         self.size = 0
         """Bytes of all of them."""
 
@@ -109,14 +112,19 @@ class KeptBodies(OrderedDict[Tag, Held]):
         """This member was away and could not hear any of them mentioned."""
         self._touched_ns = dict.fromkeys(self, now)
 
-    def expire(self, now: Nanoseconds) -> list[Held]:
-        """Remove and return those that were not mentioned for long enough, or are too many or too large."""
+    def expire(self, now: Nanoseconds, pause_ns: Nanoseconds = 0) -> list[Held]:
+        """Remove and return those that were not mentioned for long enough, or are too many or too large.
+
+        Of the former only one leaves in each pause, counted from when the first of them was due.
+        """
         gone = []
         while self:
             oldest = next(iter(self))
-            has_room = len(self) <= self._limit and self.size <= self._most_bytes
-            if has_room and now - self._touched_ns[oldest] < self._quiet_ns:
-                break
+            if len(self) <= self._limit and self.size <= self._most_bytes:
+                due_ns = max(self._touched_ns[oldest] + self._quiet_ns, self._next_ns)
+                if due_ns > now:
+                    break
+                self._next_ns = due_ns + pause_ns
             held = self.pop(oldest)
             del self._touched_ns[oldest]
             self.size -= held.message.bodies.weight
