@@ -142,7 +142,7 @@ SECTION: Final = Section(
         Figure(
             id="K7",
             title=f"What {STATED:.0%} of messages out of order cost",
-            caption=f"An operation needs up to so many of {UNITS} units. Such a message arrives too late at "
+            caption=f"At most that many of {UNITS} units are needed. Such a message arrives too late at "
             "10 of 20 sites.",
             panels=[Panel(x_label="units needed at most", y_label="share of operations lost", compute=lines)],
         ),
