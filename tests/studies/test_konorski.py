@@ -12,6 +12,7 @@ from antiphon.studies.konorski.judging import best, is_about, per_ten_thousand
 from antiphon.studies.konorski.lan import HIGHEST
 from antiphon.studies.konorski.observations import Configuration, World, receive_next, united
 from antiphon.studies.konorski.settings import COMERS_AND_GOERS, DELIV_MS, LAN, offered
+from antiphon.studies.konorski.sharing import five_percent_cost_ten as judge_k7
 from antiphon.studies.reproduce import STUDIES, judge
 from antiphon.studies.results import Results
 from antiphon.studies.study import Effort
@@ -198,20 +199,31 @@ def test_a_broken_spell_is_one_too_many(violations: float, verdict: str) -> None
 @pytest.mark.parametrize(
     ("halted", "slowed", "expected"),
     [
-        (0.22, 0.18, {"K8a": "reproduced", "K8b": "reproduced", "K8c": "not reproduced"}),
+        (0.22, 0.18, {"K8a": "reproduced, if", "K8b": "reproduced, if", "K8c": "not reproduced"}),
         (0.0, 0.02, {"K8a": "not reproduced", "K8b": "not reproduced", "K8c": "reproduced"}),
     ],
 )
 def test_halts_are_measured(halted: float, slowed: float, expected: dict[str, str]) -> None:
-    told = verdicts(lambda _: {"halted_share": halted, "slowed_share": slowed})
+    told = verdicts(
+        lambda values: {
+            "halted_share": halted if values.get("churn") else 0.0,
+            "slowed_share": slowed if values.get("churn") else 0.0,
+        }
+    )
     assert {id_: told[id_] for id_ in expected} == expected
 
 
-def test_totem_need_halt_at_one_of_the_periods_only() -> None:
+def test_totem_halts_at_saturation_and_the_stated_period_or_not_at_all() -> None:
     def rule(values: Mapping[str, Any]) -> Mapping[str, float]:
-        return {"halted_share": 0.2 if values.get("calm_ms") == membership.PERIODS_MS[0] else 0.02}
+        elsewhere = values.get("rate") == membership.TOGGLING["rate"]
+        return {"halted_share": 0.2 if elsewhere else 0.02}
 
-    assert verdicts(rule)["K8a"] == "reproduced"
+    assert verdicts(rule)["K8a"] == "not reproduced"
+    assert membership.STATED_MS in membership.PERIODS_MS
+
+
+def test_a_ring_that_is_slow_without_any_toggling_is_not_slowed_by_it() -> None:
+    assert verdicts(lambda _: {"slowed_share": 0.2})["K8b"] == "not reproduced"
 
 
 @pytest.mark.parametrize(("left", "verdict"), [(0.9, "reproduced"), (0.99, "not reproduced")])
@@ -221,7 +233,33 @@ def test_the_cost_of_disorder_is_that_of_the_median_setting(left: float, verdict
 
     assert verdicts(rule)["K7"] == verdict
     results = imagine(STUDY, "quick", rule)
-    assert sharing.cost(results, "scarce units", 2, 0.05) == pytest.approx(1 - left)
+    assert sharing.cost(results, 8, 800.0, 2) == pytest.approx(1 - left)
+
+
+def test_the_cost_of_disorder_is_looked_at_from_few_units_needed_to_all() -> None:
+    assert sharing.needs(imagine(STUDY, "full")) == [2, 4, 6, 8, sharing.UNITS]
+
+    def rule(values: Mapping[str, Any]) -> Mapping[str, float]:
+        dear = values.get("need") == sharing.UNITS and values.get("disorder")
+        return {"operations_per_s": 10.0 if dear else 20.0}
+
+    assert judge_k7(imagine(STUDY, "full", rule)).ours.startswith("0.0% fewer operations in the median")
+    assert "50.0% with up to 10" in judge_k7(imagine(STUDY, "full", rule)).ours
+
+
+def test_figure_3_has_one_window_and_deliv_cycle_for_all_modes() -> None:
+    def rule(values: Mapping[str, Any]) -> Mapping[str, float]:
+        same = values.get("window") == lan.WINDOW and values.get("deliv_ms") == DELIV_MS
+        return {**CALM, "busy_throughput": 100.0 if same else 900.0}
+
+    panels = lan.FIGURE.panels
+    assert [panel.title for panel in panels] == ["constant membership", "variable membership"]
+    for panel in panels:
+        assert panel.compute is not None
+        curves = panel.compute(imagine(STUDY, "full", rule))
+        assert [curve.name for curve in curves] == list(lan.MODES)
+        assert all(set(lan.RATES) <= set(curve.x) for curve in curves)
+        assert all(set(curve.y) == {100.0} for curve in curves)
 
 
 def test_a_large_group_delivers_what_is_offered_in_one_order() -> None:

@@ -3,8 +3,9 @@
 Source: Konorski, sections 4.2 and 4.3. Ordering buffers hold bodies until they are delivered. When they are
 full, a message may seize the buffer of a message that it precedes, or else nothing could be delivered any
 more. The paper keeps a delivered body until all present members have delivered it. Without membership no
-member can know that: here a body is kept until it was not mentioned for a while. A tombstone outlives it, so
-that a message that arrives again is recognised.
+member can know that: here a body is kept until it was not mentioned for a while. Then it leaves at a limited
+rate, as in section 4.5: the slower the group has to be for one of its members, the longer it keeps bodies. A
+tombstone outlives the body, so that a message that arrives again is recognised.
 """
 
 from collections import OrderedDict
@@ -39,13 +40,20 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 class OrderingBuffers(dict[Tag, Held]):
     """Bodies not yet delivered, in the order in which they came."""
 
-    __slots__ = ("_limit", "overflows")
+    __slots__ = ("_limit", "overflows", "seizures")
 
     def __init__(self, limit: int) -> None:
         super().__init__()
         self._limit: Final = limit
         self.overflows = 0
         """Number of times that there was no room for a body."""
+        self.seizures = 0
+        """Number of times that a body took the buffer of another one."""
+
+    @property
+    def room(self) -> int:
+        """Buffers that are free."""
+        return max(0, self._limit - len(self))
 
     def put(self, tag: Tag, held: Held, seizable: Callable[[], Tag | None]) -> Tag | None:
         """Store a body; returns the tag of the body that is lost for want of room, the new one or another.
@@ -62,6 +70,7 @@ class OrderingBuffers(dict[Tag, Held]):
         assert seized in self, "only a body that is held can give way"
         del self[seized]
         self[tag] = held
+        self.seizures += 1
         return seized
 
 
@@ -80,6 +89,8 @@ class KeptBodies(OrderedDict[Tag, Held]):
         self._quiet_ns: Final = quiet_ns
         self._touched_ns: dict[Tag, Nanoseconds] = {}
         """When each was last mentioned."""
+        self._next_ns: Nanoseconds = 0
+        """When the next body may leave because it was not mentioned."""
         self.size = 0
         """Bytes of all of them."""
 
@@ -101,14 +112,19 @@ class KeptBodies(OrderedDict[Tag, Held]):
         """This member was away and could not hear any of them mentioned."""
         self._touched_ns = dict.fromkeys(self, now)
 
-    def expire(self, now: Nanoseconds) -> list[Held]:
-        """Remove and return those that were not mentioned for long enough, or are too many or too large."""
+    def expire(self, now: Nanoseconds, pause_ns: Nanoseconds = 0) -> list[Held]:
+        """Remove and return those that were not mentioned for long enough, or are too many or too large.
+
+        Of the former only one leaves in each pause, counted from when the first of them was due.
+        """
         gone = []
         while self:
             oldest = next(iter(self))
-            has_room = len(self) <= self._limit and self.size <= self._most_bytes
-            if has_room and now - self._touched_ns[oldest] < self._quiet_ns:
-                break
+            if len(self) <= self._limit and self.size <= self._most_bytes:
+                due_ns = max(self._touched_ns[oldest] + self._quiet_ns, self._next_ns)
+                if due_ns > now:
+                    break
+                self._next_ns = due_ns + pause_ns
             held = self.pop(oldest)
             del self._touched_ns[oldest]
             self.size -= held.message.bodies.weight

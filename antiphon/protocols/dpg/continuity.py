@@ -72,12 +72,18 @@ class Continuity:
         """Whether the sides of a fork are still being counted: until then neither takes up the other's."""
         return self._since_ns is not None and now - self._since_ns < self._settling_ns
 
+    def is_undecided(self, now: Nanoseconds) -> bool:
+        """Whether the sides are still being counted, or were counted only just now."""
+        return self._since_ns is not None and now - self._since_ns < 2 * self._settling_ns
+
     def is_lost(self, now: Nanoseconds) -> bool:
         """Whether this member has to take up another order."""
         if self._since_ns is None or self._claims < BEHIND:
             return False
         forked, beyond = self._heard(now, Relation.FORKED), self._heard(now, Relation.BEYOND)
-        ours = self._heard(now, Relation.FOLLOWS) | {self._site}
+        # What a member reported before the network was split says nothing of its side.
+        since_ns = self._since_ns - self._settling_ns
+        ours = self._heard(now, Relation.FOLLOWS, since_ns) | {self._site}
         if forked and not self.is_settling(now) and is_smaller(ours, forked):
             return True
         patient = now - self._since_ns <= PATIENCE_NS
@@ -86,8 +92,10 @@ class Continuity:
     def _lately(self, now: Nanoseconds) -> set[Site]:
         return {site for site, (heard_ns, _) in self._relations.items() if now - heard_ns <= MEMORY_NS}
 
-    def _heard(self, now: Nanoseconds, relation: Relation) -> set[Site]:
-        return {site for site in self._lately(now) if self._relations[site][1] is relation}
+    def _heard(self, now: Nanoseconds, relation: Relation, since_ns: Nanoseconds = 0) -> set[Site]:
+        """The members whose latest report is this to our order, and came since then."""
+        latest = ((site, self._relations[site]) for site in self._lately(now))
+        return {site for site, (heard_ns, kind) in latest if kind is relation and heard_ns >= since_ns}
 
     def forget(self, site: Site | None = None) -> None:
         """A member begins again, or all reports of before an absence are void."""

@@ -443,7 +443,8 @@ class Dpg:
         if presence.state is State.LISTENING and presence.listening.is_alone(now):
             self._take_part(now, ())  # it is alone: go on where it was, or begin an order
         self._flow.tick(time_ns)
-        self._order.kept.expire(time_ns)
+        # In a Message_Cycle each member may send one message: as many bodies may leave.
+        self._order.kept.expire(time_ns, self._flow.cycle_ns(time_ns) // (1 + len(self._peers.sites())))
         self._order.sweep(time_ns)
         for site in self._peers.expire(now):
             self._flow.forget(time_ns, site)

@@ -117,6 +117,18 @@ class Order:
         is_old = place is not None and place <= self.agreement.index - self._configuration.history
         return is_old and self.is_placed(tag)
 
+    def fitting(self) -> list[Tag]:
+        """The missing bodies for which there is room, those whose places come first.
+
+        Without room it is the next body to be delivered: it may seize the buffer of a later one. To request
+        more would fill the channel with bodies that find no buffer.
+        """
+        room = max(1, self.buffers.room)
+        if len(self.lost) <= room:
+            return list(self.lost)
+        queued = [each.tag for each in self.queue if each.tag in self.lost]
+        return list(dict.fromkeys((*queued, *self.lost)))[:room]
+
     def is_done(self) -> bool:
         """Whether everything known is delivered."""
         return not (self.queue or self.graph.vertices)
@@ -520,5 +532,6 @@ class Order:
             "vertices": len(self.graph),
             "ordering_buffers": len(self.buffers),
             "overflows": self.buffers.overflows,
+            "seizures": self.buffers.seizures,
             "lost_bodies": len(self.lost),
         }

@@ -90,16 +90,18 @@ class Recovery:
             self._timers.arm_own(now, "ask", max(time_ns + 1, self._ask_ns))
 
     def wanted(self, time_ns: Nanoseconds) -> list[Tag]:
-        """LM: what is missing and was not requested within Retr_Cycle, or longer after vain requests."""
+        """LM: what is missing, would fit, and was not requested within Retr_Cycle, or longer after vain
+        requests."""
         order = self._order
         tries = self._tries = {tag: self._tries.get(tag, 0) for tag in order.lost}
         self._lacking = {tag: sites for tag, sites in self._lacking.items() if tag in tries}
         self._refused = {tag: sites for tag, sites in self._refused.items() if tag in tries}
-        due = [tag for tag, asked_ns in order.lost.items() if asked_ns + self._pause_ns(tag) <= time_ns]
+        fitting = order.fitting()
+        due = [tag for tag in fitting if order.lost[tag] + self._pause_ns(tag) <= time_ns]
         for tag in due[:MOST_ASKED]:
             order.lost[tag] = time_ns
             tries[tag] += 1
-        next_ns = (asked_ns + self._pause_ns(tag) for tag, asked_ns in order.lost.items())
+        next_ns = (order.lost[tag] + self._pause_ns(tag) for tag in fitting)
         self._ask_ns = min(next_ns, default=time_ns)
         order.newly_lost = False
         return due[:MOST_ASKED]

@@ -51,9 +51,10 @@ class ReportMerge:
                 return Merged(news=False, lacking=None, behind=False, apart=False)
             return merge(self._order, time_ns, report.index, report.oldest, lists, shared=self._shared)
         merged = merge(self._order, time_ns, report.index, report.oldest, lists, shared=self._shared)
-        relation = Relation.FOLLOWS
-        if merged.behind:
-            relation = Relation.FORKED if self._is_fork(report, lists) else Relation.BEYOND
+        relation = Relation.BEYOND if merged.behind else Relation.FOLLOWS
+        # Another side may take up what this side has ordered, and so follow, before the sides are counted.
+        if (merged.behind or self._continuity.is_undecided(now)) and self._is_fork(report, lists):
+            relation = Relation.FORKED
         self._continuity.on_report(now, sender, relation)
         return merged
 

@@ -88,6 +88,9 @@ class Configuration(DeliveryConfiguration):
     ordering_buffers: Annotated[int, "bodies that a site holds before their delivery"] = (
         DpgConfiguration.ordering_buffers
     )
+    remove_ms: Annotated[
+        float, "how long a delivered body is kept that no member mentions; 0: two Deliv_Cycles"
+    ] = 0.0
     tell_ms: Annotated[
         float, "least pause, per member, between notices of what it holds; 0: only reports"
     ] = 0.0
@@ -148,6 +151,8 @@ class Configuration(DeliveryConfiguration):
             raise UsageError("A clock drifts by less than a tenth, and no bound is negative.")
         if not 0 <= self.quorum <= self.members:
             raise UsageError(f"A group of {self.members} has no quorum of {self.quorum}.")
+        if self.remove_ms < 0:
+            raise UsageError("No body is kept for less than no time.")
         if min(self.processing_us, self.vertex_us) < 0:
             raise UsageError("Processing cannot take less than no time.")
 
@@ -176,7 +181,7 @@ class Configuration(DeliveryConfiguration):
             deliv_cycle_ns=deliv_ns,
             dummy_cycle_ns=2 * deliv_ns,
             retr_cycle_ns=report_ns,
-            remove_cycle_ns=2 * deliv_ns,
+            remove_cycle_ns=from_seconds(self.remove_ms / 1000) or 2 * deliv_ns,
             locate_cycle_ns=4 * report_ns,
             tell_ns=from_seconds(self.tell_ms / 1000) or (QUORUM_TELL_NS if self.quorum else 0),
             listen_ns=15 * report_ns,
@@ -271,7 +276,10 @@ class Doubts:
         for member in self.members:
             for name, value in member.figures().items():
                 totals[name] = totals.get(name, 0) + value
-        told = ("reports", "dummies", "late", "committed", "contradictions", "overflows", "copies", "ignored")
+        told = (
+            "reports", "dummies", "late", "committed", "contradictions", "overflows", "seizures", "copies",
+            "ignored",
+        )  # fmt: skip
         return {
             "disagreements": self.disagreements,
             "unavailable": self.unavailable,

@@ -103,6 +103,39 @@ def test_kept_bodies_that_are_too_large_together_leave_the_longest_quiet_first()
     assert kept.size == 0
 
 
+def test_quiet_bodies_leave_one_in_each_pause_and_those_beyond_the_limit_at_once() -> None:
+    kept = KeptBodies(limit=3, most_bytes=1000, quiet_ns=100)
+    for tag in (1, 2, 3):
+        kept.keep(0, tag, held(tag))
+    assert kept.expire(99, 10) == []
+    assert kept.expire(100, 10) == [held(1)]
+    assert kept.expire(109, 10) == []
+    assert kept.expire(110, 10) == [held(2)]
+    for tag in (4, 5, 6):
+        kept.keep(110, tag, held(tag))
+    assert kept.expire(111, 10) == [held(3)], "there is no room for it"
+    assert kept.expire(220, 10) == [held(4), held(5)], "a pause begins when a body is due"
+    assert kept.expire(221, 0) == []
+    assert kept.expire(230, 0) == [held(6)]
+
+
+def test_no_more_bodies_are_wanted_than_there_is_room_for_and_the_next_ones_first() -> None:
+    order = an_order(lambda _: None, ordering_buffers=2)
+    for tail, tag in ((ORIGIN, 5), (5, 3), (3, 7)):
+        order.graph.add(tag, 0)
+        order.graph.connect(tail, tag, marked=True)
+    for tag in (7, 3, 5):
+        order.lost[tag] = 0
+    order.incorporate_marked(0)
+    assert order.fitting() == [5, 3]
+    order.buffers.put(8, held(8), never)
+    order.buffers.put(9, held(9), never)
+    assert order.fitting() == [5], "it may seize a buffer"
+    order.buffers.clear()
+    del order.lost[5]
+    assert order.fitting() == [7, 3], "there is room for all of them"
+
+
 def ordered(tag: Tag) -> Order:
     """An order in which this is to be delivered next, whose body is kept as if that had been done before."""
     order = an_order(lambda _: None)

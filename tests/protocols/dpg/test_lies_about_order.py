@@ -105,6 +105,24 @@ def test_the_smaller_side_of_a_fork_yields_and_of_equal_sides_the_later_by_name(
     assert side.is_lost(PATIENCE_NS + 1) is yields, "a minority's order is not taken up after a while"
 
 
+def test_what_was_reported_before_the_network_was_split_counts_for_no_side() -> None:
+    """Only its first member is heard of a side, and the other side's latest reports are old."""
+    for silent_ns, yields in ((SETTLING_NS, False), (SETTLING_NS + 1, True)):
+        side = Continuity("c", SETTLING_NS)
+        side.on_report(0, "a", Relation.FOLLOWS)
+        side.on_report(silent_ns, "b", Relation.FORKED)
+        side.on_report(silent_ns + SETTLING_NS, "b", Relation.FORKED)
+        assert side.is_lost(silent_ns + SETTLING_NS) is yields
+
+
+def test_a_fork_is_counted_for_as_long_again_as_it_settles() -> None:
+    side = Continuity("a", SETTLING_NS)
+    assert not side.is_undecided(0)
+    side.on_report(0, "b", Relation.FORKED)
+    assert side.is_undecided(2 * SETTLING_NS - 1)
+    assert not side.is_undecided(2 * SETTLING_NS)
+
+
 def test_witnesses_are_bounded() -> None:
     touch = Continuity("a", SETTLING_NS)
     for index in range(MOST_REPORTERS + 5):
