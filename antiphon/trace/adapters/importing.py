@@ -10,9 +10,10 @@ import msgspec
 
 from antiphon.core.errors import InputError
 from antiphon.core.recording import Property
-from antiphon.trace.adapters.notes import clock_note, hole_note, name_note
+from antiphon.trace.adapters.notes import clock_note, empty_note, hole_note, name_note
 from antiphon.trace.adapters.numbering import Audience, Numbered, Place, Placed, number_records
 from antiphon.trace.adapters.record import BadLine, Format, Line, Record
+from antiphon.trace.adapters.rotation import stem_of
 from antiphon.trace.adapters.values import LONGEST_SAMPLE
 from antiphon.trace.arrow import pa, pq
 from antiphon.trace.files import write_trace
@@ -62,7 +63,9 @@ def import_logs(plan: Plan, out: Path) -> Imported:
     write_trace(out, [each.events for each in runs], promising)
     if bad:
         _write_bad(out, bad)
-    notes = (*_name_notes(plan, placed), *_clock_notes(plan.files, placed), *_hole_notes(bad))
+    read = {place[0] for _, place in placed}
+    empty = [empty_note(file) for index, file in enumerate(plan.files) if index not in read]
+    notes = (*_name_notes(plan, placed), *_clock_notes(plan.files, placed), *_hole_notes(bad), *empty)
     return _summary(runs, bad, notes)
 
 
@@ -184,18 +187,6 @@ def decoded(raw: bytes, number: int, refused: list[BadLine]) -> str | None:
             BadLine(number, reason, raw[:LONGEST_SAMPLE].rstrip(b"\r\n").decode("utf-8", "backslashreplace"))
         )
         return None
-
-
-def stem_of(files: Sequence[Path], index: int) -> str:
-    """The file's name without its ending; with its folder's, where files of two folders have one name."""
-    file = files[index]
-    stem = _short(file)
-    folders = {other.resolve().parent for other in files if _short(other) == stem}
-    return stem if len(folders) == 1 else f"{file.resolve().parent.name}/{stem}"
-
-
-def _short(file: Path) -> str:
-    return file.name.removesuffix(".gz").rpartition(".")[0] or file.name
 
 
 def _numbered(plan: Plan, placed: Sequence[Placed], holed: set[Path]) -> list[Numbered]:

@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from antiphon.trace.adapters.notes import MOST_COMPARED
 from antiphon.trace.adapters.numbering import UNNAMED
 from antiphon.trace.arrow import EVENTS, pa, pc, pq
 from antiphon.trace.bulk.fields import bits, integers
-from antiphon.trace.bulk.ranks import NUMBERS, STEPS, Consumers
+from antiphon.trace.bulk.ranks import NUMBERS, STEPS, Consumers, Shared
 from antiphon.trace.bulk.shapes import RECORDS
 from antiphon.trace.bulk.staging import Codes, Staging, grouped
 from antiphon.trace.schema import ACCEPTED
@@ -46,7 +47,7 @@ class Report(msgspec.Struct, frozen=True):
     """Rows of the system itself, for each run."""
     unsent: list[str]
     """Runs with messages that no send names."""
-    shares: list[tuple[tuple[str, str, str], tuple[int, int]]]
+    shares: list[Shared]
 
 
 class Share:
@@ -185,7 +186,7 @@ def write_share(job: Job, share: int) -> Report:
     _write(job, share, columns, rows)
     return Report(
         _counted(records, rows), [records.runs.values[run] for run in np.unique(records.runs.codes[unsent])],
-        [] if job.for_everyone else _shares(job, records),
+        [] if job.for_everyone else _shares(job, records, columns),
     )  # fmt: skip
 
 
@@ -293,39 +294,46 @@ def _counted(records: Share, rows: Any) -> dict[str, int]:
     }
 
 
-def _shares(job: Job, records: Share) -> list[tuple[tuple[str, str, str], tuple[int, int]]]:
-    """For each run, domain and site: messages it delivered, and those that another site did, too."""
-    domains = records.codes("domain")
-    own = records.is_deliver & (domains.codes >= 0)
-    own &= records.sites.codes != records.sites.code(ACCEPTED)
-    rows = np.flatnonzero(own)
-    place, found = grouped(records.runs.codes[rows], domains.codes[rows])
-    several = [
-        len(job.consumers.get((records.runs.values[run], domains.values[domain]), ())) > 1
-        for run, domain in found
-    ]
-    kept = np.array(several, bool)[place]
-    rows, place = rows[kept], place[kept]
-    if not len(rows):
+def _shares(job: Job, records: Share, columns: dict[str, Any]) -> list[Shared]:
+    """For each run and domain with several consumers: how many messages each two of these delivered both.
+
+    Messages whose sends say who they are for are left out.
+    """
+    domains, senders = Codes(columns["domain"]), Codes(columns["sender"])
+    own = records.is_deliver & (records.sites.codes != records.sites.code(ACCEPTED))
+    if not own.any() or max(map(len, job.consumers.values())) < 2:
         return []
-    name, _ = integers(records.column("number").take(pa.array(rows)))
-    if job.has_own_ids:
-        identity = Codes.indices(records.column("message_id").take(pa.array(rows)))
-        name = np.where(identity >= 0, identity, name + identity.max() + 1)
-    _, message = np.unique(_joined(place, name), return_inverse=True)
-    sites = len(records.sites.values)
-    pairs, first = np.unique(message * sites + records.sites.codes[rows], return_index=True)
-    shared = np.bincount(pairs // sites)[pairs // sites] > 1
-    group, keys = grouped(place[first], records.sites.codes[rows][first])
-    delivered = np.bincount(group, minlength=len(keys)).tolist()
-    others = np.bincount(group, shared, minlength=len(keys)).astype(int).tolist()
+    pair, _ = grouped(records.runs.codes, senders.codes)
+    _, message = np.unique(_joined(pair, integers(columns["number"])[0]), return_inverse=True)
+    named = bits(pc.is_valid(records.column("destinations"))) | bits(pc.is_valid(columns["group"]))
+    addressed = np.zeros(int(message.max()) + 1, bool)
+    addressed[message[records.is_send & named]] = True
+    rows = np.flatnonzero(own & ~addressed[message])
+    place, found = grouped(records.runs.codes[rows], domains.codes[rows])
     return [
-        (
-            (records.runs.values[found[at][0]], domains.values[found[at][1]], records.sites.values[site]),
-            (mine, both),
-        )
-        for (at, site), mine, both in zip(keys, delivered, others, strict=True)
+        each
+        for at, (run, domain) in enumerate(found)
+        if (each := _shared(job, records, rows[place == at], message, (run, domains.value(domain))))
     ]
+
+
+def _shared(job: Job, records: Share, rows: Any, message: Any, key: tuple[int, str | None]) -> Shared | None:
+    """What these deliveries of one run and domain say, if it has several consumers."""
+    run, domain = records.runs.values[key[0]], key[1]
+    sites = sorted(job.consumers.get((run, domain), ()))[:MOST_COMPARED]
+    if len(sites) < 2:
+        return None
+    index = {site: at for at, site in enumerate(sites)}
+    places = np.array([index.get(site, -1) for site in records.sites.values], np.int64)
+    site = places[records.sites.codes[rows]]
+    rows, site = rows[site >= 0], site[site >= 0]
+    held = np.zeros(int(message.max()) + 1, np.uint64)
+    for at in range(len(sites)):
+        held[message[rows[site == at]]] |= np.uint64(1 << at)
+    masks, counts = np.unique(held[held > 0], return_counts=True)
+    bit = (masks[:, None] >> np.arange(len(sites), dtype=np.uint64)) & np.uint64(1)
+    weighted = bit.astype(np.int64)
+    return Shared(run, domain, sites, ((weighted * counts[:, None]).T @ weighted).ravel().tolist())
 
 
 def _write(job: Job, share: int, columns: dict[str, Any], accepted: Any) -> None:

@@ -123,6 +123,96 @@ def test_files_of_one_group_have_no_order_among_them(tmp_path: Path) -> None:
     assert any("order of lines in different files is not known" in note for note in result.notes)
 
 
+def workers(*queues: tuple[str, int], messages: int = 40) -> dict[str, str]:
+    """A publisher's log, and those of the workers of some queues, which share each message of a queue."""
+    files = {"shop.log": amqp(*(("publish", "shop", f"u{number}") for number in range(messages)))}
+    for queue, count in queues:
+        for worker in range(count):
+            taken = [
+                ("deliver", f"{queue}{worker}", f"u{number}") for number in range(worker, messages, count)
+            ]
+            files[f"{queue}{worker}.log"] = amqp(*taken)
+    return files
+
+
+@pytest.mark.parametrize(
+    ("queues", "suspected"),
+    [
+        ([("mail", 2)], "mail0, mail1"),
+        ([("mail", 2), ("billing", 3)], "billing0, billing1, billing2, mail0, mail1"),
+        ([("mail", 2), ("audit", 1)], "mail0, mail1"),
+        ([("mail", 1), ("audit", 1)], None),
+    ],
+)
+def test_workers_of_a_queue_lose_nothing(
+    tmp_path: Path, queues: list[tuple[str, int]], suspected: str | None
+) -> None:
+    result, found = imported(tmp_path, Amqp(), workers(*queues))
+    assert ("atomicity" in result.promises) == (suspected is None)
+    told = next((note for note in result.notes if "hardly any message" in note), None)
+    assert told == suspected or (told or "").startswith(f"{suspected} share hardly any message")
+    assert suspected or not found
+
+
+def test_messages_with_destinations_make_no_group_of_their_consumers(tmp_path: Path) -> None:
+    rows = [f"p,send,u{number},{'ab'[number % 2]}\n" for number in range(20)]
+    taken = [f"{'ab'[number % 2]},deliver,u{number},\n" for number in range(19)]
+    files = {"log.csv": "".join(["site,kind,id,to\n", *rows, *taken])}
+    columns = Columns(site="site", kind="kind", message_id="id", destinations="to")
+    result, found = imported(tmp_path, Mapping("csv", columns), files, promises=("atomicity",))
+    assert result.promises == ("atomicity",)
+    assert found["atomicity"] == 1
+
+
+def transactional(*batches: tuple[int, str, tuple[int, ...]]) -> str:
+    """A broker's log of batches: the producer, the marker or nothing, and the offsets."""
+    text = "Dumping /data/orders-0/00000000000000000000.log\nLog starting offset: 0\n"
+    for producer, end, offsets in batches:
+        flags = f"isTransactional: {str(producer > 0).lower()} isControl: {str(bool(end)).lower()}"
+        text += f"baseOffset: {offsets[0]} producerId: {producer} producerEpoch: 0 {flags} position: 0\n"
+        for offset in offsets:
+            rest = f"endTxnMarker: {end} coordinatorEpoch: 0" if end else "payload: endTxnMarker: ABORT"
+            text += f"| offset: {offset} CreateTime: 5 keySize: 4 sequence: -1 headerKeys: [] {rest}\n"
+    return text
+
+
+def test_markers_and_aborted_transactions_of_kafka_are_no_losses(tmp_path: Path) -> None:
+    """Producers 1 and 2 are interwoven; 2 aborts; a plain batch lies between them."""
+    dump = transactional(
+        (1, "", (0, 1)), (2, "", (2,)), (-1, "", (3,)), (2, "ABORT", (4,)), (1, "COMMIT", (5,)),
+        (-1, "", (6,)),
+    )  # fmt: skip
+    files = {"b.txt": dump, "c1.log": consoles(0, 1, 3, 6), "c2.log": consoles(0, 1, 3, 6)}
+    result, found = imported(tmp_path, Kafka("orders"), files)
+    assert (result.sends, result.bad_lines, found) == (4, 1, {})
+    assert "line 7: its transaction was aborted" in result.bad_examples[0]
+    (tmp_path / "lost").mkdir()
+    files["c2.log"] = consoles(0, 1, 6)
+    assert imported(tmp_path / "lost", Kafka("orders"), files)[1] == {"atomicity": 1}
+
+
+def test_what_an_open_transaction_holds_proves_nothing(tmp_path: Path) -> None:
+    files = {"b.txt": transactional((-1, "", (0,)), (1, "", (1, 2))), "c1.log": consoles(0, 1)}
+    result, found = imported(tmp_path, Kafka("orders"), files)
+    assert (result.bad_lines, found) == (2, {})
+    assert any("what the sites of this file lack proves nothing" in note for note in result.notes)
+
+
+def test_a_log_of_sends_that_does_not_reach_back_is_told(tmp_path: Path) -> None:
+    """The broker has deleted the older part of its log: what was consumed of it was no invention."""
+    files = {"c1.log": consoles(*range(8)), "c2.log": consoles(*range(7)), "b.txt": broker(*range(4, 8))}
+    result, found = imported(tmp_path, Kafka("orders"), files)
+    assert result.promises == ("atomicity", "fifo")
+    assert any("The sends of orders-0 are known from number 4 on, and 0 was" in note for note in result.notes)
+    assert found["atomicity"] == 1
+
+
+def test_a_log_without_records_is_told(tmp_path: Path) -> None:
+    files = {"c1.log": consoles(0, 1), "c2.log": "", "b.txt": broker(0, 1)}
+    result, _ = imported(tmp_path, Kafka("orders"), files)
+    assert any(f"{tmp_path / 'c2.log'} holds no record" in note for note in result.notes)
+
+
 def test_a_log_without_sends_promises_only_what_it_can_show(tmp_path: Path) -> None:
     result, found = imported(tmp_path, Kafka("orders"), {"c1.log": consoles(0, 2, 1)})
     assert result.promises == ("fifo",)
