@@ -19,7 +19,7 @@ from antiphon.trace.adapters.nats import Nats
 from antiphon.trace.adapters.record import BadLine, Format, Line, Record
 from antiphon.trace.adapters.values import LARGEST_SHORT
 from antiphon.trace.arrow import csv_rows, json_rows, pa, pc
-from antiphon.trace.bulk.fields import Fields, bits, json_columns, json_schema
+from antiphon.trace.bulk.fields import Fields, bits, flat_schema, json_columns, json_schema
 from antiphon.trace.bulk.source import Piece, line_starts
 from antiphon.trace.schema import ACCEPTED
 
@@ -288,7 +288,22 @@ class Reader:
 
 
 def json_shape(names: Sequence[str], columns_of: Callable[[Fields, Block], Columns]) -> Shape:
-    """Lines of JSON with these fields."""
+    """Lines of JSON with these fields.
+
+    Mostly all lines have the same fields, and these are read; a block with others is read once more.
+    """
+    is_usual = True
+
+    def rows(block: Block, samples: Sequence[bytes]) -> Any:
+        nonlocal is_usual
+        usual = flat_schema(samples) if is_usual else None
+        if usual is not None:
+            try:
+                return json_rows(block.data, usual, has_all=True)
+            except pa.ArrowInvalid:
+                is_usual = False
+        schema = json_schema(names, samples)
+        return None if schema is None else json_rows(block.data, schema)
 
     def read(block: Block) -> tuple[Columns, Any]:
         plain = plain_json(block)
@@ -300,11 +315,10 @@ def json_shape(names: Sequence[str], columns_of: Callable[[Fields, Block], Colum
 
     def typed(block: Block) -> tuple[Columns, Any]:
         places = np.unique(np.linspace(0, block.count - 1, SAMPLES).astype(int))
-        schema = json_schema(names, [block.line(place) for place in places.tolist()])
         try:
-            if schema is None:
+            table = rows(block, [block.line(place) for place in places.tolist()])
+            if table is None:
                 return {}, np.ones(block.count, bool)
-            table = json_rows(block.data, schema)
             if len(table) != block.count:
                 raise pa.ArrowInvalid("a line holds several values")
             fields = Fields(json_columns(table, names), block.count)

@@ -102,7 +102,8 @@ def _piece(data: bytes, is_first: bool) -> Piece:
         data = data.removeprefix(codecs.BOM_UTF8)
     if data and not data.endswith(b"\n"):
         data += b"\n"
-    data = data.replace(b"\r\n", b"\n")
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n")
     starts = line_starts(data)
     lengths = np.diff(starts)
     count = len(lengths)
