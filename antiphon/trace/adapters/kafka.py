@@ -33,7 +33,7 @@ _CONTROL = re.compile(
 _FIELD = re.compile(r"(CreateTime|LogAppendTime|NoTimestampType|Partition|Offset)(?::(-?\d+))?")
 _CLOSING = re.compile(r"(?:\S+ )?Processed a total of \d+ messages")
 _READ_AT = re.compile(r"(?P<time>\d[\d.:TZ+-]*) (?=[CLNPO])")
-_OF_A_RECORD = re.compile(r"\s*$|Crea|LogA|NoTi|Part|Offs|\{|.*(?:Partition:|Offset:)|\S*\d+\t")
+_OF_A_RECORD = re.compile(r"\s*$|Crea|LogA|NoTi|Part|Offs|\{|.*(?:Partition:|Offset:|\0)|\S*\d+\t")
 """What a record's line, or a piece of it, looks like; other lines are warnings and the like."""
 
 
@@ -112,6 +112,7 @@ class Kafka(msgspec.Struct, frozen=True):
     marks_acceptance: bool = False
     is_numbered: bool = True
     is_ordered: bool = False
+    reads_any_bytes: bool = True
 
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         first = next((line for line in lines if line.text.strip()), None)

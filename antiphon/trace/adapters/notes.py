@@ -12,6 +12,9 @@ NAMES_SHOWN: Final = 6
 MOST_SHARED: Final = 4
 """Members of a consumer group share less than one message in this many, after rebalances. Raising it takes
 fewer logs for a group's."""
+LEAST_STRANGERS: Final = 4
+"""Sends and deliveries without a message in common that suggest different names. Raising it takes fewer
+logs for such."""
 LEAST_APART: Final = 4
 """Messages that each of two consumers delivered, if they are taken for members of a group although others
 share what they deliver. Raising it takes fewer logs for a group's."""
@@ -33,6 +36,8 @@ class Evidence(NamedTuple):
     """Whether one site stands for several files, whose lines have no order among them."""
     unreached: bool = False
     """Whether consumers got messages older than the first one that a domain's log of sends reaches."""
+    strangers: bool = False
+    """Whether there are sends and deliveries, and no message has both."""
 
 
 def judgeable(promises: Iterable[Property], evidence: Evidence) -> tuple[tuple[Property, ...], list[str]]:
@@ -40,6 +45,12 @@ def judgeable(promises: Iterable[Property], evidence: Evidence) -> tuple[tuple[P
     kept, notes = list(promises), list[str]()
     if not evidence.has_sends:
         notes.append("No line is a send, so what was lost, or delivered and never sent, cannot be judged.")
+        kept = [name for name in kept if name not in ("integrity", "atomicity")]
+    if evidence.strangers:
+        notes.append(
+            "No message that was sent was delivered: are they named alike in all logs? What was lost, or "
+            "delivered and never sent, cannot be judged."
+        )
         kept = [name for name in kept if name not in ("integrity", "atomicity")]
     if "fifo" in kept and evidence.tied_sends:
         notes.append(
@@ -117,8 +128,10 @@ def members(sites: Sequence[str], both: Any) -> list[str]:
     return [site for site, is_member in zip(sites, found.tolist(), strict=True) if is_member]
 
 
-def clock_note(file: Path, count: int) -> str:
-    return (
-        f"In {file} {count} lines have an earlier time than the site's line before: its clock was set back, "
-        "or two hosts write under one name."
+def clock_note(file: Path, count: int, *, is_ordered: bool) -> str:
+    lines = "1 line has" if count == 1 else f"{count} lines have"
+    found = (
+        f"In {file} {lines} an earlier time than the site's line before: its clock was set back, or two "
+        "hosts write under one name."
     )
+    return f"{found} The mapping orders its rows by a column, not by their lines." if is_ordered else found

@@ -16,6 +16,7 @@ import numpy as np
 from antiphon.core.ids import Site
 from antiphon.core.recording import Property
 from antiphon.trace.adapters.notes import (
+    LEAST_STRANGERS,
     MOST_COMPARED,
     Evidence,
     group_note,
@@ -73,7 +74,7 @@ def number_records(
     }
     evidence = Evidence(
         numbering.has_sends, numbering.tied_sends, bool(numbering.unsent), bool(groups), len(files) > 1,
-        bool(beyond),
+        bool(beyond), _are_strangers(placed, numbering),
     )  # fmt: skip
     kept, notes = judgeable(promises, evidence)
     return Numbered(Run(run, protocol, kept), events, (*notes, *groups, *beyond))
@@ -233,6 +234,18 @@ def _sender(record: Record) -> Site:
 
 def _position(each: Placed) -> Place:
     return each.place if each.record.order is None else (each.record.order, 0, 0)
+
+
+def _are_strangers(placed: Sequence[Placed], numbering: _Numbering) -> bool:
+    """Whether no message was both sent and delivered, although there is a number of each."""
+    sent = [numbering.message(record) for record, _ in placed if record.kind == "send"]
+    delivered = [
+        numbering.message(record)
+        for record, _ in placed
+        if record.kind == "deliver" and record.site != ACCEPTED
+    ]
+    is_enough = min(len(sent), len(delivered)) >= LEAST_STRANGERS
+    return is_enough and set(sent).isdisjoint(delivered)
 
 
 def _reach_notes(placed: Iterable[Placed]) -> Iterator[str]:

@@ -40,12 +40,13 @@ from antiphon.trace.adapters.notes import (
     name_note,
     reach_note,
 )
+from antiphon.trace.adapters.otlp import Otlp
 from antiphon.trace.adapters.rotation import stem_of
 from antiphon.trace.arrow import pa, pq
-from antiphon.trace.bulk import ranks
+from antiphon.trace.bulk import ranks, source
 from antiphon.trace.bulk.rows import Job, Matched, Report, match, write_share
 from antiphon.trace.bulk.shapes import Reader
-from antiphon.trace.bulk.source import Stretch, pieces, stretches
+from antiphon.trace.bulk.source import Stretch, stretches
 from antiphon.trace.bulk.staging import Staging, Summary, stage
 from antiphon.trace.files import require_no_trace, write_trace
 from antiphon.trace.schema import ACCEPTED, Run
@@ -91,11 +92,11 @@ def staged(plan: Plan, staging: Staging, stretch: Stretch) -> Iterator[Summary]:
     log, file = plan.format, plan.files[stretch.file]
     first = None
     if isinstance(log, Kafka | Mapping):
-        lines = (line.text for line in read_lines(file, []) if isinstance(log, Mapping) or line.text.strip())
-        first = next(lines, None)
+        lines = (line.text for line in read_lines(file, [], log.reads_any_bytes))
+        first = next((text for text in lines if isinstance(log, Mapping) or text.strip()), None)
     reader = Reader(log, stem_of(plan.files, stretch.file), plan.site, first, stretch.begin == 0)
-    most = (-1,) if isinstance(log, Jepsen) else ()
-    read = pieces(file, stretch, *most)
+    most = -1 if isinstance(log, Jepsen) else source.PIECE_BYTES
+    read = source.pieces(file, stretch, most, log.reads_any_bytes)
     piece, nth = next(read, None), 0
     while piece is not None:
         following = next(read, None)
@@ -175,18 +176,23 @@ class _Import:
             if together := members(sites, both):
                 groups.setdefault(run, []).append(group_note(domain, together))
         beyond = ranks.unreached(pieces)
+        strangers = ranks.strangers(pieces, {run for report in reports for run in report.met})
         notes: dict[str, None] = {}
         promises: dict[str, tuple[Property, ...]] = {}
         for run in sorted({run for piece in pieces for run, _, _ in piece.sites}):
             evidence = Evidence(
-                run in has_sends, ties.get(run, 0), run in unsent, run in groups, run in merged, run in beyond
-            )
+                run in has_sends, ties.get(run, 0), run in unsent, run in groups, run in merged,
+                run in beyond, run in strangers,
+            )  # fmt: skip
             promises[run], found = judgeable(promised, evidence)
             notes.update(dict.fromkeys([*found, *groups.get(run, ())]))
             notes.update(dict.fromkeys(reach_note(*each) for each in beyond.get(run, ())))
         notes.update(dict.fromkeys(self._name_notes(pieces)))
         set_back = ranks.clocks_set_back(pieces)
-        notes.update(dict.fromkeys(clock_note(plan.files[file], count) for file, count in set_back.items()))
+        if not isinstance(plan.format, Otlp):
+            ordered = plan.format.is_ordered
+            told = [clock_note(plan.files[at], count, is_ordered=ordered) for at, count in set_back.items()]
+            notes.update(dict.fromkeys(told))
         hiding: Counter[int] = Counter()
         for piece in pieces:
             hiding[piece.file] += piece.hiding
@@ -261,5 +267,5 @@ class _Import:
 
 
 def _is_dump(file: Path) -> bool:
-    first = next((line.text for line in read_lines(file, []) if line.text.strip()), "")
+    first = next((line.text for line in read_lines(file, [], True) if line.text.strip()), "")
     return is_dump(first)

@@ -4,13 +4,14 @@ All of this is small, but for logs that a column orders: then the places of one 
 once, which takes 30 bytes for each of them.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
+from antiphon.trace.adapters.notes import LEAST_STRANGERS
 from antiphon.trace.bulk.staging import Staging, Summary
 from antiphon.trace.schema import ACCEPTED
 
@@ -189,6 +190,17 @@ def unreached(summaries: Iterable[Summary]) -> dict[str, list[tuple[str, int, in
         if kind == "deliver" and sent is not None and delivered < sent:
             found[run].append((domain, sent, delivered))
     return dict(found)
+
+
+def strangers(summaries: Iterable[Summary], met: Collection[str]) -> set[str]:
+    """The runs with sends and deliveries of which no message has both; `met` names those where one has."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for piece in summaries:
+        for each in piece.combinations:
+            if each.site != ACCEPTED:
+                counts[each.run, each.kind] += each.count
+    runs = {run for run, _ in counts if run not in met}
+    return {run for run in runs if min(counts[run, "send"], counts[run, "deliver"]) >= LEAST_STRANGERS}
 
 
 def sum_shares(shares: Iterable[Shared]) -> dict[Domain, tuple[list[str], Any]]:

@@ -47,6 +47,8 @@ class Report(msgspec.Struct, frozen=True):
     """Rows of the system itself, for each run."""
     unsent: list[str]
     """Runs with messages that no send names."""
+    met: list[str]
+    """Runs with a message that was both sent and delivered."""
     shares: list[Shared]
 
 
@@ -180,13 +182,15 @@ def write_share(job: Job, share: int) -> Report:
         "message_id": records.column("message_id"), "attempt": records.column("attempt"),
         "domain": of_messages(domain),
     }  # fmt: skip
-    rows = _first_of_each(records, columns["sender"], columns["number"])
+    message = _messages(records, columns)
+    sends = np.flatnonzero(records.is_send)
+    rows = np.sort(sends[np.unique(message[sends], return_index=True)[1]])
     if job.marks_acceptance:
         rows = rows[:0]
     _write(job, share, columns, rows)
     return Report(
         _counted(records, rows), [records.runs.values[run] for run in np.unique(records.runs.codes[unsent])],
-        [] if job.for_everyone else _shares(job, records, columns),
+        _met(records, message), [] if job.for_everyone else _shares(job, records, columns, message),
     )  # fmt: skip
 
 
@@ -267,13 +271,20 @@ def _destinations(job: Job, records: Share, domain: Any, accepted: Any) -> Any:
     return pa.array(choices, pa.list_(pa.string())).take(pa.array(choice))
 
 
-def _first_of_each(records: Share, sender: Any, number: Any) -> Any:
-    """The first send of each message."""
-    sends = np.flatnonzero(records.is_send)
-    senders, (numbers, _) = Codes(sender.take(pa.array(sends))), integers(number.take(pa.array(sends)))
-    pair, _ = grouped(records.runs.codes[sends], senders.codes)
-    _, first = np.unique(_joined(pair, numbers), return_index=True)
-    return np.sort(sends[first])
+def _messages(records: Share, columns: dict[str, Any]) -> Any:
+    """For each row a number for its message: that of its run, sender and number."""
+    pair, _ = grouped(records.runs.codes, Codes(columns["sender"]).codes)
+    key = _joined(pair, integers(columns["number"])[0])
+    return np.unique(key, return_inverse=True)[1]
+
+
+def _met(records: Share, message: Any) -> list[str]:
+    """The runs with a message that was both sent and delivered."""
+    sent = np.zeros(int(message.max(initial=0)) + 1, bool)
+    sent[message[records.is_send]] = True
+    delivered = records.is_deliver & (records.sites.codes != records.sites.code(ACCEPTED))
+    runs = np.unique(records.runs.codes[delivered & sent[message]])
+    return [records.runs.values[run] for run in runs.tolist()]
 
 
 def _joined(group: Any, values: Any) -> Any:
@@ -294,17 +305,15 @@ def _counted(records: Share, rows: Any) -> dict[str, int]:
     }
 
 
-def _shares(job: Job, records: Share, columns: dict[str, Any]) -> list[Shared]:
+def _shares(job: Job, records: Share, columns: dict[str, Any], message: Any) -> list[Shared]:
     """For each run and domain with several consumers: how many messages each two of these delivered both.
 
     Messages whose sends say who they are for are left out.
     """
-    domains, senders = Codes(columns["domain"]), Codes(columns["sender"])
+    domains = Codes(columns["domain"])
     own = records.is_deliver & (records.sites.codes != records.sites.code(ACCEPTED))
     if not own.any() or max(map(len, job.consumers.values())) < 2:
         return []
-    pair, _ = grouped(records.runs.codes, senders.codes)
-    _, message = np.unique(_joined(pair, integers(columns["number"])[0]), return_inverse=True)
     named = bits(pc.is_valid(records.column("destinations"))) | bits(pc.is_valid(columns["group"]))
     addressed = np.zeros(int(message.max()) + 1, bool)
     addressed[message[records.is_send & named]] = True

@@ -171,7 +171,9 @@ def kafka(random: Random, odd: float) -> dict[str, bytes]:
             at = f"{1767225600 + offset}.{random.randrange(10**6):06} " if time else ""
             head = random.choice(["", "CreateTime:5\t", "LogAppendTime:-1\t", "NoTimestampType\t"])
             partition = random.choice(["0", "1", "07"]) if random.random() < odd else offset % 2
-            found.append(f"{at}{head}Partition:{partition}\tOffset:{offset // 2}\tbody\tOffset:3".encode())
+            body = random.choice([b"body", b"\xff\xe9", b"\0"]) if random.random() < odd else b"body"
+            found.append(f"{at}{head}Partition:{partition}\tOffset:{offset // 2}\t".encode() + body)
+            found[-1] += b"\tOffset:3"
             if random.random() < odd / 4:
                 found.append(random.choice([b"Offset:3\tPartition:1\tx", b"Processed a total of 5 messages"]))
         random.shuffle(found[3:9])
@@ -257,7 +259,7 @@ def words(random: Random, odd: float) -> dict[str, bytes]:
         row: dict[str, object] = {
             "host": {"name": f"h{random.randrange(3)}"},
             "what": random.choice(["pub", "sub", "sub", "got", "else"]),
-            "id": random.choice([f"m{random.randrange(90)}", random.randrange(5) if odd else "m1"]),
+            "id": random.choice([f"m{random.randrange(90)}", *([3, 3.0, 2.0**60] if odd else ["m1"])]),
             "when": time(random, number), "again": random.choice([True, False, None]),
         }  # fmt: skip
         if random.random() < 0.3:
