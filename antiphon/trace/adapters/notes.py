@@ -92,6 +92,15 @@ def reach_note(domain: str, first_sent: int, first_delivered: int) -> str:
     )
 
 
+def repeat_note(domain: str, count: int) -> str:
+    """The system gives a number once: more than one send of it tells of two logs, or of two lives."""
+    sends = "1 send repeats" if count == 1 else f"{count} sends repeat"
+    return (
+        f"{sends} a number of {domain}: either its log is here twice, or {domain} was made anew, and then "
+        "two messages of one number count as one: import its lives apart."
+    )
+
+
 def empty_note(file: Path) -> str:
     return f"{file} holds no record: what a consumer lacks that logged nothing is not judged."
 

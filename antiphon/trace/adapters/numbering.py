@@ -23,6 +23,7 @@ from antiphon.trace.adapters.notes import (
     judgeable,
     members,
     reach_note,
+    repeat_note,
 )
 from antiphon.trace.adapters.record import Record
 from antiphon.trace.schema import ACCEPTED, Event, Run
@@ -77,7 +78,7 @@ def number_records(
         bool(beyond), _are_strangers(placed, numbering),
     )  # fmt: skip
     kept, notes = judgeable(promises, evidence)
-    return Numbered(Run(run, protocol, kept), events, (*notes, *groups, *beyond))
+    return Numbered(Run(run, protocol, kept), events, (*notes, *groups, *beyond, *_repeat_notes(placed)))
 
 
 class _Numbering:
@@ -234,6 +235,20 @@ def _sender(record: Record) -> Site:
 
 def _position(each: Placed) -> Place:
     return each.place if each.record.order is None else (each.record.order, 0, 0)
+
+
+def _repeat_notes(placed: Iterable[Placed]) -> Iterator[str]:
+    """A sentence for each domain that numbers its messages, and in which a number was sent again."""
+    numbers: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    for record, _ in placed:
+        domain, number = record.domain, record.number
+        if record.kind != "send" or domain is None or number is None:
+            continue
+        if record.sender in (None, domain):
+            numbers[domain][number] += 1
+    for domain, found in sorted(numbers.items()):
+        if found.total() > len(found):
+            yield repeat_note(domain, found.total() - len(found))
 
 
 def _are_strangers(placed: Sequence[Placed], numbering: _Numbering) -> bool:

@@ -39,6 +39,7 @@ from antiphon.trace.adapters.notes import (
     members,
     name_note,
     reach_note,
+    repeat_note,
 )
 from antiphon.trace.adapters.otlp import Otlp
 from antiphon.trace.adapters.rotation import stem_of
@@ -187,6 +188,10 @@ class _Import:
             promises[run], found = judgeable(promised, evidence)
             notes.update(dict.fromkeys([*found, *groups.get(run, ())]))
             notes.update(dict.fromkeys(reach_note(*each) for each in beyond.get(run, ())))
+        repeats: Counter[tuple[str, str]] = Counter()
+        for report in reports:
+            repeats.update({(run, domain): count for run, domain, count in report.repeats})
+        notes.update(dict.fromkeys(repeat_note(domain, count) for (_, domain), count in repeats.items()))
         notes.update(dict.fromkeys(self._name_notes(pieces)))
         set_back = ranks.clocks_set_back(pieces)
         if not isinstance(plan.format, Otlp):

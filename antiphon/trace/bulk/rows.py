@@ -49,6 +49,8 @@ class Report(msgspec.Struct, frozen=True):
     """Runs with messages that no send names."""
     met: list[str]
     """Runs with a message that was both sent and delivered."""
+    repeats: list[tuple[str, str, int]]
+    """Runs and domains that number their messages, and sends that repeat a number."""
     shares: list[Shared]
 
 
@@ -184,13 +186,14 @@ def write_share(job: Job, share: int) -> Report:
     }  # fmt: skip
     message = _messages(records, columns)
     sends = np.flatnonzero(records.is_send)
-    rows = np.sort(sends[np.unique(message[sends], return_index=True)[1]])
-    if job.marks_acceptance:
-        rows = rows[:0]
+    firsts = np.sort(sends[np.unique(message[sends], return_index=True)[1]])
+    rows = firsts[:0] if job.marks_acceptance else firsts
     _write(job, share, columns, rows)
     return Report(
         _counted(records, rows), [records.runs.values[run] for run in np.unique(records.runs.codes[unsent])],
-        _met(records, message), [] if job.for_everyone else _shares(job, records, columns, message),
+        _met(records, message),
+        _repeats(records, columns, firsts) if job.staging.is_numbered else [],
+        [] if job.for_everyone else _shares(job, records, columns, message),
     )  # fmt: skip
 
 
@@ -285,6 +288,21 @@ def _met(records: Share, message: Any) -> list[str]:
     delivered = records.is_deliver & (records.sites.codes != records.sites.code(ACCEPTED))
     runs = np.unique(records.runs.codes[delivered & sent[message]])
     return [records.runs.values[run] for run in runs.tolist()]
+
+
+def _repeats(records: Share, columns: dict[str, Any], first: Any) -> list[tuple[str, str, int]]:
+    """How many sends of each domain that numbers its messages repeat a number, as the `first` do not."""
+    own = records.is_send & bits(pc.equal(columns["sender"], columns["domain"]))
+    again = own.copy()
+    again[first] = False
+    if not again.any():
+        return []
+    domains = Codes(columns["domain"])
+    place, found = grouped(records.runs.codes[again], domains.codes[again])
+    return [
+        (records.runs.values[run], domains.values[domain], count)
+        for (run, domain), count in zip(found, np.bincount(place).tolist(), strict=True)
+    ]
 
 
 def _joined(group: Any, values: Any) -> Any:

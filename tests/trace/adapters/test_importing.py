@@ -255,6 +255,13 @@ def test_small_runs_share_a_file(tmp_path: Path) -> None:
     assert len(list((tmp_path / "trace" / "events").iterdir())) == 1
 
 
+def test_a_number_that_was_sent_again_is_told(tmp_path: Path) -> None:
+    """A stream that was deleted and made anew counts from the beginning."""
+    files = {"c1.log": consoles(0, 1, 2, 0, 1), "b.txt": broker(0, 1, 2) + broker(0, 1)}
+    result, _ = imported(tmp_path, Kafka("orders"), files)
+    assert any(note.startswith("2 sends repeat a number of orders-0") for note in result.notes)
+
+
 def test_a_log_without_records_is_told(tmp_path: Path) -> None:
     files = {"c1.log": consoles(0, 1), "c2.log": "", "b.txt": broker(0, 1)}
     result, _ = imported(tmp_path, Kafka("orders"), files)
