@@ -16,6 +16,7 @@ from antiphon.core.errors import InputError, OutputError
 from antiphon.core.recording import PROMISABLE, PROPERTIES, Property
 
 Engine = Literal["local", "spark"]
+NOTHING = "There is nothing to judge: the trace has no run."
 
 
 class AuditResult(msgspec.Struct, frozen=True):
@@ -83,10 +84,14 @@ def sum_up(answers: Sequence[Sums], request: Request, engine: Engine = "local") 
     ]
     broken = {name: sum(answer.broken[name] for answer in answers) for name in judged}
     unpromised = sum(answer.unpromised for answer in answers)
-    problems = sum(answer.problem_count for answer in answers)
+    runs = sum(answer.runs for answer in answers)
+    # Without a run nothing was kept, either.
+    sentences = [] if runs else [NOTHING]
+    sentences += sorted(text for answer in answers for text in answer.problems)
+    problems = sum(answer.problem_count for answer in answers) + (not runs)
     return AuditResult(
         verdict=_verdict(any(broken.values()), problems + unpromised),
-        runs=sum(answer.runs for answer in answers),
+        runs=runs,
         sites=len(set().union(*(answer.sites for answer in answers))),
         sends=sum(answer.sends for answer in answers),
         deliveries=sum(answer.deliveries for answer in answers),
@@ -100,7 +105,7 @@ def sum_up(answers: Sequence[Sums], request: Request, engine: Engine = "local") 
         engine=engine,
         verdicts=[each for answer in answers for each in answer.verdicts][:VERDICTS_KEPT],
         unpromised=unpromised,
-        unjudgeable=sorted(text for answer in answers for text in answer.problems)[:PROBLEMS_KEPT],
+        unjudgeable=sentences[:PROBLEMS_KEPT],
         unjudgeable_count=problems,
         summaries=most_severe((each for answer in answers for each in answer.summaries), request.summaries),
     )

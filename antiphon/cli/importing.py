@@ -24,6 +24,7 @@ from antiphon.trace.adapters.nats import Nats
 from antiphon.trace.adapters.numbering import Audience
 from antiphon.trace.adapters.otlp import Otlp
 from antiphon.trace.adapters.record import Format
+from antiphon.trace.adapters.rotation import oldest_first
 
 Name = Literal["kafka", "nats", "amqp", "otlp", "jepsen", "csv", "jsonl"]
 Engine = Literal["auto", "local", "spark"]
@@ -68,7 +69,7 @@ def import_(
 
     Example: antiphon import a.log b.log --format kafka --topic orders --out out/orders
     """
-    files = list(_log_files(files))
+    files = oldest_first(list(_log_files(files)))
     if guess:
         return _propose(files[0])
     if out is None:
@@ -92,16 +93,22 @@ def _log_files(named: Iterable[Path]) -> Iterator[Path]:
     for path in named:
         if path.is_dir():
             inside = path.rglob("*")
-            found = sorted(file for file in inside if file.is_file() and not file.name.startswith("."))
+            found = _distinct(file for file in inside if file.is_file() and not file.name.startswith("."))
         elif not path.exists() and any(sign in str(path) for sign in "*?["):
             root = Path(path.anchor)
-            found = sorted(root.glob(str(path.relative_to(root))))
+            found = _distinct(root.glob(str(path.relative_to(root))))
         else:
             found = [path]
         if not found:
             hint = "Name files, folders, or a pattern such as '*.log'."
             raise InputError(f"There is no log file in {path}.", hint)
         yield from found
+
+
+def _distinct(files: Iterable[Path]) -> list[Path]:
+    """Each file once, and not by its links, such as `current.log`, if it is there itself."""
+    ordered = sorted(files, key=lambda file: (file.is_symlink(), file))
+    return sorted({file.resolve(): file for file in reversed(ordered)}.values())
 
 
 def _require_one_naming(files: list[Path]) -> None:

@@ -59,6 +59,8 @@ VERDICTS: Final = pa.struct(
 PACKED_DDL: Final = "problem string, segment binary"
 CONNECT_SLOTS: Final = 16
 """Tasks planned for where the number of cores is unknown."""
+TASK_ROWS: Final = 1 << 16
+"""Rows of small runs for a task, about. Raising it makes fewer tasks, each of which takes more memory."""
 
 
 class Audit:
@@ -125,7 +127,7 @@ def audit(
 def _write(violations: "DataFrame", folder: str) -> None:
     """Spark commits all files at once, or none."""
     try:
-        violations.write.mode("errorifexists").parquet(folder)
+        violations.write.mode("error").parquet(folder)
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ("pyspark", "py4j"):
             raise
@@ -137,6 +139,8 @@ class _Source(NamedTuple):
     """What is to be judged."""
 
     large: list[LargeRun]
+    tasks: int
+    """How many tasks bring the other runs together and judge them."""
     pieces: Callable[[Collection[str]], "DataFrame"]
     """The pieces of all runs but those named, to be brought together."""
 
@@ -161,11 +165,16 @@ def _opened(spark: "SparkSession", source: Any, runs: "DataFrame | None") -> _So
 def _source_of_frames(events: "DataFrame", runs: "DataFrame | None") -> _Source:
     from pyspark.sql import functions
 
-    size = functions.count("*").alias("size")
-    counted = events.groupBy("run").agg(size).where(f"size >= {WINDOWED_ROWS} and run is not null")
+    counted = events.groupBy("run").agg(functions.count("*").alias("size"))
+    is_large = f"size >= {WINDOWED_ROWS} and run is not null"
+    (sums,) = counted.selectExpr(
+        "count(*) as runs",
+        "sum(size) as rows",
+        f"collect_list(struct(run, size)) filter (where {is_large}) as large",
+    ).collect()
     large = [
         LargeRun(0, name, rows, _sorted_rows(events, name, rows), partial(_described, name, runs))
-        for name, rows in sorted((row["run"], row["size"]) for row in counted.collect())
+        for name, rows in sorted((each["run"], each["size"]) for each in sums["large"])
     ]
 
     def pieces(without: Collection[str]) -> "DataFrame":
@@ -175,7 +184,8 @@ def _source_of_frames(events: "DataFrame", runs: "DataFrame | None") -> _Source:
         found = map_in_arrow(left, _packed, PIECES_DDL)
         return found if runs is None else found.unionAll(map_in_arrow(runs, _promised, PIECES_DDL))
 
-    return _Source(large, pieces)
+    tasks = min(2 * sums["runs"], max((sums["rows"] or 0) // TASK_ROWS, CONNECT_SLOTS))
+    return _Source(large, max(tasks, 1), pieces)
 
 
 def _sorted_rows(events: "DataFrame", run: str, rows: int) -> RunRows:
@@ -248,13 +258,15 @@ def _source_of_files(spark: "SparkSession", folder: str | Path) -> _Source:
 
         return map_in_arrow(spark.range(0, len(left), 1, max(len(left), 1)), packed, PIECES_DDL)
 
-    return _Source(large, pieces)
+    return _Source(large, 2 * CONNECT_SLOTS, pieces)
 
 
 def _read(spark: "SparkSession", folder: str) -> "DataFrame | None":
     """The Parquet files below a folder, Hive's partition columns included; None if there are none."""
     try:
-        return spark.read.parquet(folder)
+        found = spark.read.parquet(folder)
+        # Spark Connect looks for the files only when it is asked for the columns.
+        return found if found.columns else None
     except Exception as error:
         missing = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
         if any(word in str(error) for word in missing):
@@ -325,7 +337,7 @@ def _judged(spark: "SparkSession", source: _Source, request: Request) -> "DataFr
             windowed.add(large.name)
             told += [*_reported(report), _summed(sums)]
     request = request._replace(windowed=frozenset((0, name) for name in windowed))
-    answers = _answers(source.pieces(windowed), request)
+    answers = _answers(source.pieces(windowed), source.tasks, request)
     return answers.unionAll(_held(spark, told)) if told else answers
 
 
@@ -338,7 +350,7 @@ def _held(spark: "SparkSession", batches: list[pa.RecordBatch]) -> "DataFrame":
     return map_in_arrow(spark.range(0, 1, 1, 1), held, ANSWERS_DDL)
 
 
-def _answers(pieces: "DataFrame", request: Request) -> "DataFrame":
+def _answers(pieces: "DataFrame", tasks: int, request: Request) -> "DataFrame":
     """Bring each run together and judge it."""
 
     def judged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -347,7 +359,7 @@ def _answers(pieces: "DataFrame", request: Request) -> "DataFrame":
             yield from _reported(report)
         yield _summed(sums)
 
-    by_run = pieces.repartition("trace", "run").sortWithinPartitions("trace", "run")
+    by_run = pieces.repartition(tasks, "trace", "run").sortWithinPartitions("trace", "run")
     return map_in_arrow(by_run, judged, ANSWERS_DDL)
 
 

@@ -120,14 +120,17 @@ def dataset(files: Sequence[str], schema: pa.Schema) -> Any:
     return opened(files, schema, format="parquet")
 
 
-def json_rows(data: bytes, schema: pa.Schema) -> pa.Table:
-    """JSON lines as a table of these fields; `pa.ArrowInvalid` if a value is of another type."""
+def json_rows(data: bytes, schema: pa.Schema, *, has_all: bool = False) -> pa.Table:
+    """JSON lines as a table of these fields; `pa.ArrowInvalid` if a value is of another type, or the schema
+    `has_all` and a line has another field. A field that no line has costs as much as one that all have."""
     from pyarrow import json
 
     return json.read_json(
         pa.BufferReader(data),
         read_options=json.ReadOptions(use_threads=False, block_size=max(len(data), 1)),
-        parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        parse_options=json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="error" if has_all else "ignore"
+        ),
     ).select(schema.names)
 
 

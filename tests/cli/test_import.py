@@ -58,6 +58,20 @@ def test_folders_and_patterns_name_logs(capsys: Capture, tmp_path: Path) -> None
     assert "There is no log file in" in err
 
 
+def test_rotated_logs_in_a_folder_are_one_consumer(capsys: Capture, tmp_path: Path) -> None:
+    """A link to a log beside it is no second log."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for name, offsets in {"c.log.1": (2, 3), "c.log.2": (0, 1), "c.log": (4, 5)}.items():
+        (logs / name).write_text("".join(f"Partition:0\tOffset:{offset}\tx\n" for offset in offsets))
+    (logs / "current.log").symlink_to("c.log")
+    (logs / "up").symlink_to("..")
+    code, out, _ = said(capsys, "import", logs, "--format", "kafka", "--json", "--out", tmp_path / "trace")
+    told = json.loads(out)
+    assert (code, told["sites"], told["deliveries"]) == (0, 1, 6)
+    assert said(capsys, "audit", tmp_path / "trace")[0] == 0
+
+
 def test_a_stream_is_no_log(capsys: Capture, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     try:

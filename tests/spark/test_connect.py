@@ -25,7 +25,16 @@ by_path = antiphon.audit(spark, sys.argv[1])
 by_frame = antiphon.audit(spark, spark.read.parquet(sys.argv[1] + "/events"), ["fifo"])
 rows = [row.asDict() for row in by_path.violations.select("property", "size", "promised").collect()]
 verdicts = {row.property: row.verdict for row in by_path.verdicts.collect()}
-print(json.dumps([by_path.verdict.value, by_frame.verdict.value, rows, verdicts]))
+parts = sys.argv[1] + "-parts"
+spark.read.parquet(sys.argv[1] + "/events").write.partitionBy("site").parquet(parts + "/events")
+by_parts = antiphon.audit(spark, parts, ["total"], violations_to=parts + "/found")
+found = spark.read.parquet(parts + "/found").count()
+try:
+    antiphon.audit(spark, parts + "/found")
+except antiphon.InputError as error:
+    missing = str(error)
+told = [by_path.verdict.value, by_frame.verdict.value, by_parts.verdict.value, found, missing]
+print(json.dumps([*told, rows, verdicts]))
 spark.stop()
 """
 
@@ -48,8 +57,9 @@ def test_an_audit_over_spark_connect(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    by_path, by_frame, rows, verdicts = json.loads(done.stdout.splitlines()[-1])
-    assert (by_path, by_frame) == ("fail", "pass")
+    *told, missing, rows, verdicts = json.loads(done.stdout.splitlines()[-1])
+    assert told == ["fail", "pass", "fail", 1], "by path, by frame, by partitions without runs/; written"
+    assert "There is no trace at" in missing
     assert rows == [{"property": "total", "size": 2, "promised": True}]
     assert verdicts["total"] == "fail"
     assert {verdict for name, verdict in verdicts.items() if name != "total"} == {"pass"}

@@ -92,6 +92,13 @@ def test_hive_partitions_are_columns(spark: "SparkSession", tmp_path: Path) -> N
     assert sorted(row.run for row in found.violations.collect()) == ["x", "y"]
 
 
+def test_a_small_trace_takes_few_tasks(spark: "SparkSession", tmp_path: Path) -> None:
+    """However many partitions a session's shuffles have."""
+    events, run, _ = history("a: !a0 a0")
+    write_trace(tmp_path / "t", [events], [run])
+    assert audit(spark, tmp_path / "t").verdicts.rdd.getNumPartitions() <= 2
+
+
 def test_segments_of_live_members_are_read(spark: "SparkSession", tmp_path: Path) -> None:
     recorder = SegmentRecorder(tmp_path, "live", "a")
     recorder.record("a", "send", 0, "a", 0)

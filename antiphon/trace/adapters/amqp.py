@@ -27,6 +27,7 @@ class Amqp(msgspec.Struct, frozen=True):
     marks_acceptance: bool = False
     is_numbered: bool = False
     is_ordered: bool = False
+    reads_any_bytes: bool = False
 
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         return parsed(lines, lambda line: _records(stem, json_object(line.text)))

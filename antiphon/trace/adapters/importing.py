@@ -10,16 +10,20 @@ import msgspec
 
 from antiphon.core.errors import InputError
 from antiphon.core.recording import Property
-from antiphon.trace.adapters.notes import clock_note, hole_note, name_note
+from antiphon.trace.adapters.notes import clock_note, empty_note, hole_note, name_note
 from antiphon.trace.adapters.numbering import Audience, Numbered, Place, Placed, number_records
+from antiphon.trace.adapters.otlp import Otlp
 from antiphon.trace.adapters.record import BadLine, Format, Line, Record
+from antiphon.trace.adapters.rotation import stem_of
 from antiphon.trace.adapters.values import LONGEST_SAMPLE
 from antiphon.trace.arrow import pa, pq
 from antiphon.trace.files import write_trace
-from antiphon.trace.schema import ACCEPTED
+from antiphon.trace.schema import ACCEPTED, Event
 
 LONGEST_LINE: Final = 1 << 24
 """Bytes of a line that are read; a longer one is a bad line. Raising it takes memory."""
+ROWS_TOGETHER: Final = 1 << 18
+"""Rows of small runs that share a file. Raising it makes fewer files, each of which is read as a whole."""
 BAD_LINES: Final = pa.schema(
     [("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string())]
 )
@@ -59,11 +63,24 @@ def import_logs(plan: Plan, out: Path) -> Imported:
     # Without a row in `runs` a run's promises are unknown, and so is its verdict; with an empty list of
     # promises it would pass.
     promising = [each.run for each in runs if each.run.promises]
-    write_trace(out, [each.events for each in runs], promising)
+    write_trace(out, _files_of(runs), promising)
     if bad:
         _write_bad(out, bad)
-    notes = (*_name_notes(plan, placed), *_clock_notes(plan.files, placed), *_hole_notes(bad))
+    read = {place[0] for _, place in placed}
+    empty = [empty_note(file) for index, file in enumerate(plan.files) if index not in read]
+    notes = (*_name_notes(plan, placed), *_clock_notes(plan, placed), *_hole_notes(bad), *empty)
     return _summary(runs, bad, notes)
+
+
+def _files_of(runs: Iterable[Numbered]) -> Iterator[list[Event]]:
+    """The rows of each file of the trace: those of several runs, if they are small."""
+    rows: list[Event] = []
+    for each in runs:
+        if rows and len(rows) + len(each.events) > ROWS_TOGETHER:
+            yield rows
+            rows = []
+        rows.extend(each.events)
+    yield rows
 
 
 def nothing_found(plan: Plan, examples: Sequence[str]) -> InputError:
@@ -93,7 +110,7 @@ def file_records(plan: Plan, index: int) -> Iterator[tuple[Record | BadLine, Pla
     """What the lines of one file yield, each with its place; bad lines may come late."""
     file = plan.files[index]
     undecodable: list[BadLine] = []
-    lines = Counted(read_lines(file, undecodable))
+    lines = Counted(read_lines(file, undecodable, plan.format.reads_any_bytes))
     for nth, found in enumerate(plan.format.parse(stem_of(plan.files, index), lines)):
         if isinstance(found, Record):
             found = at_site(found, plan.site)
@@ -135,14 +152,15 @@ def at_site(record: Record, site: str | None) -> Record:
     return msgspec.structs.replace(record, site=site)
 
 
-def read_lines(file: Path, refused: list[BadLine]) -> Iterator[Line]:
-    """The lines of a file, also of one packed by gzip; those that are no UTF-8 are refused one by one."""
+def read_lines(file: Path, refused: list[BadLine], is_any: bool = False) -> Iterator[Line]:
+    """The lines of a file, also of one packed by gzip; those that are no UTF-8 are refused one by one, unless
+    `is_any`: then bytes that are no text get a sign that stands for them."""
     try:
         with _opened(file) as stream:
             number = 0
             while raw := stream.readline(LONGEST_LINE):
                 number += 1
-                text = decoded(raw, number, refused)
+                text = decoded(raw, number, refused, is_any)
                 if text is not None:
                     yield Line(number, text)
                 while len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
@@ -172,30 +190,19 @@ def _opened(file: Path) -> IO[bytes]:
     return gzip.open(stream) if start == b"\x1f\x8b" else stream  # type: ignore[return-value]
 
 
-def decoded(raw: bytes, number: int, refused: list[BadLine]) -> str | None:
+def decoded(raw: bytes, number: int, refused: list[BadLine], is_any: bool = False) -> str | None:
     """A line's text; None if it is none, which `refused` then tells."""
     try:
         if len(raw) == LONGEST_LINE:
             raise ValueError(f"the line has {LONGEST_LINE:,} bytes or more")
-        return raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        encoding, errors = "utf-8-sig" if number == 1 else "utf-8", "replace" if is_any else "strict"
+        return raw.decode(encoding, errors).rstrip("\r\n")
     except ValueError as error:
         reason = "the line is no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         refused.append(
             BadLine(number, reason, raw[:LONGEST_SAMPLE].rstrip(b"\r\n").decode("utf-8", "backslashreplace"))
         )
         return None
-
-
-def stem_of(files: Sequence[Path], index: int) -> str:
-    """The file's name without its ending; with its folder's, where files of two folders have one name."""
-    file = files[index]
-    stem = _short(file)
-    folders = {other.resolve().parent for other in files if _short(other) == stem}
-    return stem if len(folders) == 1 else f"{file.resolve().parent.name}/{stem}"
-
-
-def _short(file: Path) -> str:
-    return file.name.removesuffix(".gz").rpartition(".")[0] or file.name
 
 
 def _numbered(plan: Plan, placed: Sequence[Placed], holed: set[Path]) -> list[Numbered]:
@@ -244,8 +251,11 @@ def _hole_notes(bad: Sequence[tuple[Path, BadLine]]) -> Iterator[str]:
     return (hole_note(file, count) for file, count in counts.items())
 
 
-def _clock_notes(files: Sequence[Path], placed: Sequence[Placed]) -> Iterator[str]:
-    """A sentence for each file whose clock goes back from one line to the next."""
+def _clock_notes(plan: Plan, placed: Sequence[Placed]) -> Iterator[str]:
+    """A sentence for each file whose clock goes back from one line to the next; not for spans, which are
+    written when they end."""
+    if isinstance(plan.format, Otlp):
+        return
     last: dict[tuple[int, str], int] = {}
     back: Counter[int] = Counter()
     for record, (index, _, _) in placed:
@@ -254,7 +264,7 @@ def _clock_notes(files: Sequence[Path], placed: Sequence[Placed]) -> Iterator[st
             last[index, record.site] = record.time_ns
     for index, count in sorted(back.items()):
         if count:
-            yield clock_note(files[index], count)
+            yield clock_note(plan.files[index], count, is_ordered=plan.format.is_ordered)
 
 
 def _summary(runs: Sequence[Numbered], bad: Sequence[tuple[Path, BadLine]], notes: Iterable[str]) -> Imported:

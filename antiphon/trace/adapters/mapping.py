@@ -94,6 +94,10 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def is_ordered(self) -> bool:
         return self.columns.order is not None
 
+    @property
+    def reads_any_bytes(self) -> bool:
+        return False
+
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         if self.format == "jsonl":
             return parsed(lines, lambda line: self._records(stem, json_object(line.text)))

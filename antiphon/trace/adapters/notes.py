@@ -1,8 +1,10 @@
 """Sentences about what a log cannot tell, and which promises it has evidence for."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from antiphon.core.recording import Property
 
@@ -10,6 +12,14 @@ NAMES_SHOWN: Final = 6
 MOST_SHARED: Final = 4
 """Members of a consumer group share less than one message in this many, after rebalances. Raising it takes
 fewer logs for a group's."""
+LEAST_STRANGERS: Final = 4
+"""Sends and deliveries without a message in common that suggest different names. Raising it takes fewer
+logs for such."""
+LEAST_APART: Final = 4
+"""Messages that each of two consumers delivered, if they are taken for members of a group although others
+share what they deliver. Raising it takes fewer logs for a group's."""
+MOST_COMPARED: Final = 64
+"""Consumers of a domain that are compared with one another, the first by name. Raising it costs time."""
 
 
 class Evidence(NamedTuple):
@@ -24,6 +34,10 @@ class Evidence(NamedTuple):
     """Whether consumers share a domain and hardly any message, as the members of a consumer group do."""
     merged: bool = False
     """Whether one site stands for several files, whose lines have no order among them."""
+    unreached: bool = False
+    """Whether consumers got messages older than the first one that a domain's log of sends reaches."""
+    strangers: bool = False
+    """Whether there are sends and deliveries, and no message has both."""
 
 
 def judgeable(promises: Iterable[Property], evidence: Evidence) -> tuple[tuple[Property, ...], list[str]]:
@@ -31,6 +45,12 @@ def judgeable(promises: Iterable[Property], evidence: Evidence) -> tuple[tuple[P
     kept, notes = list(promises), list[str]()
     if not evidence.has_sends:
         notes.append("No line is a send, so what was lost, or delivered and never sent, cannot be judged.")
+        kept = [name for name in kept if name not in ("integrity", "atomicity")]
+    if evidence.strangers:
+        notes.append(
+            "No message that was sent was delivered: are they named alike in all logs? What was lost, or "
+            "delivered and never sent, cannot be judged."
+        )
         kept = [name for name in kept if name not in ("integrity", "atomicity")]
     if "fifo" in kept and evidence.tied_sends:
         notes.append(
@@ -43,6 +63,8 @@ def judgeable(promises: Iterable[Property], evidence: Evidence) -> tuple[tuple[P
         kept.remove("fifo")
     if "atomicity" in kept and evidence.split:
         kept.remove("atomicity")
+    if "integrity" in kept and evidence.unreached:
+        kept.remove("integrity")
     if "fifo" in kept and evidence.merged:
         notes.append(
             "One site stands for several files, and the order of lines in different files is not known, so "
@@ -52,13 +74,35 @@ def judgeable(promises: Iterable[Property], evidence: Evidence) -> tuple[tuple[P
     return tuple(kept), notes
 
 
-def group_note(domain: str, sites: Sequence[str]) -> str:
+def group_note(domain: str | None, sites: Sequence[str]) -> str:
     """Sites that share a domain but hardly any message are most likely members of one consumer group."""
     names = ", ".join(sites[:NAMES_SHOWN]) + (", ..." if len(sites) > NAMES_SHOWN else "")
     return (
-        f"{names} share {domain} and hardly any message, so what one of them lacks proves nothing: "
-        "--site NAME takes them as one consumer group, --destinations everyone as consumers of all."
+        f"{names} share {'' if domain is None else f'{domain} and '}hardly any message, so what one of them "
+        "lacks proves nothing: --site NAME takes them as one consumer group, --destinations everyone as "
+        "consumers of all."
     )
+
+
+def reach_note(domain: str, first_sent: int, first_delivered: int) -> str:
+    """The log of sends begins behind what was delivered: its older part was deleted, or is not here."""
+    return (
+        f"The sends of {domain} are known from number {first_sent} on, and {first_delivered} was delivered: "
+        "what was delivered and never sent cannot be judged."
+    )
+
+
+def repeat_note(domain: str, count: int) -> str:
+    """The system gives a number once: more than one send of it tells of two logs, or of two lives."""
+    sends = "1 send repeats" if count == 1 else f"{count} sends repeat"
+    return (
+        f"{sends} a number of {domain}: either its log is here twice, or {domain} was made anew, and then "
+        "two messages of one number count as one: import its lives apart."
+    )
+
+
+def empty_note(file: Path) -> str:
+    return f"{file} holds no record: what a consumer lacks that logged nothing is not judged."
 
 
 def hole_note(file: Path, count: int) -> str:
@@ -78,16 +122,25 @@ def name_note(site: str, files: Sequence[Path]) -> str:
     )
 
 
-def is_split(shares: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether sites of one domain look like one consumer group.
+def members(sites: Sequence[str], both: Any) -> list[str]:
+    """The sites that look like members of a consumer group: hardly any message was delivered to two of them.
 
-    `shares` has for each site how many messages it delivered, and how many of those another site did, too.
+    `both` is a matrix: for each two sites the messages that both delivered, and in its diagonal each site's.
     """
-    return len(shares) > 1 and all(MOST_SHARED * shared <= delivered for delivered, shared in shares.values())
+    held = np.diagonal(both)
+    least = np.minimum(held[:, None], held[None, :])
+    pairs = np.triu(least > 0, 1)
+    apart = pairs & (both * MOST_SHARED <= least)
+    if (apart != pairs).any():
+        apart &= least >= LEAST_APART
+    found = apart.any(0) | apart.any(1)
+    return [site for site, is_member in zip(sites, found.tolist(), strict=True) if is_member]
 
 
-def clock_note(file: Path, count: int) -> str:
-    return (
-        f"In {file} {count} lines have an earlier time than the site's line before: its clock was set back, "
-        "or two hosts write under one name."
+def clock_note(file: Path, count: int, *, is_ordered: bool) -> str:
+    lines = "1 line has" if count == 1 else f"{count} lines have"
+    found = (
+        f"In {file} {lines} an earlier time than the site's line before: its clock was set back, or two "
+        "hosts write under one name."
     )
+    return f"{found} The mapping orders its rows by a column, not by their lines." if is_ordered else found

@@ -8,13 +8,23 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
 from antiphon.core.ids import Site
 from antiphon.core.recording import Property
-from antiphon.trace.adapters.notes import Evidence, group_note, is_split, judgeable
+from antiphon.trace.adapters.notes import (
+    LEAST_STRANGERS,
+    MOST_COMPARED,
+    Evidence,
+    group_note,
+    judgeable,
+    members,
+    reach_note,
+    repeat_note,
+)
 from antiphon.trace.adapters.record import Record
 from antiphon.trace.schema import ACCEPTED, Event, Run
 
@@ -54,18 +64,21 @@ def number_records(
 ) -> Numbered:  # fmt: skip
     """The rows of one run. `holed` sites may lack rows; `merged` is the site that stands for consumers."""
     numbering = _Numbering(placed)
-    events = _Rows(run, placed, numbering, audience, marks_acceptance, holed).events()
-    groups = [] if audience == "everyone" else list(_consumer_groups(placed))
+    rows = _Rows(run, placed, numbering, audience, marks_acceptance, holed)
+    events = rows.events()
+    groups = [] if audience == "everyone" else list(rows.consumer_groups())
+    beyond = list(_reach_notes(placed))
     files = {
         place[0]
         for record, place in placed
         if record.site == merged and record.kind == "deliver" and record.order is None
     }
     evidence = Evidence(
-        numbering.has_sends, numbering.tied_sends, bool(numbering.unsent), bool(groups), len(files) > 1
-    )
+        numbering.has_sends, numbering.tied_sends, bool(numbering.unsent), bool(groups), len(files) > 1,
+        bool(beyond), _are_strangers(placed, numbering),
+    )  # fmt: skip
     kept, notes = judgeable(promises, evidence)
-    return Numbered(Run(run, protocol, kept), events, (*notes, *groups))
+    return Numbered(Run(run, protocol, kept), events, (*notes, *groups, *beyond, *_repeat_notes(placed)))
 
 
 class _Numbering:
@@ -187,6 +200,34 @@ class _Rows:
             for message, record in sent.items()
         ]  # fmt: skip
 
+    def consumer_groups(self) -> Iterator[str]:
+        """A sentence for each domain that looks like a consumer group's.
+
+        Messages whose sends say who they are for are left out.
+        """
+        message, domain = self._numbering.message, self._numbering.domain
+        addressed = {
+            message(record)
+            for record, _ in self._placed
+            if record.kind == "send" and (record.destinations is not None or record.group is not None)
+        }
+        seen: defaultdict[str | None, defaultdict[_Message, set[Site]]]
+        seen = defaultdict(lambda: defaultdict(set))
+        for record, _ in self._placed:
+            if record.kind == "deliver" and record.site != ACCEPTED and message(record) not in addressed:
+                seen[domain(record)][message(record)].add(record.site)
+        for name, holders in sorted(seen.items(), key=lambda found: found[0] or ""):
+            sites = sorted(self._consumers[name])[:MOST_COMPARED]
+            together = members(sites, _both(sites, Counter(map(frozenset, holders.values()))))
+            if together:
+                yield group_note(name, together)
+
+
+def _both(sites: Sequence[Site], holders: Counter[frozenset[Site]]) -> Any:
+    """For each two sites how many messages both hold; `holders` counts messages by who holds them."""
+    held = np.array([[site in found for site in sites] for found in holders], np.int64)
+    return (held * np.array(list(holders.values()))[:, None]).T @ held
+
 
 def _sender(record: Record) -> Site:
     return record.sender or record.site
@@ -196,15 +237,42 @@ def _position(each: Placed) -> Place:
     return each.place if each.record.order is None else (each.record.order, 0, 0)
 
 
-def _consumer_groups(placed: Iterable[Placed]) -> Iterator[str]:
-    """A sentence for each domain that looks like a consumer group's."""
-    seen: defaultdict[str, defaultdict[object, set[Site]]] = defaultdict(lambda: defaultdict(set))
+def _repeat_notes(placed: Iterable[Placed]) -> Iterator[str]:
+    """A sentence for each domain that numbers its messages, and in which a number was sent again."""
+    numbers: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for record, _ in placed:
-        if record.kind == "deliver" and record.domain is not None and record.site != ACCEPTED:
-            name = record.number if record.message_id is None else record.message_id
-            seen[record.domain][name].add(record.site)
-    for domain, holders in sorted(seen.items()):
-        delivered = Counter(site for sites in holders.values() for site in sites)
-        shared = Counter(site for sites in holders.values() if len(sites) > 1 for site in sites)
-        if is_split({site: (count, shared[site]) for site, count in delivered.items()}):
-            yield group_note(domain, sorted(delivered))
+        domain, number = record.domain, record.number
+        if record.kind != "send" or domain is None or number is None:
+            continue
+        if record.sender in (None, domain):
+            numbers[domain][number] += 1
+    for domain, found in sorted(numbers.items()):
+        if found.total() > len(found):
+            yield repeat_note(domain, found.total() - len(found))
+
+
+def _are_strangers(placed: Sequence[Placed], numbering: _Numbering) -> bool:
+    """Whether no message was both sent and delivered, although there is a number of each."""
+    sent = [numbering.message(record) for record, _ in placed if record.kind == "send"]
+    delivered = [
+        numbering.message(record)
+        for record, _ in placed
+        if record.kind == "deliver" and record.site != ACCEPTED
+    ]
+    is_enough = min(len(sent), len(delivered)) >= LEAST_STRANGERS
+    return is_enough and set(sent).isdisjoint(delivered)
+
+
+def _reach_notes(placed: Iterable[Placed]) -> Iterator[str]:
+    """A sentence for each domain that numbers its messages, and whose sends do not reach back far enough."""
+    first: dict[tuple[str, str], int] = {}
+    for record, _ in placed:
+        domain, number = record.domain, record.number
+        if domain is None or number is None or record.site == ACCEPTED:
+            continue
+        if record.sender in (None, domain):
+            first[domain, record.kind] = min(first.get((domain, record.kind), number), number)
+    for domain, kind in sorted(first):
+        sent = first.get((domain, "send"))
+        if kind == "deliver" and sent is not None and first[domain, kind] < sent:
+            yield reach_note(domain, sent, first[domain, kind])

@@ -3,7 +3,8 @@
 The semantic conventions for messaging say which span is what: `send`, `publish` and `create` are sends,
 `receive` is a reception, `process` and `deliver` are deliveries; others are skipped. The site is
 `service.instance.id`, else `service.name`. Spans are ordered by their start times, so spans of one site with
-the same start are unordered. A destination's partition is an ordering domain.
+the same start are unordered. A destination's partition is an ordering domain. Older conventions have other
+names for the same, and none for what a producer's span does: programs of several versions may write one log.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,14 @@ KINDS: Final[dict[str, Kind]] = {
     "send": "send", "publish": "send", "create": "send",
     "receive": "receive", "process": "deliver", "deliver": "deliver",
 }  # fmt: skip
+OPERATION: Final = ("messaging.operation.type", "messaging.operation")
+IDENTITY: Final = ("messaging.message.id", "messaging.message_id")
+DESTINATION: Final = ("messaging.destination.name", "messaging.destination")
+PARTITION: Final = (
+    "messaging.destination.partition.id", "messaging.kafka.destination.partition",
+    "messaging.kafka.partition",
+)  # fmt: skip
+PRODUCER: Final = (4, "SPAN_KIND_PRODUCER")
 
 
 class Otlp(msgspec.Struct, frozen=True):
@@ -27,6 +36,7 @@ class Otlp(msgspec.Struct, frozen=True):
     marks_acceptance: bool = False
     is_numbered: bool = False
     is_ordered: bool = True
+    reads_any_bytes: bool = False
 
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         return parsed(lines, lambda line: _records(stem, json_object(line.text)))
@@ -45,20 +55,26 @@ def _records(stem: str, request: dict[str, Any]) -> Iterable[Record]:
 
 def _record(site: str, span: dict[str, Any]) -> Iterable[Record]:
     attributes = _attributes(span)
-    operation = attributes.get("messaging.operation.type") or attributes.get("messaging.operation")
+    operation = _first(attributes, OPERATION)
+    if operation is None and "messaging.system" in attributes and span.get("kind") in PRODUCER:
+        operation = "send"
     kind = KINDS.get(str(operation))
     if kind is None or "messaging.batch.message_count" in attributes:
         return
     start = integer(required(span, "startTimeUnixNano"), "the start time")
-    identity = attributes.get("messaging.message.id")
+    identity = _first(attributes, IDENTITY)
     if identity is None:
         raise BadLineError(f"a {operation} span without messaging.message.id")
-    partition = attributes.get("messaging.destination.partition.id")
-    destination = attributes.get("messaging.destination.name")
+    partition, destination = _first(attributes, PARTITION), _first(attributes, DESTINATION)
     yield Record(
         site, kind, sender=site if kind == "send" else None, message_id=text_of(identity),
         domain=None if partition is None else f"{destination}-{partition}", order=start, time_ns=start,
     )  # fmt: skip
+
+
+def _first(attributes: dict[str, Any], names: tuple[str, ...]) -> Any:
+    """The first of these attributes that has a value."""
+    return next((found for name in names if (found := attributes.get(name)) not in (None, "")), None)
 
 
 def _list(values: dict[str, Any], *names: str) -> list[dict[str, Any]]:

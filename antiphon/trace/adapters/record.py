@@ -76,6 +76,11 @@ class Format(Interface):
         """Whether every record has `order`; otherwise none has."""
         ...
 
+    @property
+    def reads_any_bytes(self) -> bool:
+        """Whether a line may hold bytes that are no text, such as a message's body, beside what is read."""
+        ...
+
     def parse(self, stem: str, lines: Iterator[Line], /) -> Iterator[Record | BadLine]: ...
 
 

@@ -18,6 +18,8 @@ UNITS_NS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 LARGEST: Final = 2**63 - 1
 LARGEST_SHORT: Final = 2**31 - 1
 """The largest size of a message, and the largest attempt, that a trace can hold."""
+LARGEST_EXACT: Final = 2**53
+"""Up to here a float has every whole number."""
 FIRST_IN_MS: Final = 10**11
 """A bare number of this size or above is milliseconds since 1970, not seconds; likewise a thousandfold on."""
 
@@ -70,6 +72,10 @@ def required(values: Mapping[str, Any], *names: str) -> Any:
 def text_of(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadLineError(f"a name is expected, not {type(value).__name__}")
+    if isinstance(value, float) and value.is_integer():
+        if abs(value) > LARGEST_EXACT:
+            raise BadLineError(f"the name {value!r} is a number that has lost digits: write it as a text")
+        return str(int(value))
     return value if isinstance(value, str) else str(value)
 
 

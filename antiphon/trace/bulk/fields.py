@@ -219,6 +219,15 @@ def json_schema(names: Iterable[str], samples: Sequence[bytes]) -> pa.Schema | N
     return pa.schema(_typed(tree))
 
 
+def flat_schema(samples: Sequence[bytes]) -> pa.Schema | None:
+    """A schema with all fields of the samples; None if one of them has more than a plain value."""
+    values = [_decoded(line) or {"": {}} for line in samples]
+    names = dict.fromkeys(name for value in values for name in value)
+    if any(isinstance(value.get(name), dict | list) for value in values for name in names):
+        return None
+    return pa.schema([pa.field(name, _kind([value.get(name) for value in values])) for name in names])
+
+
 def _decoded(line: bytes) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(line)
@@ -251,12 +260,16 @@ def _typed(tree: Mapping[str, Any]) -> list[Any]:
 
 
 def json_columns(table: Any, names: Iterable[str]) -> dict[str, Array | None]:
-    """The columns of these fields. A field of the whole name comes before one inside an object."""
+    """The columns of these fields, as far as the table has them. A field of the whole name comes before one
+    inside an object."""
     columns: dict[str, Array | None] = {}
     for name in names:
         flat = table.column(name).combine_chunks() if name in table.column_names else None
         if "." in name:
             head, *path = name.split(".")
+            if head not in table.column_names or not pa.types.is_struct(table.column(head).type):
+                columns[name] = flat
+                continue
             nested = table.column(head).combine_chunks()
             for part in path:
                 nested = pc.struct_field(nested, part)
@@ -265,8 +278,8 @@ def json_columns(table: Any, names: Iterable[str]) -> dict[str, Array | None]:
     return columns
 
 
-def _first(flat: Array, nested: Array) -> Array:
-    if flat.null_count == len(flat):
+def _first(flat: Array | None, nested: Array) -> Array:
+    if flat is None or flat.null_count == len(flat):
         return nested
     if nested.null_count == len(nested):
         return flat

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from typing import Protocol as Interface
 
 import msgspec
@@ -25,7 +25,6 @@ from antiphon.trace.adapters.importing import (
     nothing_found,
     read_lines,
     require_readable,
-    stem_of,
 )
 from antiphon.trace.adapters.jepsen import Jepsen
 from antiphon.trace.adapters.kafka import Kafka, is_dump
@@ -33,17 +32,22 @@ from antiphon.trace.adapters.mapping import Mapping
 from antiphon.trace.adapters.notes import (
     Evidence,
     clock_note,
+    empty_note,
     group_note,
     hole_note,
-    is_split,
     judgeable,
+    members,
     name_note,
+    reach_note,
+    repeat_note,
 )
+from antiphon.trace.adapters.otlp import Otlp
+from antiphon.trace.adapters.rotation import stem_of
 from antiphon.trace.arrow import pa, pq
-from antiphon.trace.bulk import ranks
+from antiphon.trace.bulk import ranks, source
 from antiphon.trace.bulk.rows import Job, Matched, Report, match, write_share
 from antiphon.trace.bulk.shapes import Reader
-from antiphon.trace.bulk.source import Stretch, pieces, stretches
+from antiphon.trace.bulk.source import Stretch, stretches
 from antiphon.trace.bulk.staging import Staging, Summary, stage
 from antiphon.trace.files import require_no_trace, write_trace
 from antiphon.trace.schema import ACCEPTED, Run
@@ -89,12 +93,16 @@ def staged(plan: Plan, staging: Staging, stretch: Stretch) -> Iterator[Summary]:
     log, file = plan.format, plan.files[stretch.file]
     first = None
     if isinstance(log, Kafka | Mapping):
-        lines = (line.text for line in read_lines(file, []) if isinstance(log, Mapping) or line.text.strip())
-        first = next(lines, None)
+        lines = (line.text for line in read_lines(file, [], log.reads_any_bytes))
+        first = next((text for text in lines if isinstance(log, Mapping) or text.strip()), None)
     reader = Reader(log, stem_of(plan.files, stretch.file), plan.site, first, stretch.begin == 0)
-    most = (-1,) if isinstance(log, Jepsen) else ()
-    for nth, piece in enumerate(pieces(file, stretch, *most)):
-        yield stage(staging, (stretch.file, stretch.begin, nth), reader.found(piece))
+    most = -1 if isinstance(log, Jepsen) else source.PIECE_BYTES
+    read = source.pieces(file, stretch, most, log.reads_any_bytes)
+    piece, nth = next(read, None), 0
+    while piece is not None:
+        following = next(read, None)
+        yield stage(staging, (stretch.file, stretch.begin, nth), reader.found(piece, following is None))
+        piece, nth = following, nth + 1
 
 
 class _Import:
@@ -114,7 +122,7 @@ class _Import:
             raise nothing_found(self._plan, bad[:1])
         job, ties = self._job(pieces)
         reports = self._tasks(range(self._staging.shares), lambda share: [write_share(job, share)], Report)
-        shares = ranks.sum_shares(dict(report.shares) for report in reports)
+        shares = ranks.sum_shares(each for report in reports for each in report.shares)
         notes, promises = self._notes(pieces, ties, reports, shares)
         if bad:
             self._write_bad(pieces)
@@ -157,7 +165,7 @@ class _Import:
 
     def _notes(
         self, pieces: Sequence[Summary], ties: dict[str, int], reports: Sequence[Report],
-        shares: dict[tuple[str, str], dict[str, tuple[int, int]]],
+        shares: dict[ranks.Domain, tuple[list[str], Any]],
     ) -> tuple[tuple[str, ...], dict[str, tuple[Property, ...]]]:  # fmt: skip
         plan = self._plan
         promised = plan.format.promises if plan.promises is None else plan.promises
@@ -165,24 +173,38 @@ class _Import:
         has_sends = {each.run for piece in pieces for each in piece.combinations if each.kind == "send"}
         merged = self._merged_runs(pieces)
         groups: dict[str, list[str]] = {}
-        for (run, domain), sites in sorted(shares.items()):
-            if is_split(sites):
-                groups.setdefault(run, []).append(group_note(domain, sorted(sites)))
+        for (run, domain), (sites, both) in sorted(shares.items(), key=lambda found: str(found[0])):
+            if together := members(sites, both):
+                groups.setdefault(run, []).append(group_note(domain, together))
+        beyond = ranks.unreached(pieces)
+        strangers = ranks.strangers(pieces, {run for report in reports for run in report.met})
         notes: dict[str, None] = {}
         promises: dict[str, tuple[Property, ...]] = {}
         for run in sorted({run for piece in pieces for run, _, _ in piece.sites}):
             evidence = Evidence(
-                run in has_sends, ties.get(run, 0), run in unsent, run in groups, run in merged
-            )
+                run in has_sends, ties.get(run, 0), run in unsent, run in groups, run in merged,
+                run in beyond, run in strangers,
+            )  # fmt: skip
             promises[run], found = judgeable(promised, evidence)
             notes.update(dict.fromkeys([*found, *groups.get(run, ())]))
+            notes.update(dict.fromkeys(reach_note(*each) for each in beyond.get(run, ())))
+        repeats: Counter[tuple[str, str]] = Counter()
+        for report in reports:
+            repeats.update({(run, domain): count for run, domain, count in report.repeats})
+        notes.update(dict.fromkeys(repeat_note(domain, count) for (_, domain), count in repeats.items()))
         notes.update(dict.fromkeys(self._name_notes(pieces)))
         set_back = ranks.clocks_set_back(pieces)
-        notes.update(dict.fromkeys(clock_note(plan.files[file], count) for file, count in set_back.items()))
+        if not isinstance(plan.format, Otlp):
+            ordered = plan.format.is_ordered
+            told = [clock_note(plan.files[at], count, is_ordered=ordered) for at, count in set_back.items()]
+            notes.update(dict.fromkeys(told))
         hiding: Counter[int] = Counter()
         for piece in pieces:
             hiding[piece.file] += piece.hiding
         notes.update(dict.fromkeys(hole_note(plan.files[f], count) for f, count in hiding.items() if count))
+        read = {piece.file for piece in pieces if piece.combinations}
+        empty = [file for index, file in enumerate(plan.files) if index not in read]
+        notes.update(dict.fromkeys(map(empty_note, empty)))
         return tuple(notes), promises
 
     def _merged_runs(self, pieces: Sequence[Summary]) -> set[str]:
@@ -250,5 +272,5 @@ class _Import:
 
 
 def _is_dump(file: Path) -> bool:
-    first = next((line.text for line in read_lines(file, []) if line.text.strip()), "")
+    first = next((line.text for line in read_lines(file, [], True) if line.text.strip()), "")
     return is_dump(first)

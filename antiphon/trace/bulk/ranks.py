@@ -4,19 +4,32 @@ All of this is small, but for logs that a column orders: then the places of one 
 once, which takes 30 bytes for each of them.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
+from antiphon.trace.adapters.notes import LEAST_STRANGERS
 from antiphon.trace.bulk.staging import Staging, Summary
 from antiphon.trace.schema import ACCEPTED
 
 STEPS: Final = "steps.npy"
 NUMBERS: Final = "numbers.npy"
-Consumers = dict[tuple[str, str | None], frozenset[str]]
+Domain = tuple[str, str | None]
+"""A run and a domain in it; no domain stands for the messages that have none."""
+Consumers = dict[Domain, frozenset[str]]
 """For each run and domain the sites that consume of it; no domain stands for the whole run."""
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """For each two of a domain's sites how many messages of a share both delivered, row by row."""
+
+    run: str
+    domain: str | None
+    sites: list[str]
+    both: list[int]
 
 
 def place_sites(staging: Staging, summaries: Sequence[Summary]) -> None:
@@ -162,13 +175,39 @@ def first_lines(summaries: Iterable[Summary]) -> Iterator[tuple[Summary, int]]:
         lines[piece.file] += piece.lines
 
 
-def sum_shares(
-    reports: Iterable[Mapping[tuple[str, str, str], tuple[int, int]]],
-) -> dict[tuple[str, str], dict[str, tuple[int, int]]]:
-    """For each run and domain, and each of its sites: messages delivered, and those that others share."""
-    sums: defaultdict[tuple[str, str], dict[str, tuple[int, int]]] = defaultdict(dict)
-    for report in reports:
-        for (run, domain, site), (delivered, shared) in report.items():
-            before = sums[run, domain].get(site, (0, 0))
-            sums[run, domain][site] = before[0] + delivered, before[1] + shared
-    return dict(sums)
+def unreached(summaries: Iterable[Summary]) -> dict[str, list[tuple[str, int, int]]]:
+    """By run, each domain that numbers its messages and was delivered of before the first known send: its
+    first number that was sent, and the first that was delivered."""
+    first: dict[tuple[str, str, str], int] = {}
+    for piece in summaries:
+        for each in piece.combinations:
+            if each.domain is not None and each.least is not None and each.site != ACCEPTED:
+                key = each.run, each.domain, each.kind
+                first[key] = min(first.get(key, each.least), each.least)
+    found: defaultdict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    for run, domain, kind in sorted(first):
+        sent, delivered = first.get((run, domain, "send")), first[run, domain, kind]
+        if kind == "deliver" and sent is not None and delivered < sent:
+            found[run].append((domain, sent, delivered))
+    return dict(found)
+
+
+def strangers(summaries: Iterable[Summary], met: Collection[str]) -> set[str]:
+    """The runs with sends and deliveries of which no message has both; `met` names those where one has."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for piece in summaries:
+        for each in piece.combinations:
+            if each.site != ACCEPTED:
+                counts[each.run, each.kind] += each.count
+    runs = {run for run, _ in counts if run not in met}
+    return {run for run in runs if min(counts[run, "send"], counts[run, "deliver"]) >= LEAST_STRANGERS}
+
+
+def sum_shares(shares: Iterable[Shared]) -> dict[Domain, tuple[list[str], Any]]:
+    """For each run and domain its sites, and for each two of them how many messages both delivered."""
+    sums: dict[Domain, tuple[list[str], Any]] = {}
+    for each in shares:
+        both = np.array(each.both, np.int64).reshape(len(each.sites), -1)
+        known = sums.get((each.run, each.domain))
+        sums[each.run, each.domain] = each.sites, both if known is None else known[1] + both
+    return sums

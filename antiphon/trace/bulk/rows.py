@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from antiphon.trace.adapters.notes import MOST_COMPARED
 from antiphon.trace.adapters.numbering import UNNAMED
 from antiphon.trace.arrow import EVENTS, pa, pc, pq
 from antiphon.trace.bulk.fields import bits, integers
-from antiphon.trace.bulk.ranks import NUMBERS, STEPS, Consumers
+from antiphon.trace.bulk.ranks import NUMBERS, STEPS, Consumers, Shared
 from antiphon.trace.bulk.shapes import RECORDS
 from antiphon.trace.bulk.staging import Codes, Staging, grouped
 from antiphon.trace.schema import ACCEPTED
@@ -46,7 +47,11 @@ class Report(msgspec.Struct, frozen=True):
     """Rows of the system itself, for each run."""
     unsent: list[str]
     """Runs with messages that no send names."""
-    shares: list[tuple[tuple[str, str, str], tuple[int, int]]]
+    met: list[str]
+    """Runs with a message that was both sent and delivered."""
+    repeats: list[tuple[str, str, int]]
+    """Runs and domains that number their messages, and sends that repeat a number."""
+    shares: list[Shared]
 
 
 class Share:
@@ -179,13 +184,16 @@ def write_share(job: Job, share: int) -> Report:
         "message_id": records.column("message_id"), "attempt": records.column("attempt"),
         "domain": of_messages(domain),
     }  # fmt: skip
-    rows = _first_of_each(records, columns["sender"], columns["number"])
-    if job.marks_acceptance:
-        rows = rows[:0]
+    message = _messages(records, columns)
+    sends = np.flatnonzero(records.is_send)
+    firsts = np.sort(sends[np.unique(message[sends], return_index=True)[1]])
+    rows = firsts[:0] if job.marks_acceptance else firsts
     _write(job, share, columns, rows)
     return Report(
         _counted(records, rows), [records.runs.values[run] for run in np.unique(records.runs.codes[unsent])],
-        [] if job.for_everyone else _shares(job, records),
+        _met(records, message),
+        _repeats(records, columns, firsts) if job.staging.is_numbered else [],
+        [] if job.for_everyone else _shares(job, records, columns, message),
     )  # fmt: skip
 
 
@@ -266,13 +274,35 @@ def _destinations(job: Job, records: Share, domain: Any, accepted: Any) -> Any:
     return pa.array(choices, pa.list_(pa.string())).take(pa.array(choice))
 
 
-def _first_of_each(records: Share, sender: Any, number: Any) -> Any:
-    """The first send of each message."""
-    sends = np.flatnonzero(records.is_send)
-    senders, (numbers, _) = Codes(sender.take(pa.array(sends))), integers(number.take(pa.array(sends)))
-    pair, _ = grouped(records.runs.codes[sends], senders.codes)
-    _, first = np.unique(_joined(pair, numbers), return_index=True)
-    return np.sort(sends[first])
+def _messages(records: Share, columns: dict[str, Any]) -> Any:
+    """For each row a number for its message: that of its run, sender and number."""
+    pair, _ = grouped(records.runs.codes, Codes(columns["sender"]).codes)
+    key = _joined(pair, integers(columns["number"])[0])
+    return np.unique(key, return_inverse=True)[1]
+
+
+def _met(records: Share, message: Any) -> list[str]:
+    """The runs with a message that was both sent and delivered."""
+    sent = np.zeros(int(message.max(initial=0)) + 1, bool)
+    sent[message[records.is_send]] = True
+    delivered = records.is_deliver & (records.sites.codes != records.sites.code(ACCEPTED))
+    runs = np.unique(records.runs.codes[delivered & sent[message]])
+    return [records.runs.values[run] for run in runs.tolist()]
+
+
+def _repeats(records: Share, columns: dict[str, Any], first: Any) -> list[tuple[str, str, int]]:
+    """How many sends of each domain that numbers its messages repeat a number, as the `first` do not."""
+    own = records.is_send & bits(pc.equal(columns["sender"], columns["domain"]))
+    again = own.copy()
+    again[first] = False
+    if not again.any():
+        return []
+    domains = Codes(columns["domain"])
+    place, found = grouped(records.runs.codes[again], domains.codes[again])
+    return [
+        (records.runs.values[run], domains.values[domain], count)
+        for (run, domain), count in zip(found, np.bincount(place).tolist(), strict=True)
+    ]
 
 
 def _joined(group: Any, values: Any) -> Any:
@@ -293,39 +323,44 @@ def _counted(records: Share, rows: Any) -> dict[str, int]:
     }
 
 
-def _shares(job: Job, records: Share) -> list[tuple[tuple[str, str, str], tuple[int, int]]]:
-    """For each run, domain and site: messages it delivered, and those that another site did, too."""
-    domains = records.codes("domain")
-    own = records.is_deliver & (domains.codes >= 0)
-    own &= records.sites.codes != records.sites.code(ACCEPTED)
-    rows = np.flatnonzero(own)
-    place, found = grouped(records.runs.codes[rows], domains.codes[rows])
-    several = [
-        len(job.consumers.get((records.runs.values[run], domains.values[domain]), ())) > 1
-        for run, domain in found
-    ]
-    kept = np.array(several, bool)[place]
-    rows, place = rows[kept], place[kept]
-    if not len(rows):
+def _shares(job: Job, records: Share, columns: dict[str, Any], message: Any) -> list[Shared]:
+    """For each run and domain with several consumers: how many messages each two of these delivered both.
+
+    Messages whose sends say who they are for are left out.
+    """
+    domains = Codes(columns["domain"])
+    own = records.is_deliver & (records.sites.codes != records.sites.code(ACCEPTED))
+    if not own.any() or max(map(len, job.consumers.values())) < 2:
         return []
-    name, _ = integers(records.column("number").take(pa.array(rows)))
-    if job.has_own_ids:
-        identity = Codes.indices(records.column("message_id").take(pa.array(rows)))
-        name = np.where(identity >= 0, identity, name + identity.max() + 1)
-    _, message = np.unique(_joined(place, name), return_inverse=True)
-    sites = len(records.sites.values)
-    pairs, first = np.unique(message * sites + records.sites.codes[rows], return_index=True)
-    shared = np.bincount(pairs // sites)[pairs // sites] > 1
-    group, keys = grouped(place[first], records.sites.codes[rows][first])
-    delivered = np.bincount(group, minlength=len(keys)).tolist()
-    others = np.bincount(group, shared, minlength=len(keys)).astype(int).tolist()
+    named = bits(pc.is_valid(records.column("destinations"))) | bits(pc.is_valid(columns["group"]))
+    addressed = np.zeros(int(message.max()) + 1, bool)
+    addressed[message[records.is_send & named]] = True
+    rows = np.flatnonzero(own & ~addressed[message])
+    place, found = grouped(records.runs.codes[rows], domains.codes[rows])
     return [
-        (
-            (records.runs.values[found[at][0]], domains.values[found[at][1]], records.sites.values[site]),
-            (mine, both),
-        )
-        for (at, site), mine, both in zip(keys, delivered, others, strict=True)
+        each
+        for at, (run, domain) in enumerate(found)
+        if (each := _shared(job, records, rows[place == at], message, (run, domains.value(domain))))
     ]
+
+
+def _shared(job: Job, records: Share, rows: Any, message: Any, key: tuple[int, str | None]) -> Shared | None:
+    """What these deliveries of one run and domain say, if it has several consumers."""
+    run, domain = records.runs.values[key[0]], key[1]
+    sites = sorted(job.consumers.get((run, domain), ()))[:MOST_COMPARED]
+    if len(sites) < 2:
+        return None
+    index = {site: at for at, site in enumerate(sites)}
+    places = np.array([index.get(site, -1) for site in records.sites.values], np.int64)
+    site = places[records.sites.codes[rows]]
+    rows, site = rows[site >= 0], site[site >= 0]
+    held = np.zeros(int(message.max()) + 1, np.uint64)
+    for at in range(len(sites)):
+        held[message[rows[site == at]]] |= np.uint64(1 << at)
+    masks, counts = np.unique(held[held > 0], return_counts=True)
+    bit = (masks[:, None] >> np.arange(len(sites), dtype=np.uint64)) & np.uint64(1)
+    weighted = bit.astype(np.int64)
+    return Shared(run, domain, sites, ((weighted * counts[:, None]).T @ weighted).ravel().tolist())
 
 
 def _write(job: Job, share: int, columns: dict[str, Any], accepted: Any) -> None:

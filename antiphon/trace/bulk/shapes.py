@@ -4,20 +4,22 @@ A reader gives the records of a piece in the order of their lines. The columns a
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from antiphon.trace.adapters.amqp import IGNORED, Amqp
 from antiphon.trace.adapters.amqp import KINDS as AMQP_KINDS
 from antiphon.trace.adapters.importing import Counted
-from antiphon.trace.adapters.kafka import Kafka, is_dump
+from antiphon.trace.adapters.kafka import Dump, Kafka, is_dump
 from antiphon.trace.adapters.mapping import MESSAGES, OWN_KINDS, Mapping
 from antiphon.trace.adapters.nats import Nats
 from antiphon.trace.adapters.record import BadLine, Format, Line, Record
 from antiphon.trace.adapters.values import LARGEST_SHORT
 from antiphon.trace.arrow import csv_rows, json_rows, pa, pc
-from antiphon.trace.bulk.fields import Fields, bits, json_columns, json_schema
+from antiphon.trace.bulk.fields import Fields, bits, flat_schema, json_columns, json_schema
 from antiphon.trace.bulk.source import Piece, line_starts
 from antiphon.trace.schema import ACCEPTED
 
@@ -58,6 +60,8 @@ DUMPED: Final = (
     r"^\|?[ ]*offset: (?P<offset>\d{1,18}) (?:\w+: -?\d+ )*?(?:CreateTime|LogAppendTime): "
     r"(?P<time>-1|\d{1,14})[ \n]"
 )
+CONTROL: Final = (b"isTransactional: true", b"endTxnMarker: ", b"controlType: ", b"LeaderChange: ")
+"""A dump with one of these has transactions or records of the broker's own: its lines depend on others."""
 
 Columns = dict[str, Any]
 Shape = Callable[["Block"], tuple[Columns, Any]]
@@ -111,7 +115,8 @@ class Reader:
     ) -> None:
         self._log, self._stem, self._site = log, stem, site
         self._is_dump = first_line is not None and is_dump(first_line)
-        self._heading: list[str | None] = [None]
+        self._dump = Dump()
+        self._lines_before = 0
         self._csv: Mapping | None = log if isinstance(log, Mapping) and log.format == "csv" else None
         self._csv_heading = first_line or ""
         self._is_beginning = is_beginning
@@ -131,7 +136,13 @@ class Reader:
             return self._csv_columns
         return None
 
-    def found(self, piece: Piece) -> Found:
+    def found(self, piece: Piece, is_last: bool = True) -> Found:
+        """What a piece yields; the last one of a file also what waited for its end."""
+        found = self._found(piece, is_last)
+        self._lines_before += piece.lines
+        return found
+
+    def _found(self, piece: Piece, is_last: bool) -> Found:
         block = Block(piece.data)
         bad = list(piece.refused)
         if self._lacks_columns():
@@ -153,8 +164,8 @@ class Reader:
                 if is_record.all()
                 else (table.filter(pa.array(is_record)), piece.numbers[is_record])
             )
-        if odd.any():
-            records, places = self._odd_records(block, np.flatnonzero(odd), piece, bad)
+        if odd.any() or (is_last and not self._dump.is_plain):
+            records, places = self._odd_records(block, np.flatnonzero(odd), piece, bad, is_last)
             if records:
                 table = pa.concat_tables([table, table_of(records)]).unify_dictionaries()
                 table = table.take(np.argsort(np.concatenate([lines, places]), kind="stable"))
@@ -174,26 +185,29 @@ class Reader:
         return self._shape(block)
 
     def _odd_records(
-        self, block: Block, odd: Any, piece: Piece, bad: list[BadLine]
+        self, block: Block, odd: Any, piece: Piece, bad: list[BadLine], is_last: bool
     ) -> tuple[list[Record], Any]:
+        """What the format's own parser makes of some lines. They keep their numbers in the file, since what
+        waits in a dump may be told later."""
         records, places = list[Record](), list[int]()
+        before = self._lines_before
         lines = Counted(
-            Line(int(piece.numbers[index]), block.line(index).decode().rstrip("\r\n"))
+            Line(before + int(piece.numbers[index]), block.line(index).decode().rstrip("\r\n"))
             for index in odd.tolist()
         )
-        for found in self._parsed(lines):
+        for found in chain(self._parsed(lines), self._dump.rest() if is_last else ()):
             if isinstance(found, BadLine):
-                bad.append(found)
+                bad.append(msgspec.structs.replace(found, number=found.number - before))
             else:
                 records.append(found)
-                places.append(lines.number)
+                places.append(lines.number - before)
         return records, np.array(places, np.int64)
 
     def _parsed(self, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         """What the format's own parser makes of lines from anywhere in the file."""
         if isinstance(self._log, Kafka):
             if self._is_dump:
-                return self._log.dumped(lines, self._heading)
+                return self._log.dumped(lines, self._dump)
             return self._log.consumed(self._stem, lines)
         if self._csv is not None:
             return self._csv.rows(self._stem, self._csv_heading, lines)
@@ -231,9 +245,11 @@ class Reader:
     def _dump_columns(self, block: Block) -> tuple[Columns, Any]:
         """Rows of a dump. Headings are followed in order; lines under none are odd."""
         assert isinstance(self._log, Kafka)
+        if not self._dump.is_plain or any(sign in block.data for sign in CONTROL):
+            return {}, np.ones(block.count, bool)
         parts = pc.extract_regex(block.texts, DUMPED)
         odd = bits(pc.is_null(parts))
-        known = [self._heading[0]]
+        known = [self._dump.partition]
         places = np.zeros(block.count, np.int32)
         for index in np.flatnonzero(bits(pc.starts_with(pc.utf8_ltrim_whitespace(block.texts), "Dumping "))):
             known.append(self._log.partition(block.line(int(index)).decode().strip()))
@@ -272,7 +288,22 @@ class Reader:
 
 
 def json_shape(names: Sequence[str], columns_of: Callable[[Fields, Block], Columns]) -> Shape:
-    """Lines of JSON with these fields."""
+    """Lines of JSON with these fields.
+
+    Mostly all lines have the same fields, and these are read; a block with others is read once more.
+    """
+    is_usual = True
+
+    def rows(block: Block, samples: Sequence[bytes]) -> Any:
+        nonlocal is_usual
+        usual = flat_schema(samples) if is_usual else None
+        if usual is not None:
+            try:
+                return json_rows(block.data, usual, has_all=True)
+            except pa.ArrowInvalid:
+                is_usual = False
+        schema = json_schema(names, samples)
+        return None if schema is None else json_rows(block.data, schema)
 
     def read(block: Block) -> tuple[Columns, Any]:
         plain = plain_json(block)
@@ -284,11 +315,10 @@ def json_shape(names: Sequence[str], columns_of: Callable[[Fields, Block], Colum
 
     def typed(block: Block) -> tuple[Columns, Any]:
         places = np.unique(np.linspace(0, block.count - 1, SAMPLES).astype(int))
-        schema = json_schema(names, [block.line(place) for place in places.tolist()])
         try:
-            if schema is None:
+            table = rows(block, [block.line(place) for place in places.tolist()])
+            if table is None:
                 return {}, np.ones(block.count, bool)
-            table = json_rows(block.data, schema)
             if len(table) != block.count:
                 raise pa.ArrowInvalid("a line holds several values")
             fields = Fields(json_columns(table, names), block.count)

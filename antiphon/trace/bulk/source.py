@@ -48,15 +48,18 @@ def stretches(files: Sequence[Path], is_whole: Sequence[bool]) -> list[Stretch]:
     return found
 
 
-def pieces(file: Path, stretch: Stretch, most: int = PIECE_BYTES) -> Iterator[Piece]:
-    """The lines that begin in the stretch; of a whole file in pieces of about `most` bytes."""
+def pieces(file: Path, stretch: Stretch, most: int = PIECE_BYTES, is_any: bool = False) -> Iterator[Piece]:
+    """The lines that begin in the stretch; of a whole file in pieces of about `most` bytes.
+
+    If `is_any`, bytes that are no text get a sign that stands for them.
+    """
     try:
         with file.open("rb") as plain:
             if stretch.end is None:
                 stream = gzip.GzipFile(fileobj=plain) if _is_packed(file) else plain
-                yield from _all_pieces(stream, most)
+                yield from _all_pieces(stream, most, is_any)
             else:
-                yield _piece(_part(plain, stretch.begin, stretch.end), stretch.begin == 0)
+                yield _piece(_part(plain, stretch.begin, stretch.end), stretch.begin == 0, is_any)
     except (OSError, EOFError) as error:
         raise unreadable(file, error) from error
 
@@ -66,10 +69,10 @@ def _is_packed(file: Path) -> bool:
         return stream.read(2) == b"\x1f\x8b"
 
 
-def _all_pieces(stream: IO[bytes] | gzip.GzipFile, most: int) -> Iterator[Piece]:
+def _all_pieces(stream: IO[bytes] | gzip.GzipFile, most: int, is_any: bool) -> Iterator[Piece]:
     is_first = True
     while data := stream.read(most):
-        yield _piece(data + _rest_of_line(stream, data), is_first)
+        yield _piece(data + _rest_of_line(stream, data), is_first, is_any)
         is_first = False
 
 
@@ -97,12 +100,15 @@ def _rest_of_line(stream: IO[bytes] | gzip.GzipFile, data: bytes) -> bytes:
     return rest + b"\n"
 
 
-def _piece(data: bytes, is_first: bool) -> Piece:
+def _piece(data: bytes, is_first: bool, is_any: bool) -> Piece:
     if is_first:
         data = data.removeprefix(codecs.BOM_UTF8)
     if data and not data.endswith(b"\n"):
         data += b"\n"
-    data = data.replace(b"\r\n", b"\n")
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n")
+    if is_any and not _is_text(data):
+        data = data.decode("utf-8", "replace").encode()
     starts = line_starts(data)
     lengths = np.diff(starts)
     count = len(lengths)

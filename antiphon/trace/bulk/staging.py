@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from antiphon.trace.adapters.record import BadLine
+from antiphon.trace.adapters.values import LARGEST
 from antiphon.trace.arrow import pa, pc
 from antiphon.trace.bulk.fields import bits, integers
 from antiphon.trace.bulk.shapes import Found
@@ -33,6 +34,8 @@ class Combination(msgspec.Struct, frozen=True):
     kind: str
     domain: str | None
     count: int
+    least: int | None = None
+    """The least number of the messages that the domain numbers itself."""
 
 
 class Clock(msgspec.Struct, frozen=True):
@@ -105,7 +108,7 @@ def stage(staging: Staging, place: tuple[int, int, int], found: Found) -> Summar
     _write(staging, summary_name, table)
     _write_bad(staging, summary_name, found.bad)
     return Summary(
-        file, begin, nth, found.lines, _combinations(runs, sites, kinds, domains),
+        file, begin, nth, found.lines, _combinations(records, runs, sites, kinds, domains),
         [(runs.values[run], sites.values[site], count)
          for (run, site), count in zip(pairs, steps.tolist(), strict=True)],
         senders, _clocks(records, sites),
@@ -299,13 +302,29 @@ def _write_bad(staging: Staging, name: str, bad: Sequence[BadLine]) -> None:
             writer.write_table(lines)
 
 
-def _combinations(runs: Codes, sites: Codes, kinds: Codes, domains: Codes) -> list[Combination]:
+def _combinations(records: Any, runs: Codes, sites: Codes, kinds: Codes, domains: Codes) -> list[Combination]:
     places, found = grouped(runs.codes, sites.codes, kinds.codes, domains.codes)
     counts = np.bincount(places, minlength=len(found)).tolist()
+    least = _least_numbers(records, domains, places, len(found))
     return [
-        Combination(runs.values[run], sites.values[site], kinds.values[kind], domains.value(domain), count)
-        for (run, site, kind, domain), count in zip(found, counts, strict=True)
+        Combination(
+            runs.values[run], sites.values[site], kinds.values[kind], domains.value(domain), count, number
+        )
+        for (run, site, kind, domain), count, number in zip(found, counts, least, strict=True)
     ]
+
+
+def _least_numbers(records: Any, domains: Codes, places: Any, groups: int) -> list[int | None]:
+    """For each group of records the least number that its domain gave."""
+    numbers, valid = integers(records.column("number").combine_chunks())
+    codes = {value: code for code, value in enumerate(domains.values)}
+    senders = Codes(records.column("sender"))
+    same = np.array([codes.get(value, -1) for value in senders.values] + [-1], np.int64)
+    own = valid & (domains.codes >= 0) & ((senders.codes < 0) | (same[senders.codes] == domains.codes))
+    least = np.full(groups, LARGEST, np.int64)
+    np.minimum.at(least, places[own], numbers[own])
+    held = np.bincount(places[own], minlength=groups) > 0
+    return [number if is_held else None for number, is_held in zip(least.tolist(), held, strict=True)]
 
 
 def _clocks(records: Any, sites: Codes) -> list[Clock]:

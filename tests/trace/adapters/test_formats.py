@@ -1,5 +1,7 @@
 """Each format's lines, as the real programs write them, and what becomes of lines that make no sense."""
 
+import json
+
 import pytest
 
 from antiphon.trace.adapters.amqp import Amqp
@@ -119,6 +121,24 @@ def test_spans_of_opentelemetry_are_ordered_by_their_start(operation: str, kind:
         5,
         5,
     )
+
+
+def old_span(kind: object, **attributes: object) -> str:
+    """As programs with conventions before 1.17 write it."""
+    named = {"messaging.system": "kafka", "messaging.destination": "orders", **attributes}
+    listed = [{"key": key, "value": {"anyValue": value}} for key, value in named.items()]
+    spans = [{"kind": kind, "startTimeUnixNano": "5", "attributes": listed}]
+    return json.dumps({"resourceSpans": [{"resource": {}, "scopeSpans": [{"spans": spans}]}]})
+
+
+def test_spans_of_older_conventions_tell_the_same() -> None:
+    named = {"messaging.message_id": "m1", "messaging.kafka.partition": 0}
+    for kind in (4, "SPAN_KIND_PRODUCER"):
+        (sent,) = records(Otlp(), old_span(kind, **named))
+        assert (sent.kind, sent.message_id, sent.domain) == ("send", "m1", "orders-0")
+    (taken,) = records(Otlp(), old_span(5, **named, **{"messaging.operation": "process"}))
+    assert (taken.kind, taken.message_id, taken.domain) == ("deliver", "m1", "orders-0")
+    assert records(Otlp(), old_span(5, **named)) == []
 
 
 def test_spans_that_tell_of_no_message_are_skipped_and_nameless_messages_refused() -> None:

@@ -171,7 +171,9 @@ def kafka(random: Random, odd: float) -> dict[str, bytes]:
             at = f"{1767225600 + offset}.{random.randrange(10**6):06} " if time else ""
             head = random.choice(["", "CreateTime:5\t", "LogAppendTime:-1\t", "NoTimestampType\t"])
             partition = random.choice(["0", "1", "07"]) if random.random() < odd else offset % 2
-            found.append(f"{at}{head}Partition:{partition}\tOffset:{offset // 2}\tbody\tOffset:3".encode())
+            body = random.choice([b"body", b"\xff\xe9", b"\0"]) if random.random() < odd else b"body"
+            found.append(f"{at}{head}Partition:{partition}\tOffset:{offset // 2}\t".encode() + body)
+            found[-1] += b"\tOffset:3"
             if random.random() < odd / 4:
                 found.append(random.choice([b"Offset:3\tPartition:1\tx", b"Processed a total of 5 messages"]))
         random.shuffle(found[3:9])
@@ -257,7 +259,7 @@ def words(random: Random, odd: float) -> dict[str, bytes]:
         row: dict[str, object] = {
             "host": {"name": f"h{random.randrange(3)}"},
             "what": random.choice(["pub", "sub", "sub", "got", "else"]),
-            "id": random.choice([f"m{random.randrange(90)}", random.randrange(5) if odd else "m1"]),
+            "id": random.choice([f"m{random.randrange(90)}", *([3, 3.0, 2.0**60] if odd else ["m1"])]),
             "when": time(random, number), "again": random.choice([True, False, None]),
         }  # fmt: skip
         if random.random() < 0.3:
@@ -274,6 +276,25 @@ def history(_random: Random, _odd: float) -> dict[str, bytes]:
     return {"history.edn": BROADCAST.encode()}
 
 
+def transactions(random: Random, odd: float) -> dict[str, bytes]:
+    """A broker's log with transactions that are interwoven, aborted, or open at its end."""
+    dump, offset, is_open = [b"Dumping /data/orders-0/0.log"], 0, set[int]()
+    for _ in range(120):
+        producer = random.choice([-1, 1, 2, 3])
+        is_control = producer in is_open and random.random() < 0.3
+        flags = f"isTransactional: {'true' if producer > 0 else 'false'} isControl: {is_control}".lower()
+        dump.append(f"baseOffset: {offset} producerId: {producer} producerEpoch: 0 {flags}".encode())
+        for _ in range(1 if is_control else random.randrange(1, 4)):
+            end = f"endTxnMarker: {random.choice(['COMMIT', 'ABORT'])} coordinatorEpoch: 0"
+            rest = end if is_control else "payload: isTransactional: true endTxnMarker: ABORT"
+            head = f"| offset: {offset} CreateTime: {offset} keySize: 4 sequence: -1 headerKeys: []"
+            dump.append(f"{head} {rest}".encode())
+            offset += 1
+        (is_open.discard if is_control else is_open.add)(producer)
+    consumed = [f"Partition:0\tOffset:{number}\tx".encode() for number in range(offset)]
+    return {"broker.txt": noisy(random, dump, odd / 8), "c1.log": noisy(random, consumed, odd / 8)}
+
+
 CASES: dict[str, tuple[Format, Callable[[Random, float], dict[str, bytes]], dict[str, Any]]] = {
     "nats": (Nats(), nats, {}),
     "nats-replies": (Nats(), replies, {}),
@@ -282,6 +303,7 @@ CASES: dict[str, tuple[Format, Callable[[Random, float], dict[str, bytes]], dict
     "amqp-site": (Amqp(), amqp, {"site": "group"}),
     "kafka": (Kafka("orders"), kafka, {}),
     "kafka-site": (Kafka("orders"), kafka, {"site": "group"}),
+    "kafka-transactions": (Kafka("orders"), transactions, {}),
     "otlp": (Otlp(), otlp, {"promises": ("fifo", "atomicity")}),
     "csv-ids": (MAPPING, table, {"promises": ("fifo",)}),
     "csv-numbers": (NUMBERED, table, {"promises": ("fifo", "integrity")}),
