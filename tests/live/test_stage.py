@@ -24,6 +24,15 @@ def test_a_member_that_is_excluded_meanwhile_is_not_waited_for(cut: SimulatedSta
     assert world.now >= 50 * MILLISECOND_NS
 
 
+def test_what_a_member_sends_that_is_excluded_meanwhile_is_not_waited_for(cut: SimulatedStage) -> None:
+    world = cut._world
+    world.at(world.now + 50 * MILLISECOND_NS, lambda: cut.missed.add("s2"))
+    labels = cut.send("s0") + cut.send("s2")
+    cut.until_delivered(labels, ["s0", "s1"])
+    assert world.now >= 50 * MILLISECOND_NS
+    assert cut.has("s1", labels[:1])
+
+
 def test_a_member_that_missed_something_before_is_waited_for(
     cut: SimulatedStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
