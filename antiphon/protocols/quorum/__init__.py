@@ -337,9 +337,9 @@ class Quorum:
         Expect: lambda self, now, sender, pdu: self._caller.on_expect(now, sender, pdu),
         Offer: lambda self, now, sender, pdu: self._transfer.on_offer(now, sender, pdu),
         Fetch: lambda self, now, sender, pdu: self._transfer.on_fetch(now, sender, pdu),
-        Piece: lambda self, now, _sender, pdu: self._transfer.on_piece(now, pdu),
-        Change: lambda self, now, _sender, pdu: self._membership.on_change(now, pdu),
-        Handover: lambda self, now, _sender, pdu: self._election.on_handover(now, pdu),
-        Removed: lambda self, _now, _sender, pdu: self._election.on_removed(pdu),
+        Piece: lambda self, now, sender, pdu: self._transfer.on_piece(now, sender, pdu),
+        Change: lambda self, now, sender, pdu: self._membership.on_change(now, sender, pdu),
+        Handover: lambda self, now, sender, pdu: self._election.on_handover(now, sender, pdu),
+        Removed: lambda self, now, sender, pdu: self._election.on_removed(now, sender, pdu),
         Bye: _on_bye,
     }

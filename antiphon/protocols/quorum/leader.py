@@ -266,7 +266,8 @@ class Leader:
         state = self._state
         if pdu.term > state.term:
             assert self._election is not None
-            self._election.follow(now, pdu.term, None)
+            if self._election.believes(now, sender, pdu.term, pdu.identity):
+                self._election.follow(now, pdu.term, None)
             return
         peer = self.peers.get(sender)
         if not self._leads or pdu.term < state.term:
