@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from antiphon.cli.console import data, print_json, say
+from antiphon.cli.console import print_json, print_text, say
 from antiphon.cli.live_options import Insecure, Key, Network
 from antiphon.core.errors import UsageError
 from antiphon.replicated.service import connected, serving, socket_path
@@ -136,7 +136,7 @@ def get(
     if json:
         print_json({"key": key, "value": value})
     elif value is not None:
-        data.print(shown(value), markup=False)
+        print_text(shown(value))
     if value is None:
         say(f"{key} has no value.")
         return NOT_THERE
@@ -167,7 +167,7 @@ def list_(
         print_json(items)
         return 0
     for key, value in items.items():
-        data.print(f"{key} {shown(value)}", markup=False)
+        print_text(f"{key} {shown(value)}")
     return 0
 
 
@@ -205,7 +205,7 @@ async def _watch(group: str, at: Path | None, request: dict[str, Any], count: in
                 print_json(change)
             else:
                 text = "" if change["value"] is None else f" {shown(change['value'])}"
-                print(f"{change['key']}{text}", flush=True)
+                print_text(f"{change['key']}{text}")
 
 
 def shown(value: Any) -> str:

@@ -79,6 +79,18 @@ def test_a_value_is_set_and_got(capsys: Capture) -> None:
 
 
 @pytest.mark.usefixtures("replicas")
+def test_a_value_steers_no_terminal_and_reaches_a_pipe_as_it_is(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says(capsys, "kv", "set", "odd\x1b", "a\x1b[2J\rb")
+    assert says(capsys, "kv", "get", "odd\x1b")[1] == "a\x1b[2J\rb\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert says(capsys, "kv", "get", "odd\x1b")[1] == "a\\u001b[2J\\u000db\n"
+    assert says(capsys, "kv", "list", "--prefix", "odd")[1] == "odd\\u001b a\\u001b[2J\\u000db\n"
+    assert says(capsys, "kv", "delete", "odd\x1b")[0] == 0
+
+
+@pytest.mark.usefixtures("replicas")
 def test_a_watch_prints_changes_as_they_happen(capsys: Capture) -> None:
     watching = start("kv", "watch", "--prefix", "w", "--count", "3", *HERE)
     wait_for(watching, "Watching")
