@@ -225,6 +225,21 @@ class Quorum:
         out, state.out = state.out, []
         return out
 
+    def recover(self, now: Nanoseconds) -> list[QuorumEffect]:
+        """The last input made `handle` raise: go on without it, as a member that knows no leader.
+
+        What was changed before stays, and is stored whole.
+        """
+        state = self._state
+        self._election.follow(now, state.term, None)
+        self._transfer.drop()
+        self._follower.drop()
+        self._caller.on_fault()
+        state.store_all()
+        state.arm(GREET, state.knobs.greet_ns)
+        out, state.out = state.out, []
+        return out
+
     def _handle(self, now: Nanoseconds, event: QuorumInput) -> None:
         if type(event) is Received:
             self._on_pdu(now, event.sender, event.pdu)

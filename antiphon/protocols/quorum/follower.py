@@ -103,6 +103,10 @@ class Follower:
         if late is not None and late[1].term == self._state.term:
             self._state.send(*late)
 
+    def drop(self) -> None:
+        """Let nothing wait any more. The leader asks again."""
+        self._late = None
+
     def _are_majority(self, leader: Site) -> bool:
         """Whether the leader and this member decide alone: what both hold is then agreed upon."""
         config = self._state.config

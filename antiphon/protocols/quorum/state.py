@@ -136,6 +136,13 @@ class State:
     def _base(self) -> Config:
         return self.log.base_config if self.log.base == 0 else NO_CONFIG
 
+    def store_all(self) -> None:
+        """Store the log once more, whole: after a fault the disk may lack a part of it."""
+        self.save_durable()
+        entries = tuple(self.log.behind(self.log.base))
+        if self.knobs.stores and entries:
+            self._store(self.log.base + 1, entries)
+
     def append(self, entries: tuple[Entry, ...]) -> None:
         """Add entries to the log and to the disk."""
         first = self.log.last + 1
@@ -143,6 +150,9 @@ class State:
         if not self.knobs.stores:
             self._durable_index = self.log.last
             return
+        self._store(first, entries)
+
+    def _store(self, first: int, entries: tuple[Entry, ...]) -> None:
         size = sum(map(weight, entries))
         self._position += 1
         self.unstored_bytes += size

@@ -111,6 +111,10 @@ class Transfer:
         else:
             incoming.source = sender
 
+    def drop(self) -> None:
+        """Fetch nothing any more. The leader offers again what is needed."""
+        self._incoming = None
+
     def on_piece(self, now: Nanoseconds, sender: Site, pdu: Piece) -> None:
         incoming = self._incoming
         if incoming is None or pdu.index != incoming.offer.index or pdu.number >= incoming.asked:
