@@ -121,7 +121,7 @@ def test_it_does_so_without_a_quorum() -> None:
     run(story())
 
 
-async def call_on(shop: Shop) -> None:
+async def call_on(shop: antiphon.Replicated[Any]) -> None:
     while True:
         await Map(shop).set("x", 1)
         await asyncio.sleep(0.05)

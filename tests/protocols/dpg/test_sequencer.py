@@ -964,6 +964,16 @@ class TestSeveralGroups:
         claim()
         assert site.figures()["is_sequencer"] == 1
 
+    @pytest.mark.parametrize("answers", [False, True], ids=["alone", "answered"])
+    def test_it_begins_on_a_machine_where_every_timer_is_late(self, answers: bool) -> None:
+        site = TagSequencerSite("outside", Random(1))
+        site.handle(0, Start())
+        for turn in range(1, 20):
+            if answers:
+                site.handle(turn * SECOND_NS, Received("a", Answer(1, "outside", 0, 1, b"")))
+            site.handle(turn * SECOND_NS, TimerFired(PREFIX + "claim"))
+        assert site.figures()["is_sequencer"] == 1
+
     def test_it_starts_once(self) -> None:
         site = TagSequencerSite("outside", Random(1))
         assert site.handle(0, Start(incarnation=7))
