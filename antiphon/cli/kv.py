@@ -222,6 +222,7 @@ def _ask(group: str, at: Path | None, request: dict[str, Any]) -> dict[str, Any]
 
 
 async def _take_part(member: Any, path: Path, ended: asyncio.Event) -> None:
+    telling = asyncio.ensure_future(_tell(member))
     try:
         async with member as replica, serving(replica, path):
             say(f"{replica.name} is ready; its socket is {path}.")
@@ -229,3 +230,31 @@ async def _take_part(member: Any, path: Path, ended: asyncio.Event) -> None:
     except asyncio.CancelledError:
         if not ended.is_set():
             raise
+    finally:
+        telling.cancel()
+
+
+async def _tell(member: Any) -> None:
+    """Say on stderr what keeps calls waiting, and who is not let in."""
+    async for event in member.events():
+        sentence = _sentence(event)
+        if sentence:
+            say(sentence)
+
+
+def _sentence(event: Any) -> str:
+    from antiphon.live.events import CutOff, Disagreed, Refused
+    from antiphon.replicated.events import Restored, StoreFailed, StoreRecovered
+
+    match event:
+        case StoreFailed(reason=reason):
+            return f"{reason} Calls wait until it can."
+        case StoreRecovered():
+            return "The store can be written again."
+        case CutOff(reason=reason):
+            return reason
+        case Restored():
+            return "A majority is in contact again."
+        case Refused(site=site, reason=reason) | Disagreed(site=site, reason=reason):
+            return f"{site}: {reason}"
+    return ""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from antiphon.core.errors import AntiphonError, UsageError
+from antiphon.live.limits import require_group_name
 from antiphon.replicated.objects import Lock, Map
 from antiphon.replicated.objects.handle import Replica
 from antiphon.trace.frames import safe_name
@@ -69,6 +70,7 @@ def _require_own(folder: Path) -> None:
 
 def _sockets_of(group: str) -> list[Path]:
     """The sockets of a group's replicas on this machine, if no other user can have put them there."""
+    require_group_name(group)
     folder = group_folder(group)
     if not folder.is_dir():
         return []
