@@ -11,7 +11,7 @@ from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.quorum.log import Log, weight
-from antiphon.protocols.quorum.pdus import CONFIG, MERGE, NO_CONFIG, Config, Entry, QuorumConfiguration
+from antiphon.protocols.quorum.pdus import CONFIG, MERGE, NO_CONFIG, TICK, Config, Entry, QuorumConfiguration
 from antiphon.protocols.quorum.ports import (
     Apply,
     Durable,
@@ -65,6 +65,8 @@ class State:
         self.merging: list[bytes] = []
         """Pieces of another side's state that are not all there yet."""
         self.snapshot: Snapshot | None = None
+        self.ticked_ns: Nanoseconds | None = None
+        """When the agreed time was last passed on, by the steady clock of this member; None if not known."""
         self.ignored = 0
         """PDUs that made no sense and were dropped."""
         self.out: list[QuorumEffect] = []
@@ -212,6 +214,8 @@ class State:
         while self.commit < min(index, self.log.last):
             self.commit += 1
             entry = self.log.entry(self.commit)
+            if entry.kind == TICK and self.role is not Role.LEADER:
+                self.ticked_ns = now
             for effect in self.sessions.take(entry):
                 self.emit(Apply(self.commit, effect, self.taken(now, self.commit, effect)))
             if entry.kind == CONFIG:

@@ -176,6 +176,7 @@ class Transfer:
         if snapshot.index <= state.commit or state.log.term_at(snapshot.index) == snapshot.head.term:
             return  # the entries came meanwhile
         state.install(snapshot)
+        state.ticked_ns = now
         self._acknowledge(now, incoming.source, snapshot.index)
         state.restored(now)
 

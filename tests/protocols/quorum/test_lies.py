@@ -14,6 +14,7 @@ from antiphon.protocols.quorum.membership import MOST_SEEN
 from antiphon.protocols.quorum.pdus import (
     BATCH,
     MOST_VOTERS,
+    TICK,
     Acknowledge,
     Append,
     Ask,
@@ -167,6 +168,40 @@ def test_pieces_count_only_from_the_process_that_was_asked() -> None:
     assert member.protocol.figures()["fetched_bytes"] == 60_000
     member.now += SECOND_NS
     member.give(TimerFired("transfer"))
+
+
+# Clocks
+
+
+def ticks(member: Member) -> list[int]:
+    return [entry.number for entry in member.protocol._state.log.behind(0) if entry.kind == TICK]
+
+
+def test_the_agreed_time_neither_stops_nor_leaps_with_a_time_of_day() -> None:
+    year_ns = 365 * 86_400 * SECOND_NS
+    member = Member()
+    member.lead()
+    for wall_ns in (50 * year_ns, 10 * year_ns, 90 * year_ns, 1, 1 << 63):
+        member.give(qp.ClockTick(wall_ns))
+        member.now += SECOND_NS
+    assert [each - 50 * year_ns for each in ticks(member)] == [second * SECOND_NS for second in range(5)]
+
+
+def test_a_leader_goes_on_from_the_time_that_it_was_told() -> None:
+    member = Member()
+    member.hear("b", append(1, 0, 0, Entry(1, TICK, number=1000), commit=1))
+    member.now += SECOND_NS
+    member.lead()
+    begun = member.now
+    member.give(qp.ClockTick(7))
+    assert ticks(member)[-1] == 1000 + begun - SECOND_NS
+    again = Member(entries=[Entry(1, TICK, number=5000)], term=1)  # what a disk has kept
+    again.lead()
+    again.give(qp.ClockTick(7))
+    assert ticks(again)[-1] == 5001
+    again.now += SECOND_NS
+    again.give(qp.ClockTick(7))
+    assert ticks(again)[-1] == 5001 + SECOND_NS
 
 
 # What is applied
