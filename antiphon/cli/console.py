@@ -57,6 +57,13 @@ def shown_body(body: bytes) -> str:
     return "\t".join(map(clean, body.decode(errors="backslashreplace").split("\t")))
 
 
+def print_text(text: str) -> None:
+    """A line of data, flushed. It may be a peer's: on a terminal, what cannot be printed is escaped; into a
+    pipe or a file it goes as it is."""
+    sys.stdout.write((shown_body(text.encode()) if sys.stdout.isatty() else text) + "\n")
+    sys.stdout.flush()
+
+
 class Bar:
     """A progress bar that counts runs and weighs them by their work."""
 

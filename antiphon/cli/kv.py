@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from antiphon.cli.console import data, print_json, say
+from antiphon.cli.console import print_json, print_text, say
 from antiphon.cli.live_options import Insecure, Key, Network
 from antiphon.core.errors import UsageError
 from antiphon.replicated.service import connected, serving, socket_path
@@ -136,7 +136,7 @@ def get(
     if json:
         print_json({"key": key, "value": value})
     elif value is not None:
-        data.print(shown(value), markup=False)
+        print_text(shown(value))
     if value is None:
         say(f"{key} has no value.")
         return NOT_THERE
@@ -167,7 +167,7 @@ def list_(
         print_json(items)
         return 0
     for key, value in items.items():
-        data.print(f"{key} {shown(value)}", markup=False)
+        print_text(f"{key} {shown(value)}")
     return 0
 
 
@@ -205,7 +205,7 @@ async def _watch(group: str, at: Path | None, request: dict[str, Any], count: in
                 print_json(change)
             else:
                 text = "" if change["value"] is None else f" {shown(change['value'])}"
-                print(f"{change['key']}{text}", flush=True)
+                print_text(f"{change['key']}{text}")
 
 
 def shown(value: Any) -> str:
@@ -222,6 +222,7 @@ def _ask(group: str, at: Path | None, request: dict[str, Any]) -> dict[str, Any]
 
 
 async def _take_part(member: Any, path: Path, ended: asyncio.Event) -> None:
+    telling = asyncio.ensure_future(_tell(member))
     try:
         async with member as replica, serving(replica, path):
             say(f"{replica.name} is ready; its socket is {path}.")
@@ -229,3 +230,31 @@ async def _take_part(member: Any, path: Path, ended: asyncio.Event) -> None:
     except asyncio.CancelledError:
         if not ended.is_set():
             raise
+    finally:
+        telling.cancel()
+
+
+async def _tell(member: Any) -> None:
+    """Say on stderr what keeps calls waiting, and who is not let in."""
+    async for event in member.events():
+        sentence = _sentence(event)
+        if sentence:
+            say(sentence)
+
+
+def _sentence(event: Any) -> str:
+    from antiphon.live.events import CutOff, Disagreed, Refused
+    from antiphon.replicated.events import Restored, StoreFailed, StoreRecovered
+
+    match event:
+        case StoreFailed(reason=reason):
+            return f"{reason} Calls wait until it can."
+        case StoreRecovered():
+            return "The store can be written again."
+        case CutOff(reason=reason):
+            return reason
+        case Restored():
+            return "A majority is in contact again."
+        case Refused(site=site, reason=reason) | Disagreed(site=site, reason=reason):
+            return f"{site}: {reason}"
+    return ""

@@ -40,7 +40,7 @@ async def _serve(channel: TagChannel) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    async with TagServer(channel) as server:
+    async with TagServer(channel, say) as server:
         say(f"The tag sequencer '{channel.name}' numbers what is sent to it.")
         waiting = asyncio.create_task(ended.wait())
         failing = asyncio.create_task(server.failed())

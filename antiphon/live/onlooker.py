@@ -16,7 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
 from antiphon.core.wire import Codec, Reason
 from antiphon.live.counters import Counters
@@ -24,6 +23,7 @@ from antiphon.live.gate import UNKNOWN_KEY, UNSEALED
 from antiphon.live.handshake import Terms
 from antiphon.live.host import Bystander
 from antiphon.live.keys import KeyFile
+from antiphon.live.limits import require_group_name
 from antiphon.live.members import MOST_MEMBERS
 from antiphon.live.networks import Endpoint, Network, Peers, parse_network, require_key
 from antiphon.live.status import Enquiry, Status
@@ -62,8 +62,7 @@ class Onlooker(Bystander):
     def __init__(
         self, group: Group, *, network: str = "loopback", key: Path | None = None, insecure: bool = False
     ) -> None:
-        if not group or not group.isprintable():
-            raise UsageError(f"{group!r} is no name for a group.", hint="Use printable characters.")
+        require_group_name(group)
         self.sights: dict[Site, Sight] = {}
         self.counters = Counters()
         self._group = group

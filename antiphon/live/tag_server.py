@@ -8,12 +8,13 @@ its groups tell it the numbers that they know.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final
 
 from antiphon.core import effects as fx
 from antiphon.core.errors import AntiphonError
+from antiphon.core.ids import Site
 from antiphon.core.inputs import Start
 from antiphon.core.packing import Packed
 from antiphon.core.time import MILLISECOND_NS
@@ -26,6 +27,9 @@ from antiphon.live.poison import PoisonRing
 from antiphon.live.tag_channel import CODEC, ON_CHANNEL, SEQUENCER, TERMS, TagChannel
 from antiphon.live.transport import Transport
 from antiphon.protocols.dpg.services.tag_sequencer import TagSequencerSite
+
+MOST_TOLD: Final = 32
+"""Reasons for refusals that are told. Raising it costs lines in a flood."""
 
 
 class NoApplication:
@@ -63,8 +67,11 @@ class NoApplication:
 class TagServer(Bystander):
     """The sequencer of one channel."""
 
-    def __init__(self, channel: TagChannel) -> None:
+    def __init__(self, channel: TagChannel, tell: Callable[[str], None] = lambda _sentence: None) -> None:
+        """`tell` gets a sentence for each kind of process that is refused."""
         self._channel: Final = channel
+        self._tell: Final = tell
+        self._told: set[str] = set()
         self._transport: Transport | None = None
         self._member: Member | None = None
         self._failing: asyncio.Future[None] | None = None
@@ -124,6 +131,12 @@ class TagServer(Bystander):
         assert self._transport is not None
         self._member.stop()
         self._transport.close(farewell=farewell)
+
+    def refused(self, site: Site, reason: str) -> None:  # noqa: ARG002 - names are random here
+        """Tell a reason once; anyone can make reasons up, so only the first few are told."""
+        if reason not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(reason)
+            self._tell(reason)
 
     def namesake(self, address: str) -> None:
         """The members follow another sequencer of this name."""

@@ -21,7 +21,7 @@ from antiphon.live.handshake import Terms
 from antiphon.live.keys import KeyFile, KeyRing
 from antiphon.live.meeting import meet_others
 from antiphon.live.networks import Network
-from antiphon.live.poison import PoisonRing
+from antiphon.live.poison import POISON, PoisonRing
 from antiphon.live.status import Status
 from antiphon.live.timers import Timers
 from antiphon.live.transport import Transport
@@ -67,6 +67,7 @@ class Driver:
         self._failed: Final = failed
         self._refused: Final = refused
         self.counters: Final = Counters()
+        self.poison: Final = PoisonRing()
         self._timers: Final = Timers()
         self._protocol: Quorum | Sides | None = None
         self._reported = 0
@@ -82,7 +83,7 @@ class Driver:
         self._tick_ns: Nanoseconds = 0
         self._transport: Final = Transport(
             site=site, group=group, codec=Codec(PDUS if has_quorum else SIDE_PDUS), network=network,
-            keys=keys, counters=self.counters, host=self, poison=PoisonRing(), rate_bytes_s=rate_bytes_s,
+            keys=keys, counters=self.counters, host=self, poison=self.poison, rate_bytes_s=rate_bytes_s,
             terms=Terms({"order": "quorum" if has_quorum else "sides"}),
         )  # fmt: skip
         for place, number in enumerate(self._transport.filenos()):
@@ -138,7 +139,14 @@ class Driver:
         if protocol is None or not self._running:
             return
         now = self._now_ns()
-        for effect in protocol.handle(now, event):
+        try:
+            effects = protocol.handle(now, event)
+        except Exception as error:
+            if not isinstance(event, Received | TimerFired):
+                raise
+            self._keep(event, error)
+            effects = protocol.recover(now)
+        for effect in effects:
             if isinstance(effect, fx.Send):
                 transport.send(effect.to, effect.pdu)
             elif isinstance(effect, fx.Multicast):
@@ -147,6 +155,24 @@ class Driver:
                 self._timers.set(effect.name, now + effect.after_ns)
             else:
                 self._carry_out(effect)
+
+    def _keep(self, event: Received | TimerFired, error: Exception) -> None:
+        """The protocol failed at an input that is not the application's fault: drop it, and keep it for
+        inspection."""
+        self.counters.lose(POISON)
+        if isinstance(event, Received):
+            data = self._transport.encoded(event.pdu)
+            self.poison.keep(event.sender, type(event.pdu).__name__, error, data)
+        else:
+            self.poison.keep(self._site, type(event).__name__, error)
+
+    def _tick(self, now: Nanoseconds) -> None:
+        """Run the transport's housekeeping. A fault there is counted and does not end the member."""
+        try:
+            self._transport.tick(now)
+        except Exception as error:
+            self.counters.drop(POISON)
+            self.poison.keep(self._site, "tick", error)
 
     def _receive(self, place: int) -> None:
         self._in_step = True
@@ -178,7 +204,7 @@ class Driver:
                 self.feed(TimerFired(name))
             if now >= self._tick_ns:
                 self._tick_ns = now + TICK_NS
-                self._transport.tick(now)
+                self._tick(now)
             self._stepped()
         except Exception as error:
             self._fail(error)
@@ -203,7 +229,7 @@ class Driver:
         self._wake = self._loop.call_later(max(0, next_ns - now) / SECOND_NS, self._awake)
 
     def _fail(self, error: BaseException) -> None:
-        """A fault of ours: this member must not go on with a protocol that may be half changed."""
+        """This member cannot go on: its application's machine has failed, or its name is taken."""
         self.stop()
         self._failed(error)
 

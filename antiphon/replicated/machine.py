@@ -20,7 +20,9 @@ class Machine(Protocol):
 
     - `apply_from(command, caller)`, instead of `apply`, for machines that must know which member calls;
     - `departed(member)`, when the group has agreed that a member is gone, or that its past life is;
-    - `tick(time_ns)`, the leader's clock, agreed upon, in nanoseconds since 1970. It never goes back, and is
+    - `tick(time_ns)`, the group's clock, agreed upon. It begins with the first leader's time of day, in
+      nanoseconds since 1970, and goes on by the leaders' steady clocks: a clock that is set back, or years
+      ahead, neither stops it nor makes it leap. It never goes back, and is
       called only while the attribute `wants_ticks`, which must depend on the state alone, is true.
     """
 

@@ -25,6 +25,7 @@ from antiphon.live.lifecycle import Lifecycle
 from antiphon.live.limits import Limits, require_group_name, require_name
 from antiphon.live.machine import REAL
 from antiphon.live.networks import Network, parse_network, require_key
+from antiphon.live.poison import Poison
 from antiphon.protocols.quorum import Quorum, QuorumConfiguration
 from antiphon.protocols.quorum import ports as qp
 from antiphon.protocols.quorum.applying import Applier
@@ -410,6 +411,11 @@ class Replicated(Generic[M]):
             self._lifecycle.require_in()
 
     # Events and figures
+
+    @property
+    def poison(self) -> tuple[Poison, ...]:
+        """The latest PDUs that this member could not handle, oldest first. Empty unless there is a fault."""
+        return () if self._driver is None else self._driver.poison.all()
 
     def events(self) -> AsyncIterator[ev.ReplicaEvent]:
         """What happens from now on beside the commands; see `antiphon.replicated.events`."""

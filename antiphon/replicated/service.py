@@ -7,7 +7,10 @@ connection holds, such as a lock, is given back when it ends.
 
 import asyncio
 import json
+import math
 import os
+import socket
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from antiphon.core.errors import AntiphonError, UsageError
+from antiphon.live.limits import require_group_name
 from antiphon.replicated.objects import Lock, Map
 from antiphon.replicated.objects.handle import Replica
 from antiphon.trace.frames import safe_name
@@ -22,6 +26,10 @@ from antiphon.trace.frames import safe_name
 LONGEST_LINE: Final = 1 << 24
 """Bytes of a request or an answer."""
 MOST_CONNECTIONS: Final = 1024
+
+NO_REQUEST: Final = {"error": "This is no request.", "hint": None}
+MISFITS: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What a line raises that is no request."""
 
 Request = dict[str, Any]
 Answer = Callable[[Any], Coroutine[Any, Any, None]]
@@ -48,12 +56,41 @@ def _own_folder(folder: Path) -> None:
     """Make a folder that only this user may use; refuse one that belongs to another."""
     for each in (folder.parent, folder):
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = each.stat()
-        if found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise UsageError(
-                f"The folder {each} belongs to another user, or others may write to it.",
-                "Set XDG_RUNTIME_DIR to a folder of your own.",
-            )
+        _require_own(each)
+
+
+def _require_own(folder: Path) -> None:
+    found = folder.stat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise UsageError(
+            f"The folder {folder} belongs to another user, or others may write to it.",
+            "Set XDG_RUNTIME_DIR to a folder of your own.",
+        )
+
+
+def _sockets_of(group: str) -> list[Path]:
+    """The sockets of a group's replicas on this machine, if no other user can have put them there."""
+    require_group_name(group)
+    folder = group_folder(group)
+    if not folder.is_dir():
+        return []
+    for each in (folder.parent, folder):
+        _require_own(each)
+    return sorted(folder.glob("*.sock"))
+
+
+def _bound(path: Path) -> socket.socket:
+    """A socket at a path, for this user alone."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o777 & ~(stat.S_IRUSR | stat.S_IWUSR))
+    try:
+        made.bind(str(path))
+    except BaseException:
+        made.close()
+        raise
+    finally:
+        os.umask(before)
+    return made
 
 
 @asynccontextmanager
@@ -64,7 +101,7 @@ async def serving(replica: Replica, path: Path) -> AsyncIterator[None]:
         raise UsageError(f"Another process serves {path} already.", "Give each replica its own name.")
     path.unlink(missing_ok=True)
     service = _Service(replica)
-    server = await asyncio.start_unix_server(service.connected, path, limit=LONGEST_LINE)
+    server = await asyncio.start_unix_server(service.connected, sock=_bound(path), limit=LONGEST_LINE)
     try:
         yield
     finally:
@@ -96,8 +133,8 @@ class _Service:
         self._connections.add(task)
         try:
             await self._serve(reader, writer)
-        except (ConnectionError, asyncio.CancelledError):
-            pass  # the client is gone, or the service ends
+        except (ConnectionError, ValueError, asyncio.CancelledError):
+            pass  # the client is gone, its line has no end, or the service ends
         finally:
             self._connections.discard(task)
             writer.close()
@@ -109,15 +146,15 @@ class _Service:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async def answer(value: Any) -> None:
-            writer.write(json.dumps(value).encode() + b"\n")
+            writer.write(json.dumps(_plain(value)).encode() + b"\n")
             await writer.drain()
 
         while line := await reader.readline():
             try:
                 request = json.loads(line)
                 work = self._work(request, answer)
-            except (ValueError, KeyError, TypeError, AttributeError):
-                await answer({"error": "This is no request.", "hint": None})
+            except MISFITS:
+                await answer(NO_REQUEST)
                 continue
             await self._until_gone(work, reader, answer)
 
@@ -134,6 +171,8 @@ class _Service:
             await working
         except AntiphonError as error:
             await answer({"error": error.sentence, "hint": error.hint})
+        except MISFITS:
+            await answer(NO_REQUEST)
         finally:
             for task in (working, ending):
                 task.cancel()
@@ -201,6 +240,22 @@ class _Service:
                 await asyncio.shield(lock.release(token))
 
 
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: programs may store what JSON has no form for, such as bytes."""
+    match value:
+        case dict():
+            return {_plain(key): _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case bytes():
+            return value.decode(errors="backslashreplace")
+        case float() if not math.isfinite(value):
+            return str(value)
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+    return value
+
+
 class ServiceLostError(AntiphonError):
     """The replica that a command talked to is gone."""
 
@@ -238,7 +293,7 @@ class Connection:
 @asynccontextmanager
 async def connected(group: str, at: Path | None = None) -> AsyncIterator[Connection]:
     """A connection to a replica of a group that runs on this machine, or to the socket named."""
-    paths = [at] if at is not None else sorted(group_folder(group).glob("*.sock"))
+    paths = [at] if at is not None else _sockets_of(group)
     for path in paths:
         try:
             reader, writer = await asyncio.open_unix_connection(path, limit=LONGEST_LINE)

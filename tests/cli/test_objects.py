@@ -1,17 +1,22 @@
 """`antiphon kv` and `antiphon lock` as a user sees them, with live replicas on loopback."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from antiphon.cli import kv
 from antiphon.cli.lock import TAKEN
 from antiphon.cli.main import run
+from antiphon.live.events import CutOff, Refused
+from antiphon.replicated.events import LeaderChanged, Restored, StoreFailed, StoreRecovered
 
 # All in one process: they share two replicas.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("objects")]
@@ -82,6 +87,18 @@ def test_a_value_is_set_and_got(capsys: Capture) -> None:
 
 
 @pytest.mark.usefixtures("replicas")
+def test_a_value_steers_no_terminal_and_reaches_a_pipe_as_it_is(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says(capsys, "kv", "set", "odd\x1b", "a\x1b[2J\rb")
+    assert says(capsys, "kv", "get", "odd\x1b")[1] == "a\x1b[2J\rb\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert says(capsys, "kv", "get", "odd\x1b")[1] == "a\\u001b[2J\\u000db\n"
+    assert says(capsys, "kv", "list", "--prefix", "odd")[1] == "odd\\u001b a\\u001b[2J\\u000db\n"
+    assert says(capsys, "kv", "delete", "odd\x1b")[0] == 0
+
+
+@pytest.mark.usefixtures("replicas")
 def test_a_watch_prints_changes_as_they_happen(capsys: Capture) -> None:
     watching = start("kv", "watch", "--prefix", "w", "--count", "3", *HERE)
     wait_for(watching, "Watching")
@@ -125,6 +142,26 @@ def test_a_lock_that_is_taken_is_waited_for_and_freed_by_a_kill(tmp_path: Path) 
     assert int(out) > int(marker.read_text())
 
 
+def test_a_replica_says_what_keeps_calls_waiting(capsys: Capture) -> None:
+    class Member:
+        async def events(self) -> AsyncIterator[Any]:
+            for event in (
+                StoreFailed("The store cannot be written: No space left on device."), LeaderChanged("a"),
+                StoreRecovered(), CutOff("'a' does not reach a majority of 'shop'."), Restored(),
+                Refused("b", "give it another\x1b name."),
+            ):  # fmt: skip
+                yield event
+
+    asyncio.run(kv._tell(Member()))
+    assert capsys.readouterr().err.splitlines() == [
+        "The store cannot be written: No space left on device. Calls wait until it can.",
+        "The store can be written again.",
+        "'a' does not reach a majority of 'shop'.",
+        "A majority is in contact again.",
+        "b: give it another\\u001b name.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("tokens", "sentence"),
     [
@@ -133,6 +170,7 @@ def test_a_lock_that_is_taken_is_waited_for_and_freed_by_a_kill(tmp_path: Path) 
         (["kv", "watch", "x", "--prefix", "y"], "A watch is of one key or of a prefix."),
         (["kv", "get", "x", "--group", "nowhere"], "There is no replica of the group nowhere"),
         (["kv", "get", "x", "--at", "/no/such"], "There is no replica at /no/such."),
+        (["kv", "get", "x", "--group", "e\u0301"], "Write it with composed characters"),
         (["kv", "serve", "g", "--name", "z", "--members", "a,b"], "are no list of different names"),
         (["kv", "frob"], "frob"),
         (["lock", "till"], "antiphon lock --help"),

@@ -83,6 +83,8 @@ def test_beyond_loopback_an_onlooker_needs_a_key_or_says_that_it_wants_none() ->
         Onlooker("g", network="multicast:eth0")
     with pytest.raises(UsageError):
         Onlooker("")
+    with pytest.raises(UsageError, match="composed characters"):
+        Onlooker("e\u0301")
 
 
 def test_questions_are_answered_so_often_and_no_oftener() -> None:

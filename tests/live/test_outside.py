@@ -19,7 +19,7 @@ from antiphon.live.keys import KeyFile, KeyRing, write_keys
 from antiphon.live.networks import Loopback
 from antiphon.live.orders import Total
 from antiphon.live.tag_channel import TagChannel
-from antiphon.live.tag_server import TagServer
+from antiphon.live.tag_server import MOST_TOLD, TagServer
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import Answer, TagRequest
 from antiphon.protocols.dpg.services.tag_sequencer.site import TagSequencerSite
 from antiphon.testing import clusters, run
@@ -178,6 +178,15 @@ def test_a_second_sequencer_of_that_name_is_refused() -> None:
     within(body())
 
 
+def test_a_flood_of_reasons_is_no_flood_of_lines() -> None:
+    said: list[str] = []
+    server = TagServer(TagChannel(name="tags", network=Loopback(), keys=None), said.append)
+    for number in range(2 * MOST_TOLD):
+        server.refused("x", f"reason {number // 2}")
+    server.refused("x", "one more")
+    assert said == [f"reason {number}" for number in range(MOST_TOLD)]
+
+
 def test_members_are_told_that_the_sequencer_has_another_key(tmp_path: Path) -> None:
     for each in ("ours", "theirs"):
         write_keys(tmp_path / each, KeyRing.generate())
@@ -186,9 +195,14 @@ def test_members_are_told_that_the_sequencer_has_another_key(tmp_path: Path) -> 
         name = a_group_name()
         ours, theirs = tmp_path / "ours", tmp_path / "theirs"
         channel = TagChannel(name=name, network=Loopback(), keys=KeyFile(theirs))
-        async with TagServer(channel), joined("a", order="total", outside=name, key=ours) as (a,):
-            while not a.counters["refusals"]:
+        said: list[str] = []
+        async with (
+            TagServer(channel, said.append),
+            joined("a", order="total", outside=name, key=ours) as (a,),
+        ):
+            while not (a.counters["refusals"] and said):
                 await asyncio.sleep(0.01)
+        assert "with a key that this member does not have" in said[0]
         async with (
             TagServer(channel),
             joined("a", order="total", outside=name, key=ours, outside_key=str(theirs)) as (a,),

@@ -169,7 +169,14 @@ def test_a_watcher_is_told_what_a_transfer_changed() -> None:
         (["m", "map", "get"], "A map has no operation get with 0 arguments."),
         (["m", "map", "get", 5], "A map has no operation get with 1 arguments."),
         (["m", "map", "set", "x", None, None], "A map has no operation set"),
-        (["m", "map", "set", "x", 1, -5], "An expiry is a number of nanoseconds above 0."),
+        (
+            ["m", "map", "set", "x", 1, 1 << 63],
+            "An expiry is a number of nanoseconds above 0, and at most 100 years.",
+        ),
+        (
+            ["m", "map", "set", "x", 1, -5],
+            "An expiry is a number of nanoseconds above 0, and at most 100 years.",
+        ),
         (["c", "counter", "add", 2**63], "A counter's sum must fit into 64 bits."),
         (["z", "semaphore(0)", "acquire", "t", True], "There is no kind of object 'semaphore(0)'."),
         (["z", "semaphore(99999999)", "acquire", "t", True], "There is no kind of object"),

@@ -225,6 +225,21 @@ class Quorum:
         out, state.out = state.out, []
         return out
 
+    def recover(self, now: Nanoseconds) -> list[QuorumEffect]:
+        """The last input made `handle` raise: go on without it, as a member that knows no leader.
+
+        What was changed before stays, and is stored whole.
+        """
+        state = self._state
+        self._election.follow(now, state.term, None)
+        self._transfer.drop()
+        self._follower.drop()
+        self._caller.on_fault()
+        state.store_all()
+        state.arm(GREET, state.knobs.greet_ns)
+        out, state.out = state.out, []
+        return out
+
     def _handle(self, now: Nanoseconds, event: QuorumInput) -> None:
         if type(event) is Received:
             self._on_pdu(now, event.sender, event.pdu)
@@ -337,9 +352,9 @@ class Quorum:
         Expect: lambda self, now, sender, pdu: self._caller.on_expect(now, sender, pdu),
         Offer: lambda self, now, sender, pdu: self._transfer.on_offer(now, sender, pdu),
         Fetch: lambda self, now, sender, pdu: self._transfer.on_fetch(now, sender, pdu),
-        Piece: lambda self, now, _sender, pdu: self._transfer.on_piece(now, pdu),
-        Change: lambda self, now, _sender, pdu: self._membership.on_change(now, pdu),
-        Handover: lambda self, now, _sender, pdu: self._election.on_handover(now, pdu),
-        Removed: lambda self, _now, _sender, pdu: self._election.on_removed(pdu),
+        Piece: lambda self, now, sender, pdu: self._transfer.on_piece(now, sender, pdu),
+        Change: lambda self, now, sender, pdu: self._membership.on_change(now, sender, pdu),
+        Handover: lambda self, now, sender, pdu: self._election.on_handover(now, sender, pdu),
+        Removed: lambda self, now, sender, pdu: self._election.on_removed(now, sender, pdu),
         Bye: _on_bye,
     }

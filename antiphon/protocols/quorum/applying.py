@@ -58,8 +58,10 @@ class Applier:
             return []
         try:
             commands = _decode(entry.body)
-        except msgspec.MsgspecError:
+        except Exception:
             return []  # the same on every replica: it was handed in like this
+        if type(commands) is not list:
+            return []
         results: list[Any] = []
         apply, apply_from, caller = self._apply, self._apply_from, entry.sender
         for command in commands:
@@ -76,11 +78,16 @@ class Applier:
     def merge(self, theirs: bytes) -> Exception | None:
         """Merge another side's state into the machine's. If that raises, the machine stays as it is."""
         assert self._merge is not None, "sides merge only where the application can"
+        mine = self.snapshot()
         try:
-            merged = bytes(self._merge(self.snapshot(), theirs))
+            merged = bytes(self._merge(mine, theirs))
         except Exception as error:
             return error
-        self.restore(merged)
+        try:
+            self.restore(merged)
+        except Exception as error:
+            self.restore(mine)
+            return error
         return None
 
     def restore(self, data: bytes) -> None:

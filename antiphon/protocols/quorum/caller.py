@@ -117,6 +117,11 @@ class Caller:
             self._armed = True
             self._state.arm(FORWARD, self._backoff * self._state.knobs.resend_ns)
 
+    def on_fault(self) -> None:
+        """The timer may be lost: set it again."""
+        self._armed = False
+        self._arm()
+
     def fire(self, now: Nanoseconds) -> None:
         """Nothing got a place since: hand the oldest in again."""
         self._armed = False

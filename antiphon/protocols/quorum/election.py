@@ -26,6 +26,9 @@ DECAY: Final = 0.98
 GROWTH: Final = 1.5
 """Factor by which the silence grows with each election that failed. Raising it costs time without leader."""
 MOST_GROWTH: Final = 8.0
+MOST_LEAP: Final = 1 << 24
+"""A term further above one's own is a lie. Raising it costs terms: they are numbers below 2**53, and lies use
+them up. Lowering it costs members that were away for as many elections."""
 
 
 class Election:
@@ -46,6 +49,23 @@ class Election:
         self._pause_ns = 0.0
         self._growth = 1.0
         self._handed_over: Handover | None = None
+        self._removers: dict[Site, Nanoseconds] = {}
+        """Processes that said that this member was removed, and when."""
+
+    # Belief
+
+    def believes(self, now: Nanoseconds, sender: Site, term: int, identity: int) -> bool:
+        """Whether a process may change the term, or who leads.
+
+        While the leader is heard, only members may, and never within its term. A member that hears none may
+        have missed that others were added, and believes those, too.
+        """
+        state = self._state
+        if term > state.term + MOST_LEAP:
+            return False
+        if sender == state.leader or not self._hears_leader(now):
+            return True
+        return term > state.term and state.config.identity_of(sender) == identity
 
     # Timers
 
@@ -123,12 +143,14 @@ class Election:
             self._count(now)
 
     def _ask(self, *, trial: bool, handed_over: bool = False) -> None:
+        self._state.multicast(self._question(trial=trial, handed_over=handed_over))
+        self._is_handed_over = handed_over
+        self._state.arm(REPEAT, self._state.knobs.election_ns // 2)
+
+    def _question(self, *, trial: bool, handed_over: bool = False) -> Ask:
         state, log = self._state, self._state.log
         term = state.term + 1 if trial else state.term
-        ask = Ask(state.group, state.identity, term, log.last, log.last_term, trial, handed_over)
-        state.multicast(ask)
-        self._is_handed_over = handed_over
-        state.arm(REPEAT, state.knobs.election_ns // 2)
+        return Ask(state.group, state.identity, term, log.last, log.last_term, trial, handed_over)
 
     def repeat(self) -> None:
         """Ask again, since questions and votes may be lost: where few members are up, every vote counts."""
@@ -150,7 +172,7 @@ class Election:
     def on_vote(self, now: Nanoseconds, sender: Site, pdu: Vote) -> None:
         state = self._state
         if not pdu.granted:
-            if pdu.term > state.term:
+            if pdu.term > state.term and self.believes(now, sender, pdu.term, pdu.identity):
                 self.follow(now, pdu.term, None)
             return
         expected = state.term + 1 if self._is_trial else state.term
@@ -168,6 +190,9 @@ class Election:
             state.send(sender, Removed(state.group, pdu.identity, state.log.config_index))
             return
         if not pdu.handed_over and self._hears_leader(now):
+            return
+        if not self.believes(now, sender, pdu.term, pdu.identity):
+            state.ignored += 1
             return
         if not pdu.trial and pdu.term > state.term:
             self.follow(now, pdu.term, None)
@@ -199,7 +224,7 @@ class Election:
         log = self._state.log
         return log.config.identity_of(sender) is None and 0 < log.config_index <= self._state.commit
 
-    def on_removed(self, pdu: Removed) -> None:
+    def on_removed(self, now: Nanoseconds, sender: Site, pdu: Removed) -> None:
         """The group goes on without this member, if it was a member when that was agreed upon."""
         state, log = self._state, self._state.log
         known = log.config_index
@@ -208,12 +233,26 @@ class Election:
         was_member = log.config_at(known).identity_of(state.site) == state.identity
         if pdu.identity != state.identity or pdu.index <= known or known > state.commit or not was_member:
             return
-        if not state.is_expelled:
+        if not state.is_expelled and self._is_certain(now, sender):
             state.is_expelled = True
             state.emit(Expelled())
 
-    def on_handover(self, now: Nanoseconds, pdu: Handover) -> None:
-        if pdu.term == self._state.term:
+    def _is_certain(self, now: Nanoseconds, sender: Site) -> bool:
+        """Whether most of the other members say so; if not, ask them."""
+        state = self._state
+        recent_ns = now - state.knobs.cut_off_ns
+        self._removers = {site: at for site, at in self._removers.items() if at > recent_ns}
+        others = len(state.config.voters.keys() - {state.site})
+        if sender in self._removers:
+            return False
+        self._removers[sender] = now
+        is_certain = 2 * len(self._removers) > others
+        if not is_certain:
+            state.multicast(self._question(trial=True))
+        return is_certain
+
+    def on_handover(self, now: Nanoseconds, sender: Site, pdu: Handover) -> None:
+        if pdu.term == self._state.term and sender == self._state.leader:
             self._handed_over = pdu
             self.look_at_handover(now)
 

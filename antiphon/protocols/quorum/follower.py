@@ -30,8 +30,13 @@ class Follower:
         if pdu.term < state.term:
             state.send(sender, Acknowledge(state.group, state.identity, state.term, 0, True))
             return
-        if pdu.term == state.term and state.role is Role.LEADER:
-            state.ignored += 1  # a term has one leader
+        # A term has one leader, and gives no entries of later terms.
+        if (
+            (pdu.term == state.term and state.role is Role.LEADER)
+            or not self._election.believes(now, sender, pdu.term, pdu.identity)
+            or any(entry.term > pdu.term for entry in pdu.entries)
+        ):
+            state.ignored += 1
             return
         if pdu.term > state.term or state.role is not Role.FOLLOWER or state.leader != sender:
             self._election.follow(now, pdu.term, sender)
@@ -97,6 +102,10 @@ class Follower:
         late, self._late = self._late, None
         if late is not None and late[1].term == self._state.term:
             self._state.send(*late)
+
+    def drop(self) -> None:
+        """Let nothing wait any more. The leader asks again."""
+        self._late = None
 
     def _are_majority(self, leader: Site) -> bool:
         """Whether the leader and this member decide alone: what both hold is then agreed upon."""

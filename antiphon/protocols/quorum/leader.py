@@ -37,6 +37,8 @@ QUORUM: Final = 3
 time in which calls at a leader that was cut off wait."""
 MOST_PENDING: Final = 8192
 """Most entries that are not agreed upon; the leader refuses further ones. Raising it costs memory."""
+LAST_TIME_NS: Final = (1 << 62) - 1
+"""The greatest agreed time, in the year 2116: later ones would leave no room for what is to last."""
 FEED: Final = 2
 """PDUs that a member which lags gets for each acknowledgement."""
 
@@ -159,9 +161,18 @@ class Leader:
             state.send(sender, Expect(state.group, pdu.life, expected))
 
     def tick(self, now: Nanoseconds, time_ns: int) -> None:
-        """Pass the time on, unless it has gone back."""
-        if self._leads and time_ns > self._tails.time_ns and not self.is_full and not self._tails.is_sealed:
-            self.append(now, Entry(self._state.term, TICK, number=time_ns))
+        """Pass the time on.
+
+        Once the group has a time it goes on as fast as this member's steady clock: a time of day that was
+        set back would stop it for as long, and one that was set forward would end what is still to last.
+        """
+        state, known = self._state, self._tails.time_ns
+        if known and state.ticked_ns is not None:
+            time_ns = known + now - state.ticked_ns
+        time_ns = min(max(time_ns, known + 1), LAST_TIME_NS)
+        if self._leads and time_ns > known and not self.is_full and not self._tails.is_sealed:
+            state.ticked_ns = now
+            self.append(now, Entry(state.term, TICK, number=time_ns))
 
     def seal(self, now: Nanoseconds, *, on: bool) -> None:
         """Let no batch take effect from here on, or let batches take effect again."""
@@ -266,7 +277,8 @@ class Leader:
         state = self._state
         if pdu.term > state.term:
             assert self._election is not None
-            self._election.follow(now, pdu.term, None)
+            if self._election.believes(now, sender, pdu.term, pdu.identity):
+                self._election.follow(now, pdu.term, None)
             return
         peer = self.peers.get(sender)
         if not self._leads or pdu.term < state.term:

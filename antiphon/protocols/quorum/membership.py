@@ -38,11 +38,11 @@ class Membership:
         self._leader = leader
         self.founding: Final = Founding(state, members, self._adopt)
         self.seen: dict[Site, int] = {}
-        """The identities of processes that belong to no group."""
+        """The identities of processes that belong to no group; the one that greeted last is at the end."""
         self._leaderless = 0
         """How often this process looked in vain for the first leader of its group."""
         self._wishes: dict[Site, bool] = {}
-        """Members to add or to remove."""
+        """Members to add or to remove, the latest wish at the end. Members repeat their wishes."""
 
     # Greetings
 
@@ -104,9 +104,10 @@ class Membership:
             self._show_group(sender, pdu.identity)
 
     def _note(self, name: Site, identity: int) -> None:
-        """A process exists that does not belong to this group."""
-        if name in self.seen or len(self.seen) < MOST_SEEN:
-            self.seen[name] = max(identity, self.seen.get(name, 0))
+        """A process exists that does not belong to this group. It greets until it does."""
+        self.seen[name] = max(identity, self.seen.pop(name, 0))
+        if len(self.seen) > MOST_SEEN:
+            del self.seen[next(iter(self.seen))]
 
     def _show_group(self, sender: Site, identity: int) -> None:
         """Tell a process that belongs to no group yet that it belongs to ours."""
@@ -160,14 +161,16 @@ class Membership:
         """The application wants a change: the leader notes it, every other member asks the leader."""
         state = self._state
         if state.role is Role.LEADER:
-            if len(self._wishes) < MOST_VOTERS:
-                self._wishes[name] = remove
+            self._wishes.pop(name, None)
+            self._wishes[name] = remove
+            if len(self._wishes) > MOST_VOTERS:
+                del self._wishes[next(iter(self._wishes))]
             self.tend(now)
         elif state.leader is not None:
             state.send(state.leader, Change(state.group, name, remove))
 
-    def on_change(self, now: Nanoseconds, pdu: Change) -> None:
-        if self._state.role is Role.LEADER:
+    def on_change(self, now: Nanoseconds, sender: Site, pdu: Change) -> None:
+        if self._state.role is Role.LEADER and self._state.config.identity_of(sender) is not None:
             self.wish(now, pdu.name, remove=pdu.remove)
 
     def tend(self, now: Nanoseconds) -> None:

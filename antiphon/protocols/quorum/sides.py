@@ -219,6 +219,16 @@ class Sides:
         out, self._out = self._out, []
         return out
 
+    def recover(self, now: Nanoseconds) -> list[QuorumEffect]:
+        """The last input made `handle` raise: go on without it."""
+        for effect in self._quorum.recover(now):
+            self._pass(now, effect)
+        self._giving, self._taking = None, {}
+        self._arm(BEACON, BEACON_NS)
+        self._arm(SOLO, self._soon(JOIN_NS))
+        out, self._out = self._out, []
+        return out
+
     def _soon(self, after_ns: Nanoseconds) -> Nanoseconds:
         return round(after_ns * (1 + self._random.random() / 2))
 

@@ -11,7 +11,7 @@ from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.quorum.log import Log, weight
-from antiphon.protocols.quorum.pdus import CONFIG, MERGE, NO_CONFIG, Config, Entry, QuorumConfiguration
+from antiphon.protocols.quorum.pdus import CONFIG, MERGE, NO_CONFIG, TICK, Config, Entry, QuorumConfiguration
 from antiphon.protocols.quorum.ports import (
     Apply,
     Durable,
@@ -65,6 +65,8 @@ class State:
         self.merging: list[bytes] = []
         """Pieces of another side's state that are not all there yet."""
         self.snapshot: Snapshot | None = None
+        self.ticked_ns: Nanoseconds | None = None
+        """When the agreed time was last passed on, by the steady clock of this member; None if not known."""
         self.ignored = 0
         """PDUs that made no sense and were dropped."""
         self.out: list[QuorumEffect] = []
@@ -136,6 +138,13 @@ class State:
     def _base(self) -> Config:
         return self.log.base_config if self.log.base == 0 else NO_CONFIG
 
+    def store_all(self) -> None:
+        """Store the log once more, whole: after a fault the disk may lack a part of it."""
+        self.save_durable()
+        entries = tuple(self.log.behind(self.log.base))
+        if self.knobs.stores and entries:
+            self._store(self.log.base + 1, entries)
+
     def append(self, entries: tuple[Entry, ...]) -> None:
         """Add entries to the log and to the disk."""
         first = self.log.last + 1
@@ -143,6 +152,9 @@ class State:
         if not self.knobs.stores:
             self._durable_index = self.log.last
             return
+        self._store(first, entries)
+
+    def _store(self, first: int, entries: tuple[Entry, ...]) -> None:
         size = sum(map(weight, entries))
         self._position += 1
         self.unstored_bytes += size
@@ -202,6 +214,8 @@ class State:
         while self.commit < min(index, self.log.last):
             self.commit += 1
             entry = self.log.entry(self.commit)
+            if entry.kind == TICK and self.role is not Role.LEADER:
+                self.ticked_ns = now
             for effect in self.sessions.take(entry):
                 self.emit(Apply(self.commit, effect, self.taken(now, self.commit, effect)))
             if entry.kind == CONFIG:

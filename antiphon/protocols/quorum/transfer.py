@@ -92,6 +92,9 @@ class Transfer:
         state = self._state
         if pdu.term < state.term or (pdu.term == state.term and state.role is Role.LEADER):
             return
+        if pdu.index_term > pdu.term or not self._election.believes(now, sender, pdu.term, pdu.identity):
+            state.ignored += 1
+            return
         if pdu.term > state.term or state.leader != sender:
             self._election.follow(now, pdu.term, sender)
         self._election.heard_leader(now)
@@ -108,9 +111,15 @@ class Transfer:
         else:
             incoming.source = sender
 
-    def on_piece(self, now: Nanoseconds, pdu: Piece) -> None:
+    def drop(self) -> None:
+        """Fetch nothing any more. The leader offers again what is needed."""
+        self._incoming = None
+
+    def on_piece(self, now: Nanoseconds, sender: Site, pdu: Piece) -> None:
         incoming = self._incoming
         if incoming is None or pdu.index != incoming.offer.index or pdu.number >= incoming.asked:
+            return
+        if sender != incoming.source:
             return
         if pdu.number not in incoming.pieces:
             incoming.pieces[pdu.number] = pdu.body
@@ -157,12 +166,17 @@ class Transfer:
                 snapshot = Snapshot.read(blob)
             except ValueError:
                 snapshot = None
-        if snapshot is None or snapshot.index != incoming.offer.index:
+        if (
+            snapshot is None
+            or snapshot.index != incoming.offer.index
+            or snapshot.head.term != incoming.offer.index_term
+        ):
             state.ignored += 1
             return
         if snapshot.index <= state.commit or state.log.term_at(snapshot.index) == snapshot.head.term:
             return  # the entries came meanwhile
         state.install(snapshot)
+        state.ticked_ns = now
         self._acknowledge(now, incoming.source, snapshot.index)
         state.restored(now)
 

@@ -3,12 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from antiphon.core.errors import UsageError
+from antiphon.core.time import SECOND_NS
 from antiphon.core.values import NOTHING, Value, canonical, decoded
 from antiphon.replicated.objects.base import ObjectMachine
 from antiphon.replicated.objects.handle import Handle, Replica
+
+LONGEST_LIFETIME_NS: Final = 100 * 365 * 86_400 * SECOND_NS
+"""The longest expiry. The time at which it ends must fit into the 64 bits of a snapshot's numbers."""
 
 
 class Change(NamedTuple):
@@ -64,8 +68,10 @@ class MapMachine(ObjectMachine):
         raise self.unknown(operation, arguments)
 
     def _set(self, key: str, value: Any, lifetime_ns: Any) -> None:
-        if lifetime_ns is not None and not (isinstance(lifetime_ns, int) and lifetime_ns > 0):
-            raise UsageError("An expiry is a number of nanoseconds above 0.")
+        if lifetime_ns is not None and not (
+            isinstance(lifetime_ns, int) and 0 < lifetime_ns <= LONGEST_LIFETIME_NS
+        ):
+            raise UsageError("An expiry is a number of nanoseconds above 0, and at most 100 years.")
         self._values[key] = canonical(value)
         if lifetime_ns is None:
             self._expiries.pop(key, None)
@@ -214,6 +220,6 @@ def _require_key(key: str) -> None:
 def _lifetime_ns(expiry: float | None) -> int | None:
     if expiry is None:
         return None
-    if not expiry > 0:
-        raise UsageError("An expiry is a number of seconds above 0.")
-    return max(int(expiry * 1e9), 1)
+    if not 0 < expiry <= LONGEST_LIFETIME_NS / SECOND_NS:
+        raise UsageError("An expiry is a number of seconds above 0, and at most 100 years.")
+    return max(int(expiry * SECOND_NS), 1)

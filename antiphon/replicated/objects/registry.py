@@ -52,7 +52,7 @@ class Objects:
     """A replicated machine: any number of objects by name.
 
     >>> objects = Objects()
-    >>> objects.apply_from(["prices", "map", "set", "apple", 3], "a")
+    >>> objects.apply_from(["prices", "map", "set", "apple", 3, None], "a")
     >>> objects.apply_from(["prices", "map", "get", "apple"], "b")
     3
     """

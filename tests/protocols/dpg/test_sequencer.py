@@ -19,6 +19,7 @@ from antiphon.protocols.dpg import Dpg, DpgConfiguration
 from antiphon.protocols.dpg import member as member_module
 from antiphon.protocols.dpg.order import MARKED_LINK
 from antiphon.protocols.dpg.pdus import MOST_TAGS, ORIGIN, Message, Tag
+from antiphon.protocols.dpg.services.base import PREFIX
 from antiphon.protocols.dpg.services.tag_sequencer import (
     SequencerOptions,
     SequencerService,
@@ -28,6 +29,7 @@ from antiphon.protocols.dpg.services.tag_sequencer import (
 from antiphon.protocols.dpg.services.tag_sequencer.numbering import MOST_WAITING
 from antiphon.protocols.dpg.services.tag_sequencer.numbers import SLACK, Numbers
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import (
+    Answer,
     Ask,
     Claim,
     Epoch,
@@ -511,6 +513,42 @@ class TestSeveralGroups:
         member = group.members["a"]
         group.hand_in(member, "b", Claim(9, 0))
         assert member.service.note(group.now) == pack_note(Epoch(1, "outside"), 0)
+
+    @pytest.mark.parametrize("place", range(4))
+    @pytest.mark.parametrize("leads", [False, True], ids=["claiming", "leading"])
+    def test_it_follows_no_client(self, place: int, leads: bool) -> None:
+        """No client would number anything, so all groups would wait for good."""
+        site = TagSequencerSite("outside", Random(1))
+        site.handle(0, Start())
+        now = 0
+
+        def claim() -> None:
+            nonlocal now
+            for _ in range(200):
+                now += 5 * MILLISECOND_NS
+                site.handle(now, TimerFired(PREFIX + "claim"))
+
+        if leads:
+            claim()
+        assert site.figures()["is_sequencer"] == int(leads)
+        lies: list[Pdu] = [
+            Claim(9, 0), Numbered(9, 1, 0, 1, pack_tags([7])), Answer(9, "eve", 0, 1, b""),
+            Answer(9, "mallory", 0, 1, b""),
+        ]  # fmt: skip
+        for client in ("eve", "mallory"):
+            site.handle(now, Received(client, lies[place]))
+        claim()
+        assert site.figures()["is_sequencer"] == 1
+
+    @pytest.mark.parametrize("answers", [False, True], ids=["alone", "answered"])
+    def test_it_begins_on_a_machine_where_every_timer_is_late(self, answers: bool) -> None:
+        site = TagSequencerSite("outside", Random(1))
+        site.handle(0, Start())
+        for turn in range(1, 20):
+            if answers:
+                site.handle(turn * SECOND_NS, Received("a", Answer(1, "outside", 0, 1, b"")))
+            site.handle(turn * SECOND_NS, TimerFired(PREFIX + "claim"))
+        assert site.figures()["is_sequencer"] == 1
 
     def test_it_starts_once(self) -> None:
         site = TagSequencerSite("outside", Random(1))

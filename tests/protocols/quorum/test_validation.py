@@ -155,7 +155,8 @@ def test_a_member_is_expelled_by_an_entry_later_than_the_last_that_makes_it_one(
 ) -> None:
     member = Member(entries=entries, term=1)
     member.hear("b", append(1, len(entries), int(bool(entries)), commit=commit))
-    member.hear("b", removed)
+    for other in ("b", "c"):
+        member.hear(other, removed)
     assert (qp.Expelled() in member.out) == is_expelled
 
 

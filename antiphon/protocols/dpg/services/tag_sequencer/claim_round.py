@@ -10,6 +10,10 @@ from antiphon.protocols.dpg.services.tag_sequencer.pdus import NO_EPOCH, Epoch
 RECENT_NS: Final[Nanoseconds] = 500 * MILLISECOND_NS
 """A member heard within this time is expected to answer a claim. Raising it costs a longer halt."""
 
+MOST_STANDSTILLS: Final = 8
+"""Standstills for which one claim waits longer. Raising it costs time on a machine so busy that every timer
+is late; lowering it costs answers that wait to be read there."""
+
 
 class Neighbours:
     """The members that were heard, and when."""
@@ -63,6 +67,7 @@ class ClaimRound:
         self._accepting: set[Site] = set()
         self._refusing: dict[Site, Epoch] = {}
         self._is_first = is_first
+        self._standstills = 0
 
     def hear(self, site: Site, through: int) -> None:
         """A member has answered that it knows all numbers up to `through`."""
@@ -84,7 +89,13 @@ class ClaimRound:
         return max(self._refusing.values())
 
     def stood_still(self, now: Nanoseconds) -> None:
-        """This process stood still: the answers of that time are yet to be read."""
+        """This process stood still: the answers of that time are yet to be read.
+
+        On a very busy machine it does so again and again, and a claim must end there, too.
+        """
+        self._standstills += 1
+        if self._standstills > MOST_STANDSTILLS:
+            return
         self._deadline_ns = max(self._deadline_ns, now + self._wait_ns)
         self._alone_ns = max(self._alone_ns, now + self._wait_ns)
 

@@ -270,8 +270,7 @@ class SequencerService:
             self._patience.heard_ns = now
         if epoch <= self._epoch:
             return
-        may_lead = epoch.sequencer == (self._options.outside or epoch.sequencer) != ""
-        is_believed = may_lead and not is_leap(epoch.counter, self._epoch.counter)
+        is_believed = self._may_lead(epoch.sequencer) and not is_leap(epoch.counter, self._epoch.counter)
         if not is_believed or self._is_idle_talk(now, sender):
             self._ignored += 1
         elif epoch.sequencer != self._member.site:
@@ -281,6 +280,9 @@ class SequencerService:
             self._counter = epoch.counter
             if self._leader.active or self._claim is not None:
                 self._begin_claim(now)
+
+    def _may_lead(self, site: Site) -> bool:
+        return site == (self._options.outside or site) != ""
 
     def _is_idle_talk(self, now: Nanoseconds, sender: Site) -> bool:
         """Whether a site that has sent no message says that a working sequencer is replaced.
@@ -437,7 +439,7 @@ class SequencerService:
         if self._claim is None:
             return
         if epoch != self._epoch:
-            if not is_leap(epoch.counter, 0):
+            if self._may_lead(epoch.sequencer) and not is_leap(epoch.counter, 0):
                 self._claim.refuse(sender, epoch)
             return
         if epoch.counter == FIRST_EPOCH and tags and not self._numbers.newest:

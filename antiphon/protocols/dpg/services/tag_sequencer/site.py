@@ -1,5 +1,6 @@
 """A sequencer that is no member: it numbers the tags of all members that ask, of several groups alike."""
 
+from dataclasses import replace
 from random import Random
 
 from antiphon.core.effects import Effect
@@ -26,7 +27,8 @@ class TagSequencerSite:
         self.random = random
         self._effects: list[Effect] = []
         self._started = False
-        self._service = SequencerService(options)
+        # No client can be the sequencer, whatever it claims.
+        self._service = SequencerService(replace(options or SequencerOptions(), outside=site))
         self._service.attach(self)
 
     def handle(self, now: Nanoseconds, event: Input) -> list[Effect]:
