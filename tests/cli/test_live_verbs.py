@@ -294,7 +294,7 @@ def test_a_node_escapes_bodies_on_a_terminal_only(terminal: bool, shown: bytes) 
         (["node", "g", "--key", "no-such-file"], "no-such-file"),
         (["node", "g", "--queue", "0"], "at least one megabyte"),
         (["node", "g", "--stability", "trian"], "Did you mean 'train'?"),
-        (["node", "g", "--trigger", "adaptive", "--repair", "request"], "hybrid and any"),
+        (["node", "g", "--trigger", "adaptive", "--repair", "request"], "any, hybrid, distance"),
         (["perf", "--piggyback", "--stability", "gossip"], "Choose fulldist"),
         (["perf", "--order", "sequencer", "--stability", "train"], "has no option stability="),
         (["node", "g", "--order", "total-across"], "Name some: --groups A,B"),

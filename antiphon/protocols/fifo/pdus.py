@@ -358,10 +358,11 @@ class FifoConfiguration:
             raise UsageError(
                 f"There is no trigger '{self.trigger}'.", hint=f"Choose from: {', '.join(TRIGGERS)}."
             )
+        keeping = [name for name, way in WAYS.items() if way.others_keep]
         if self.trigger == "adaptive" and not self.others_keep:
             raise UsageError(
                 f"With the repair '{self.repair}' no member knows how full another's buffer is.",
-                hint="The adaptive trigger goes with repairs where members keep copies, such as hybrid.",
+                hint=f"The adaptive trigger goes with repairs where they keep copies: {', '.join(keeping)}.",
             )
 
     @property
