@@ -83,7 +83,7 @@ EQUIVALENT: Final = "tests/kept/equivalent_mutants.toml"
 """A list of changes that change nothing, so that no test can notice them."""
 LONGEST_S: Final = 1800.0
 """The tests may take as long without a mutant."""
-SLACK_S: Final = 10.0
+SLACK_S: Final = 3.0
 """Added to that. Raising it costs time for mutants that never end."""
 
 
