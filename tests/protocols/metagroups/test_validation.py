@@ -197,6 +197,17 @@ def test_a_new_view_forgets_strangers_and_keeps_its_sites_and_newcomers() -> Non
     assert [peers.incarnation_of(site) for site in "byz"] == [3, 0, 7]
 
 
+def test_a_site_that_was_heard_at_a_time_was_not_heard_since_then() -> None:
+    view = view_at(cluster_of(), "a")
+    peers = PeerTable("a", KNOBS.suspect_ns)
+    for site in "bcd":
+        peers.on_message(5, site)
+    assert not peers.heard_all(view, 4)
+    peers.on_message(5, "e")
+    assert peers.heard_all(view, 4)
+    assert not peers.heard_all(view, 5)
+
+
 # Requests
 
 
