@@ -69,6 +69,10 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     "antiphon/protocols/detection": ("tests/protocols/detection",),
     "antiphon/protocols/stability": ("tests/protocols/stability", "tests/protocols/fifo/test_stability.py"),
     "antiphon/protocols/rivals": ("tests/protocols/rivals",),
+    "antiphon/protocols/links.py": ("tests/protocols/test_links.py",),
+    "antiphon/protocols/atomic_delivery.py": ("tests/protocols/test_atomic_delivery.py",),
+    "antiphon/protocols/taken.py": ("tests/protocols/test_taken.py",),
+    "antiphon/protocols/template.py": ("tests/protocols/test_template.py",),
     "antiphon/live": (
         "tests/live/test_gate.py", "tests/live/test_fragments.py", "tests/live/test_pieces.py",
         "tests/live/test_transport.py", "tests/live/test_keys.py", "tests/live/test_addresses.py",
