@@ -5,6 +5,9 @@ collected the tests it is forked for each mutant, and the fork runs the tests th
 quickest first: the others cannot notice it. A first fork without a mutant finds out which tests those are.
 
 A place that is reached while modules are loaded, such as a bound of a field, cannot be switched afterwards.
+
+Time is a process's own: what it spends ready to run, waiting for a processor, does not count. So beside other
+work a mutant is not ended before its tests have had their time.
 """
 
 import ast
@@ -39,6 +42,10 @@ def at(places):
 """
 SLACK: Final = 5.0
 """A mutant's tests may take this many times as long as those of the tree before they are ended."""
+
+SHORTEST_PAUSE_S: Final = 0.005
+LONGEST_PAUSE_S: Final = 0.1
+"""A fork is looked at as often. Raising it costs time after each mutant, lowering it processor time."""
 
 FATES: Final = {0: "survived", -signal.SIGALRM: "timeout"}
 """What became of a fork, by its exit code; all others have failed."""
@@ -88,7 +95,7 @@ class Reached:
     """What a run without mutants has shown."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long each test took."""
+    """How long each test took, in its own time."""
     by_test: dict[str, list[str]] = field(default_factory=dict)
     """The places that each test reached."""
     at_loading: list[str] = field(default_factory=list)
@@ -104,18 +111,44 @@ class Reached:
         return SLACK * sum(self.seconds[test] for test in tests) + slack_s
 
 
+def own_s(process: int) -> float:
+    """The time on a clock that stands while a process waits for a processor, where the system tells that."""
+    try:
+        waited_ns = int(Path(f"/proc/{process}/schedstat").read_text().split()[1])
+    except OSError:
+        waited_ns = 0
+    return time.monotonic() - waited_ns / 1e9
+
+
 def wait_for(child: int, limit_s: float) -> tuple[str, float]:
-    """What became of a fork at the head of its own group, and after which time."""
-    begin_s = time.monotonic()
-    while time.monotonic() - begin_s < limit_s:
+    """What became of a fork at the head of its own group, and after which time of its own."""
+    begin_s, pause_s = own_s(child), SHORTEST_PAUSE_S
+    spent_s = 0.0
+    while spent_s < limit_s:
+        spent_s = own_s(child) - begin_s
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            fate = FATES.get(os.waitstatus_to_exitcode(status), "failed")
-            return fate, time.monotonic() - begin_s
-        time.sleep(0.005)
+            return FATES.get(os.waitstatus_to_exitcode(status), "failed"), spent_s
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return "timeout", time.monotonic() - begin_s
+    return "timeout", spent_s
+
+
+def end_after(limit_s: float) -> None:
+    """End this process by SIGALRM when it has had so much time of its own."""
+    until_s = own_s(os.getpid()) + limit_s
+
+    def look(*_: object) -> None:
+        left_s = until_s - own_s(os.getpid())
+        if left_s <= 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGALRM)
+        signal.setitimer(signal.ITIMER_REAL, max(left_s, SHORTEST_PAUSE_S))
+
+    signal.signal(signal.SIGALRM, look)
+    look()
 
 
 class Switching:
@@ -176,11 +209,11 @@ class Switching:
         found = Reached(at_loading=at_loading)
         for item, following in zip(session.items, [*session.items[1:], None], strict=True):
             switch.reached.clear()
-            begin_s = time.monotonic()
+            begin_s = own_s(os.getpid())
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if session.testsfailed:
                 return 1
-            found.seconds[item.nodeid] = time.monotonic() - begin_s
+            found.seconds[item.nodeid] = own_s(os.getpid()) - begin_s
             found.by_test[item.nodeid] = sorted(switch.reached)
         self._found.write_text(json.dumps([found.seconds, found.by_test, found.at_loading]))
         return 0
@@ -189,9 +222,8 @@ class Switching:
         self, session: pytest.Session, place: str, items: list[pytest.Item], limits_s: list[float]
     ) -> int:
         importlib.import_module(SWITCH).chosen = os.environ[CHOSEN] = place  # type: ignore[attr-defined]
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it ends a test that does not end
         for item, following, limit_s in zip(items, [*items[1:], None], limits_s, strict=True):
-            signal.setitimer(signal.ITIMER_REAL, limit_s)
+            end_after(limit_s)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if session.testsfailed:
                 return 1

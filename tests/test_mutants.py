@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.mutants import EQUIVALENT, ROOT, Mutant, concerning, equivalent_of, expand, gather, mutants_of
 from tests.reading import READERS
+from tests.schemata import own_s
 
 pytestmark = pytest.mark.slow
 
@@ -176,6 +178,18 @@ def test_a_change_that_no_test_notices_survives_and_the_tree_stays_as_it_is(smal
     }
     assert done.returncode == 1
     assert {path: path.read_bytes() for path in small_tree.rglob("*") if path.is_file()} == before
+
+
+def test_time_in_which_a_process_waits_for_a_processor_is_not_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork beside other work is not ended before its tests have had their time."""
+    told = tmp_path / "schedstat"
+    told.write_text("1 5000000000 1\n")
+    monkeypatch.setattr("tests.schemata.Path", lambda _: told)
+    assert own_s(1) <= time.monotonic() - 5
+    told.unlink()
+    assert own_s(1) <= time.monotonic()
 
 
 def test_tests_that_fail_without_a_mutant_say_nothing(small_tree: Path) -> None:

@@ -54,8 +54,8 @@ class _Held:
 
     def cover(self, begin: int, end: int) -> None:
         """These numbers of its sender are stable. Ranges arrive in ascending order."""
-        if begin <= self.stable_to < end:
-            self.stable_to = min(end, self.end)
+        if begin <= self.stable_to:
+            self.stable_to = max(self.stable_to, min(end, self.end))
 
     @property
     def is_stable(self) -> bool:

@@ -257,7 +257,7 @@ class Links:
         link = self._outgoing.get(sender)
         if link is None:
             return
-        if pdu.held > link.held or pdu.finished > link.finished:
+        if pdu.held > link.held:
             link.heard_ns, link.vain = self.now, 0
         for position in range(link.held + 1, pdu.held + 1):
             del link.unheld[position]

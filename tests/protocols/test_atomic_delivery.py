@@ -86,6 +86,20 @@ def test_what_was_stable_before_its_delivery_does_not_wait() -> None:
     assert layer(batch("a", 0, 4)) == [batch("a", 0, 4)]
 
 
+def test_what_is_stable_beyond_the_last_that_waits_is_remembered() -> None:
+    layer = Layer()
+    layer(batch("a", 0))
+    assert layer(Stable("a", 0, 2)) == [Stable("a", 0, 2), batch("a", 0)]
+    assert layer(batch("a", 1)) == [batch("a", 1)]
+
+
+def test_what_is_stable_up_to_the_last_that_waits_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atomic_delivery, "MOST_EARLY", 1)
+    layer = Layer()
+    layer(Stable("a", 0), batch("b", 0), Stable("b", 0))
+    assert layer(batch("a", 0)) == [batch("a", 0)]
+
+
 def test_early_ranges_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atomic_delivery, "MOST_EARLY", 2)
     layer = Layer()
@@ -112,8 +126,9 @@ def test_a_spell_ends_also_before_a_batch_that_comes_later() -> None:
 def test_doubt_about_what_does_not_wait_changes_nothing() -> None:
     layer = Layer()
     layer(batch("a", 5))
-    doubt = Unstable("a", 4, 1, None, "It is too late.")
-    assert layer(doubt) == [doubt]
+    for number in (4, 6):
+        doubt = Unstable("a", number, 1, None, "It is too late.")
+        assert layer(doubt) == [doubt]
     assert layer.outer.waiting == 1
 
 

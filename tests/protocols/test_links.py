@@ -80,6 +80,16 @@ def test_what_is_not_held_in_time_is_repeated_and_asked_for() -> None:
     assert len(end.tick_at(5 * KNOBS.repeat_ns)) == 1, "and is as it was after news"
 
 
+def test_a_report_without_news_does_not_shorten_the_pause() -> None:
+    end = End()
+    end.links.send("b", word("one"))
+    end.sent()
+    for turns in (1, 2):
+        assert len(end.tick_at(turns * KNOBS.repeat_ns)) == 2
+    end.take(Held(0, 0, b"", False, ()))
+    assert end.tick_at(3 * KNOBS.repeat_ns) == []
+
+
 def test_held_but_not_finished_is_asked_for_and_not_repeated() -> None:
     """Otherwise a lost report of the end would never be repeated."""
     end = End()
@@ -158,7 +168,15 @@ def test_no_more_than_a_window_is_under_way_and_the_rest_follows() -> None:
 def test_beyond_the_window_nothing_is_kept() -> None:
     end = End()
     assert end.take(word("far", KNOBS.window + 1)) == []
-    assert end.links.ignored == 1
+    assert (end.links.ignored, end.links.early()) == (1, 0)
+    assert end.take(word("last", KNOBS.window)) == []
+    assert (end.links.ignored, end.links.early()) == (1, 1)
+
+
+def test_as_many_gaps_may_be_named_as_are_named_at_once() -> None:
+    end = End()
+    end.take(Held(0, 0, b"", False, tuple(range(MOST_AT_ONCE))))
+    assert end.links.ignored == 0
 
 
 @pytest.mark.parametrize(

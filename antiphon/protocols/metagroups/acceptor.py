@@ -80,11 +80,8 @@ class Acceptor:
     def report(self, pdu: Prepare, record: SiteRecord | None) -> Report:
         """Stop the trees concerned, and report what is held of them; `record` if this site has moved."""
         self._trees.stop(pdu.stop)
-        vote = self.vote
-        if vote is not None and vote.decision.version != pdu.version:
-            vote = None
         trees = self._trees
-        held = (trees.session, vote, trees.holdings())
+        held = (trees.session, self.vote, trees.holdings())
         return Report(pdu.version, pdu.round, *held, trees.moved(), record)
 
     def consider(self, sender: Site, pdu: Accept) -> None:

@@ -249,6 +249,8 @@ class Endpoint:
 
     def _change_strands(self) -> None:
         """Go over to the next stream when the one before is done, and forget it when it is settled."""
+        if len(self._strands) == 1:
+            return
         for strand, following in pairwise(self._strands):
             if strand.is_done and not following.stream.is_open:
                 self._report_change()
@@ -337,8 +339,7 @@ class Endpoint:
         if self.server is None:
             return False
         self.server.on_held(now, sender, pdu)
-        if len(self._strands) > 1:
-            self._change_strands()
+        self._change_strands()
         return True
 
     def _inlet_of(self, sender: Site, channel: int) -> tuple[Strand, Inlet | None]:
@@ -363,16 +364,13 @@ class Endpoint:
         """Give entries in order, and the marks of their channel, to the server or to the stream."""
         if self.server is not None and strand.inlet is None:
             self.server.feed(now, inlet.source, batches)
-            self._dirty = self._dirty or inlet.known >= inlet.next_seq
-            if len(self._strands) > 1:
-                self._change_strands()
+            self._change_strands()
             return
         for batch in batches:
             strand.stream.put(batch)
         strand.stream.on_mark(inlet.ready - strand.offset, inlet.settled - strand.offset)
         self._dirty = True
-        if len(self._strands) > 1:
-            self._change_strands()
+        self._change_strands()
 
     # What goes out
 
@@ -382,8 +380,7 @@ class Endpoint:
         server = self.server
         if server is not None:
             server.flush()
-            if len(self._strands) > 1:
-                self._change_strands()
+            self._change_strands()
             for inlet in server.inlets.values():
                 missing = self._missing(now, inlet)
                 if missing:

@@ -211,7 +211,7 @@ class Server:
 
     def place_move(self, now: Nanoseconds, move: Move) -> None:
         """Give a move its place: the ways to both of its nodes part here."""
-        if self._is_closed or move.number in self.moves:
+        if self._is_closed:
             return
         self._own += 1
         self._append_move(now, Placed(as_batch(move), (self._site, NO_SESSION, 0), self._site), move)
@@ -227,7 +227,7 @@ class Server:
             outlet = self._children[child]
             seq = outlet.add(now, self._end)
             self._effects.append(Send(outlet.receivers[0], self._entry(outlet, seq, placed.batch)))
-        if self.node == move.source and move.site == self._site:
+        if self.node == move.source:  # its own site takes only a turn of its own
             self._host.on_turn(self._site, Turn(move, self.node, self.members.last))
         is_member = move.site in self.members.receivers
         if self.node == move.source and is_member:

@@ -32,7 +32,7 @@ from antiphon.protocols.metagroups.pdus import (
     Turn,
     Turned,
 )
-from antiphon.protocols.metagroups.server import NO_SESSION, Placed
+from antiphon.protocols.metagroups.server import NO_SESSION, Placed, Server
 from antiphon.sim.sizes import encoded_size
 from tests.protocols.harness.metagroups_group import KNOBS, Cluster
 from tests.protocols.harness.staging import pdus
@@ -325,9 +325,12 @@ LIES: dict[str, tuple[str, str, Pdu]] = {
     "a turn to a primary site": ("d", "b", Turn(structs.replace(MOVE, site="d"), 0, 0)),
     "a move to a group that the site has": ("e", "b", Turn(structs.replace(MOVE, group="A"), 0, 0)),
     "a turn at a node that does not exist": ("e", "b", Turn(structs.replace(MOVE, target=77), 77, 0)),
+    "a turn behind the last node": ("e", "b", Turn(structs.replace(MOVE, target=3), 3, 0)),
     "moves that another site tells": ("e", "x", Moves((MOVE,))),
     "moves of another version": ("e", "a", Moves((structs.replace(MOVE, version=5),))),
     "a move between nodes that do not exist": ("b", "a", PlaceMove(structs.replace(MOVE, source=99))),
+    "a move from behind the last node": ("b", "a", PlaceMove(structs.replace(MOVE, source=3))),
+    "a move to behind the last node": ("b", "a", PlaceMove(structs.replace(MOVE, target=3))),
     "a move from a node to itself": ("b", "a", PlaceMove(structs.replace(MOVE, target=1))),
     "a confirmation of what was not granted": ("a", "e", Moved(MOVE)),
     "a turn noted that was not told": ("b", "e", Turned(MOVE, 0)),
@@ -348,6 +351,98 @@ def test_lies_about_moves_have_no_effect(name: str) -> None:
     cluster.pass_time(50)
     assert cluster.figure("e", "moves") == 0
     expect_progress(cluster)
+
+
+def test_a_site_learns_only_moves_of_its_view() -> None:
+    cluster = begun()
+    known = cluster.members["x"]._member._trees.moves
+    wrong: list[dict[str, object]] = [
+        {"group": "Q"}, {"group": "X"}, {"tree": (1, 1)}, {"source": 3}, {"target": 3},
+        {"site": "q"}, {"version": 2},
+    ]  # fmt: skip
+    for change in wrong:
+        cluster.give("x", Received("a", Moves((structs.replace(MOVE, **change),))))
+    assert len(known) == 0
+    cluster.give("x", Received("a", Moves((MOVE,))))
+    assert len(known) == 1
+
+
+def test_only_a_site_that_sends_asks_for_moves_and_only_for_those_that_it_lacks() -> None:
+    cluster = begun()
+    cluster.admit("i", "B")
+    cluster.settle()
+
+    def asks(name: str, moves: int) -> bool:
+        told = structs.replace(cluster.members["a"]._member.heartbeat(), moves=moves)
+        return bool(pdus(cluster.give(name, Received("a", told)), AskMoves))
+
+    assert not asks("x", 1)
+    assert not asks("i", 0)
+    assert asks("i", 1)
+
+
+def test_a_site_says_that_it_has_moved_when_it_has_and_as_often_as_it_is_asked() -> None:
+    cluster = begun()
+    assert pdus(cluster.give("e", Received("a", PlaceMove(MOVE))), Moved) == []
+    cluster.join("e", "B")
+    cluster.settle()
+    assert pdus(cluster.effects["e"], Moved) == [Moved(MOVE)]
+    (turn,) = pdus(cluster.effects["b"], Turn)
+    assert pdus(cluster.give("e", Received("b", turn)), Moved) == [Moved(MOVE)]
+    assert pdus(cluster.give("e", Received("a", PlaceMove(MOVE))), Moved) == [Moved(MOVE)]
+    service = cluster.members["e"]._member._membership
+    before = len(cluster.members["e"]._member._effects)
+    service.confirm_move(cluster.now, structs.replace(MOVE, version=2))
+    assert len(cluster.members["e"]._member._effects) == before
+
+
+def test_a_leave_that_is_done_is_not_begun_again() -> None:
+    cluster = begun()
+    cluster.leave("c", "B")
+    cluster.pass_time(200)
+    assert cluster.figure("c", "moves") == 1
+    (move,) = cluster.members["a"]._member._trees.moves.after(0)
+    assert pdus(cluster.give("c", Received("a", Leave(move))), Leaving) == []
+
+
+def test_a_change_on_a_retiring_tree_is_none_of_the_view() -> None:
+    trees = begun().members["e"]._member._trees
+    trees.on_change(structs.replace(MOVE, tree=(9, 9)), joins=True)
+    assert trees._changed == {}
+    trees.on_change(MOVE, joins=True)
+    assert trees._changed == {"B": True}
+
+
+def server_of(cluster: Cluster, name: str) -> Server:
+    endpoints = cluster.members[name]._member._trees._endpoints.values()
+    return next(endpoint.server for endpoint in endpoints if endpoint.server is not None)
+
+
+def test_a_site_that_has_left_a_node_enters_it_only_when_it_has_everything() -> None:
+    cluster = begun()
+    server = server_of(cluster, "d")
+    assert server._can_enter("j")
+    assert not server._can_enter("d")
+    cluster.lost = lambda *_: True
+    cluster.admit("b", "A")
+    cluster.lost = lambda _source, target, _pdu: target != "d"
+    cluster.pass_time(50)
+    assert server.members.last == 1
+    server.members.leave(cluster.now, "e")
+    assert not server._can_enter("e")
+
+
+def test_a_site_that_leaves_a_node_is_given_no_later_entries() -> None:
+    cluster = begun()
+    cluster.lost = lambda *_: True
+    server = server_of(cluster, "b")
+    for _ in range(2):
+        cluster.admit("b", "A")
+    server.members.leave(cluster.now, "c")
+    cluster.admit("b", "A")
+    held = Held(MOVE.tree, server.members.channel, 0, 0, (2, 3, 4))
+    entries = pdus(cluster.give("b", Received("c", held)), Entry)
+    assert [entry.seq for entry in entries] == [2]
 
 
 def test_a_move_stands_in_the_order_as_a_batch() -> None:
@@ -405,11 +500,7 @@ def test_a_receiver_that_enters_counts_from_the_next_entry_on() -> None:
 
 def test_only_a_member_leaves_a_node_and_only_there_where_a_move_begins() -> None:
     cluster = begun()
-    server = next(
-        endpoint.server
-        for endpoint in cluster.members["d"]._member._trees._endpoints.values()
-        if endpoint.server is not None
-    )
+    server = server_of(cluster, "d")
     assert "e" in server.members.receivers
     elsewhere = server.node + 1
     for move in (

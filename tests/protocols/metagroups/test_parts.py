@@ -209,3 +209,20 @@ def test_a_full_view_takes_no_site_in(monkeypatch: pytest.MonkeyPatch) -> None:
     send_all(cluster)  # sites that hear of the leave only now ask first
     cluster.pass_time(60)
     expect_progress(cluster)
+
+
+@pytest.mark.parametrize(
+    ("groups", "room", "fits"),
+    [
+        pytest.param(("A", "B"), 1, True, id="the last letter"),
+        pytest.param(("A", "B"), 0, False, id="a letter too many"),
+        pytest.param(("B",), -1, True, id="no more letters than before"),
+    ],
+)
+def test_a_view_has_room_up_to_its_last_letter(
+    groups: tuple[str, ...], room: int, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = Cluster({"A": "abcd", "B": "cd"}).members["a"]._member._trees.view
+    assert view is not None
+    monkeypatch.setattr(view_module, "LARGEST_VIEW", view._letters + room)
+    assert view.has_room(SiteRecord("b", (0, 0), 2, groups)) == fits

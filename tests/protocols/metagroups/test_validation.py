@@ -10,6 +10,7 @@ from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Pdu
 from antiphon.protocols.metagroups import MetaGroupsConfiguration, granting
+from antiphon.protocols.metagroups.attempt import Attempt, Outcome
 from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch
 from antiphon.protocols.metagroups.granting import Granter
@@ -42,6 +43,7 @@ from antiphon.protocols.metagroups.pdus import (
     Want,
 )
 from antiphon.protocols.metagroups.peers import PeerTable
+from antiphon.protocols.metagroups.proposer import LOST_AFTER
 from antiphon.protocols.metagroups.stream import Stream
 from antiphon.protocols.metagroups.view import NO_FOUNDER
 from tests.protocols.harness.metagroups_group import KNOBS, Cluster
@@ -197,6 +199,29 @@ def test_a_new_view_forgets_strangers_and_keeps_its_sites_and_newcomers() -> Non
     assert [peers.incarnation_of(site) for site in "byz"] == [3, 0, 7]
 
 
+def test_a_cluster_is_given_up_only_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    proposer = cluster_of().members["a"]._member._membership._proposer
+    given_up: list[int] = []
+    monkeypatch.setattr(proposer._host, "give_up", given_up.append)
+    attempt = Attempt(view_at(cluster_of(), "a"), (1, "a"), (), frozenset(), 0)
+    monkeypatch.setattr(attempt, "conclude", lambda *_: Outcome.LOST)
+    time_ns = LOST_AFTER * KNOBS.suspect_ns
+    for now in (time_ns, time_ns + 1):
+        proposer._conclude(now, attempt)
+    assert given_up == [time_ns + 1]
+
+
+def test_a_site_that_was_heard_at_a_time_was_not_heard_since_then() -> None:
+    view = view_at(cluster_of(), "a")
+    peers = PeerTable("a", KNOBS.suspect_ns)
+    for site in "bcd":
+        peers.on_message(5, site)
+    assert not peers.heard_all(view, 4)
+    peers.on_message(5, "e")
+    assert peers.heard_all(view, 4)
+    assert not peers.heard_all(view, 5)
+
+
 # Requests
 
 
@@ -286,6 +311,16 @@ def test_only_the_primary_site_makes_requests_stable_and_only_those_that_were_se
         assert not any(isinstance(each, Stable) for each in cluster.give("b", Received(sender, pdu)))
     assert cluster.figure("b", "ignored") == len(wrong)
     assert any(isinstance(each, Stable) for each in cluster.give("b", Received("a", taken)))
+
+
+def test_what_was_not_sent_yet_is_not_made_stable() -> None:
+    """In causal order site c keeps its third batch back until the second, to another tree, is stable."""
+    cluster = Cluster({"A": "ab", "X": "xy"}, MetaGroupsConfiguration(acknowledge_ns=0, causal=True), "c")
+    cluster.lost = lambda *_: True
+    for group in "AXA":
+        cluster.admit("c", group)
+    found = cluster.give("c", Received("a", Taken((1, 0), 0, (0, 0), 1, 1)))
+    assert [effect.number for effect in found if isinstance(effect, Stable)] == [0]
 
 
 # Trees
