@@ -23,6 +23,7 @@ from antiphon import testing
 from antiphon.audit.local import audit_locally
 from antiphon.check.verdict import Verdict
 from antiphon.core.errors import AntiphonError, UsageError
+from antiphon.live.errors import NameTakenError
 from antiphon.live.group import Group
 
 ORDERS: Final = ("total-across", "causal")
@@ -141,8 +142,10 @@ class Ordeal:
 
     async def _restart(self, name: str, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        await self._cluster.restart(name)
-        self._dead.discard(name)
+        while name in self._dead:
+            with contextlib.suppress(NameTakenError):  # the others have not missed the killed one yet
+                await self._cluster.restart(name)
+                self._dead.discard(name)
         self._begin(name)
 
     def _pause(self, _now_s: float) -> None:
