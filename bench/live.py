@@ -9,7 +9,8 @@ machine that slows down slows all of them:
 - Antiphon, total order that does not care who is there, on its default service, without a key;
 - Antiphon, 1000 bytes to 3 of the 6 others, drawn for each message, first in first out and in causal order;
 - Antiphon, 1000 bytes to one of four groups that overlap little or much: one order across them by trees of
-  meta-groups, and by one sequencer for all, who multicasts to everyone; deliveries of all members are added;
+  meta-groups, with bodies on the trees or directly from their senders, and by one sequencer for all, who
+  multicasts to everyone; deliveries of all members are added;
 - Corosync, tuned and as installed (`bench/rivals/corosync.py`): total order in C, the rival of both.
 
 Ours is what `antiphon perf` measures: applications in processes of their own, a trace of everything, and the
@@ -59,8 +60,9 @@ CHURN_S: Final = 20.0
 RAW, FIFO, SEALED, SEQUENCER, COROSYNC = "raw", "fifo", "fifo-key", "sequencer", "corosync"
 TOTAL, TOTAL_LAN, COROSYNC_DEFAULT = "total", "total-lan", "corosync-default"
 FIFO_TO_SOME, CAUSAL_TO_SOME = "fifo-to-some", "causal-to-some"
-ACROSS, CENTRAL = "across", "central"
-"""Messages to one of several groups: by trees of meta-groups, and by one sequencer for all."""
+ACROSS, ACROSS_DIRECT, CENTRAL = "across", "across-direct", "central"
+"""Messages to one of several groups: by trees of meta-groups, with bodies on the trees or directly to all
+members, and by one sequencer for all."""
 FEW_IN_COMMON: Final[dict[str, tuple[str, ...]]] = {
     "A": ("m0", "m1"),
     "B": ("m2", "m3"),
@@ -87,6 +89,7 @@ WORDS: Final = {
     TOTAL: "Antiphon total",
     TOTAL_LAN: "Antiphon total, service lan",
     ACROSS: "Antiphon total-across",
+    ACROSS_DIRECT: "the same, bodies direct",
     CENTRAL: "Antiphon, one sequencer",
     FIFO_TO_SOME: f"Antiphon FIFO, to {CHOSEN} each",
     CAUSAL_TO_SOME: f"Antiphon causal, to {CHOSEN} each",
@@ -124,7 +127,7 @@ TARGETS: Final = (
     ),
 )
 ACROSS_TARGET: Final = 1.0
-"""The trees' deliveries over those by one sequencer, where the groups are mostly disjoint."""
+"""The trees' deliveries over those by one sequencer."""
 LATENCY_TARGET_MS: Final = 1.0
 LATENCY_TARGET_RATIO: Final = 2.0
 """The total order's p50, with the service that allows it, over Corosync's."""
@@ -174,8 +177,8 @@ def measure_ours(order: str, size: int, seconds: float, *options: str) -> Figure
     }
 
 
-def measure_in_groups(order: str, file: Path, size: int, seconds: float) -> Figures:
-    return measure_ours(order, size, seconds, "--groups", str(file))
+def measure_in_groups(order: str, file: Path, options: Sequence[str], size: int, seconds: float) -> Figures:
+    return measure_ours(order, size, seconds, "--groups", str(file), *options)
 
 
 def figures_of(command: Sequence[str], patience_s: float) -> dict[str, Any]:
@@ -240,9 +243,13 @@ class Bench:
         for layout, groups in LAYOUTS.items():
             file = self._key.with_name(f"{layout.replace(' ', '-')}.csv")
             file.write_text("".join(f"{group},{site}\n" for group in groups for site in groups[group]))
-            for name, order in ((ACROSS, "total-across"), (CENTRAL, "sequencer")):
+            for name, order, *options in (
+                (ACROSS, "total-across"),
+                (ACROSS_DIRECT, "total-across", "--bodies", "direct"),
+                (CENTRAL, "sequencer"),
+            ):
                 talk(f"repeat {repeat + 1} of {self._repeats}: {layout} groups, {WORDS[name]}")
-                measure = partial(measure_in_groups, order, file)
+                measure = partial(measure_in_groups, order, file, options)
                 self._try(self.across[layout], name, measure, TARGET_SIZE)
 
     def _run_churn(self) -> None:
@@ -306,7 +313,7 @@ class Bench:
             "churn": {how: runs[0] for how, runs in self.churn.items()},
             "targets": [
                 *map(self._judge, TARGETS),
-                *map(self._judge_across, LAYOUTS),
+                *(self._judge_across(layout, name) for layout in LAYOUTS for name in (ACROSS, ACROSS_DIRECT)),
                 self._judge_latency(),
                 self._judge_total_latency(),
                 *(self._judge_churn(how, runs[0]) for how, runs in self.churn.items()),
@@ -332,9 +339,10 @@ class Bench:
         verdict = "reached" if ratio["median"] >= target.least else "not reached"
         return {"target": target.words, "ratio": ratio, "least": target.least, "verdict": verdict}
 
-    def _judge_across(self, layout: str) -> dict[str, Any]:
-        words = f"one order across {layout} groups at least as fast as by one sequencer"
-        over, under = (self.across[layout].get(name, []) for name in (ACROSS, CENTRAL))
+    def _judge_across(self, layout: str, by: str) -> dict[str, Any]:
+        how = " with direct bodies" if by == ACROSS_DIRECT else ""
+        words = f"one order across {layout} groups{how} at least as fast as by one sequencer"
+        over, under = (self.across[layout].get(name, []) for name in (by, CENTRAL))
         ratios = [a["deliveries_per_s"] / b["deliveries_per_s"] for a, b in zip(over, under, strict=False)]
         if not ratios:
             return {"target": words, "verdict": "not measured"}

@@ -465,7 +465,11 @@ class TotalAcross(Order):
 
     def build(self, settings: Settings) -> LiveProtocol:
         windows = self.window_batches(settings)
-        configuration = self.configuration(admission=windows, window=2 * windows, says_goodbye=True)
+        # A batch is stable only once it has gone down the tree and acknowledgements have come up. What a
+        # receive buffer must hold is less: requests until they are accepted, and a primary site's entries.
+        configuration = self.configuration(
+            admission=2 * windows, requests=windows, window=4 * windows, says_goodbye=True
+        )
         return metagroups.MetaGroups(settings.site, {}, configuration, settings.random)
 
 

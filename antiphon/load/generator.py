@@ -206,7 +206,8 @@ class Load:
         """Send a batch to each of our groups in turn; an order with one group sends to their members."""
         group, task, several = self._group, self._task, find_order(self._task.order).several
         everyone = frozenset(site for members in task.groups.values() for site in members)
-        burst = 1 if task.rate else records_per_batch(task.size, group.batch_bytes, everyone)
+        named = None if several else everyone
+        burst = 1 if task.rate else records_per_batch(task.size, group.batch_bytes, named)
         records, counts, stamps = self._records(burst)
         for name, members in cycle(own_groups(task).items()):
             if not await self._until_due(task.rate):

@@ -6,7 +6,7 @@ member sends: copies of data, and everything else, which is the cost of control.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Annotated, Final
 
@@ -221,6 +221,8 @@ class Meter:
     codec: Codec
     data_messages: int = 0
     control_messages: int = 0
+    given_up: set[MessageId] = field(default_factory=set)
+    """Messages that their senders have given up: no member delivers them."""
     metadata_bytes: int = 0
     """What copies of data take on the wire beside their bodies, the header that all PDUs have left out."""
     control_bytes: int = 0
@@ -251,6 +253,7 @@ class Meter:
             "transmissions_per_message": total / admitted if admitted else None,
             "metadata_bytes": self.metadata_bytes / self.data_messages if self.data_messages else None,
             "control_bytes": self.control_bytes / self.control_messages if self.control_messages else None,
+            "given_up": len(self.given_up),
         }
 
 
@@ -271,6 +274,9 @@ class Metered:
         for effect in effects:
             if isinstance(effect, fx.Send | fx.Multicast):
                 self._meter.count(effect)
+            elif isinstance(effect, fx.Unstable):
+                numbers = range(effect.number, effect.number + effect.count)
+                self._meter.given_up.update(MessageId(effect.sender, number) for number in numbers)
         return effects
 
 
@@ -300,6 +306,7 @@ def simulate_selective(
             size_of=encoded_size(subject.pdus),
             forgets=subject.forgets,
             pdus=subject.pdus,
+            gave_up=meter.given_up.__contains__,
         ),
         seed,
         recorder,

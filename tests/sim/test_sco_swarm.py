@@ -122,6 +122,13 @@ FOUND: dict[str, tuple[int, dict[str, Any]]] = {
          "churn": 1, "crashes": 4, "partitions": 1, "detector_ms": 20.0, "destinations": 2, "varied": True,
          "window": 1, "buffers": 64, "confirm_ms": 20.0, "vectors": "plain", "acknowledge": "causal"},
     ),
+    "a half that heard of its losses from others, and did not give in": (
+        5002987,
+        {"members": 6, "messages": 35, "size": 10, "batch": 3, "rate": 1750.0, "delay_ms": 5.0, "loss": 0.3,
+         "reordering": 0.1, "partitions": 1, "calm_ms": 100.0, "away_ms": 300.0, "destinations": 2,
+         "own_share": 0.0, "mixed": True, "window": 1, "buffers": 16, "confirm_ms": 10.0,
+         "control_ms": 25.0, "acknowledge": "continuous", "vectors": "plain", "gather_from": 1},
+    ),
 }  # fmt: skip
 """Runs that once went wrong."""
 

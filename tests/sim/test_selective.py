@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from antiphon.check.checkers import check_trace
 from antiphon.core.errors import UsageError
 from antiphon.sim.scenario import Scenario
 from antiphon.sim.scenarios import co, sco, sco_c0, sco_c1, sco_d0, vector_clock
 from antiphon.sim.selective import SelectiveConfiguration, draw_destinations
 from antiphon.trace.recorder import MemoryRecorder
-from antiphon.trace.schema import Event
+from antiphon.trace.schema import Event, Run
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.SCENARIO.name: scenario.SCENARIO for scenario in (sco, vector_clock, co, sco_c0, sco_c1, sco_d0)
@@ -206,3 +207,16 @@ def test_vectors_that_weigh_more_take_longer(slow: dict[str, Any]) -> None:
     compressed, _ = run("sco", vectors="compressed", **calm)
     assert plain["metadata_bytes"] > 2 * compressed["metadata_bytes"]
     assert plain["latency_s"] > 1.05 * compressed["latency_s"]
+
+
+@pytest.mark.parametrize("name", ["sco-c0", "sco-c1"])
+def test_messages_given_up_hold_nothing_up_and_break_nothing(name: str) -> None:
+    """One member is absent now and then; without failures every message would wait for it."""
+    churn: dict[str, Any] = {"members": 4, "messages": 80, "rate": 100.0, "destinations": 3, "churn": 1}
+    waiting, _ = run(name, **churn)
+    going_on, events = run(name, **churn, give_up_ms=60.0)
+    assert waiting["finished"]
+    assert going_on["finished"]
+    assert waiting["given_up"] == 0 < going_on["given_up"]
+    assert going_on["latency_p99_s"] < waiting["latency_p99_s"]
+    assert check_trace(events, Run("r"), SCENARIOS[name].promises) == []

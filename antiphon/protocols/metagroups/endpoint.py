@@ -291,10 +291,20 @@ class Endpoint:
             return False
         if inlet is strand.inlet and strand.end is not None and pdu.seq > strand.end:
             return False
-        if pdu.sender == self._site and pdu.seq >= inlet.next_seq and not self._can_be_own(pdu):
-            return False
+        if pdu.sender == self._site and pdu.seq >= inlet.next_seq:
+            if not self._can_be_own(pdu):
+                return False
+            pdu = self._own_entry(pdu)
         self._pass_on(now, strand, inlet, inlet.on_entry(pdu))
         return True
+
+    def _own_entry(self, pdu: Entry | Token) -> Entry | Token:
+        """An own batch that comes as a token, with its bodies. With direct bodies they are here already."""
+        own = None if isinstance(pdu, Entry) else self._outbox.find(pdu.number)
+        if own is None or own.bodies is None or self._configuration.bodies == "direct":
+            return pdu
+        where = (pdu.tree, pdu.channel, pdu.seq, pdu.ready, pdu.settled)
+        return Entry(*where, pdu.sender, pdu.incarnation, pdu.number, pdu.group, own.bodies, own.moves)
 
     def _can_be_own(self, pdu: Entry | Token) -> bool:
         """Whether this site has sent what comes under its name; its own moves come so as well.

@@ -55,11 +55,14 @@ class Outbox:
         self._effects: Final = context.effects
         self._is_direct: Final = context.configuration.bodies == "direct"
         self._is_causal: Final = context.configuration.causal
+        self._most_requests: Final = context.configuration.requests
         self._own: dict[int, OwnBatch] = {}
         """By number, in that order."""
         self._seqs: dict[int, int] = {}
         self._accepted: dict[int, int] = {}
         self._waiting = 0
+        self._is_stuck = False
+        """Whether no batch may be sent until another one is admitted, accepted or stable."""
         self.repeated = 0
 
     def __len__(self) -> int:
@@ -69,24 +72,32 @@ class Outbox:
         batch = Batch(self._site, self._session[0], number, len(bodies), group, bodies, moves)
         self._own[number] = OwnBatch(batch, self._tree.entry[group])
         self._waiting += 1
+        self._is_stuck = False
 
     def due(self, now: Nanoseconds, limit: int | None = None) -> Iterator[OwnBatch]:
         """Batches that may be sent now, with numbers below a limit; the caller sends each."""
-        earlier: list[OwnBatch] = []
+        self._is_stuck = not self._is_causal
+        earlier: set[tuple[int | None, Group]] = set()
         for own in list(self._own.values()):
             if limit is not None and own.batch.number >= limit:
                 return
-            if not own.seq and not any(self._holds_up(other, own) for other in earlier):
+            if not own.seq and self._has_room and not any(self._holds_up(*each, own) for each in earlier):
                 self._waiting -= 1
                 own.seq = self._seqs[own.node] = self._seqs.get(own.node, 0) + 1
                 own.sent_ns = now
                 yield own
-            earlier.append(own)
+            earlier.add((own.node if own.seq else None, own.batch.group))
 
-    def _holds_up(self, earlier: OwnBatch, own: OwnBatch) -> bool:
-        if earlier.seq and earlier.node == own.node:
+    @property
+    def _has_room(self) -> bool:
+        """Whether one more batch may be on its way to a primary site."""
+        return sum(self._seqs.values()) - sum(self._accepted.values()) < self._most_requests
+
+    def _holds_up(self, node: int | None, group: Group, own: OwnBatch) -> bool:
+        """Whether an earlier batch to a group holds up this one; its node is None if it waits itself."""
+        if node == own.node:
             return False
-        return self._is_causal or self._tree.overlap(earlier.batch.group, own.batch.group)
+        return self._is_causal or self._tree.overlap(group, own.batch.group)
 
     def request(self, own: OwnBatch) -> None:
         """Send a batch to its primary site."""
@@ -117,9 +128,15 @@ class Outbox:
         is_primary = pdu.node < len(self._tree.nodes) and self._tree.nodes[pdu.node].primary == sender
         if not is_primary or pdu.accepted > self._seqs.get(pdu.node, 0):
             return False
-        self._accepted[pdu.node] = max(pdu.accepted, self._accepted.get(pdu.node, 0))
+        self.on_accepted(pdu.node, pdu.accepted)
         self.on_stable(pdu.node, pdu.stable)
         return True
+
+    def on_accepted(self, node: int, accepted: int) -> None:
+        """A primary site has the requests up to this one."""
+        if accepted > self._accepted.get(node, 0):
+            self._accepted[node] = accepted
+            self._is_stuck = False
 
     @property
     def is_used(self) -> bool:
@@ -128,8 +145,8 @@ class Outbox:
 
     @property
     def may_send(self) -> bool:
-        """Whether anything waits."""
-        return self._waiting > 0
+        """Whether anything waits, and perhaps not for what is already known."""
+        return self._waiting > 0 and not self._is_stuck
 
     def waiting_for(self) -> Iterator[tuple[Site, int]]:
         """For each batch, in order: its primary site, and its number of messages."""
@@ -161,6 +178,7 @@ class Outbox:
         """A batch is stable, if it was not before."""
         own = self._own.pop(number, None)
         if own is not None:
+            self._is_stuck = False
             self._waiting -= not own.seq
             batch = own.batch
             self._effects.append(Stable(self._site, batch.number, batch.length, batch.group))

@@ -585,6 +585,9 @@ class MetaGroupsConfiguration:
     the one order of all groups: three messages to three groups can form a cycle."""
     admission: int = 64
     """Own batches that may be unstable at once. Raising it costs memory, here and at primary sites."""
+    requests: int = 64
+    """Own batches on their way to primary sites that have not accepted them. Raising it costs room in their
+    receive buffers."""
     window: int = 64
     """Requests that a primary site may have under way. Raising it costs memory everywhere, and makes view
     changes longer."""
@@ -615,7 +618,7 @@ class MetaGroupsConfiguration:
             raise UsageError(f"There is no delivery '{self.delivery}'.", hint="Choose safe or agreed.")
         if self.bodies not in ("tree", "direct"):
             raise UsageError(f"Bodies cannot go '{self.bodies}'.", hint="Choose tree or direct.")
-        if min(self.admission, self.window) < 1:
+        if min(self.admission, self.requests, self.window) < 1:
             raise UsageError("At least one batch must be allowed under way.")
         times_ns = (self.repair_ns, self.heartbeat_ns, self.suspect_ns, self.gather_ns, self.found_ns)
         if min(times_ns) < 1 or self.acknowledge_ns < 0:

@@ -299,7 +299,8 @@ class Server:
             place = outlet.place_of(seq)
             if place is not None and seq <= last:
                 self.copies += 1
-                self._effects.append(Send(sender, self._entry(outlet, seq, self._log[place].batch)))
+                entry = self._entry(outlet, seq, self._log[place].batch, (sender,))
+                self._effects.append(Send(sender, entry))
 
     def close(self, now: Nanoseconds) -> None:
         """No sender has anything left for this tree: end its streams with what is here."""
@@ -347,11 +348,15 @@ class Server:
             seq = outlet.add(now, self._end)
             self._effects.append(Send(outlet.receivers[0], self._entry(outlet, seq, batch)))
 
-    def _entry(self, outlet: Outlet, seq: int, batch: Batch) -> Entry | Token:
+    def _entry(
+        self, outlet: Outlet, seq: int, batch: Batch, to: tuple[Site, ...] | None = None
+    ) -> Entry | Token:
+        """What an outlet's receivers get, or those named; the sender alone gets no bodies: it has them."""
         outlet.note_told()
         where = (self._tree.id, outlet.channel, seq, outlet.ready, outlet.settled)
         what = (batch.sender, batch.incarnation, batch.number)
-        if self._is_direct and batch.group != NO_GROUP:
+        are_there = self._is_direct or (outlet.receivers if to is None else to) == (batch.sender,)
+        if are_there and batch.group != NO_GROUP:
             return Token(*where, *what, batch.length, batch.group)
         assert batch.bodies is not None, "there are no tokens where bodies go down the tree"
         return Entry(*where, *what, batch.group, batch.bodies, batch.moves)

@@ -304,6 +304,7 @@ class SiteTrees:
             if self._configuration.bodies == "direct":
                 outbox.multicast_body(own, outbox.members(own))
             if server is not None and server.node == own.node:
+                outbox.on_accepted(own.node, own.seq)
                 server.request_here(now, self.session, own.seq, own.batch)
             else:
                 if endpoint is not None and self._configuration.bodies == "direct":

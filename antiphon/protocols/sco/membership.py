@@ -151,6 +151,8 @@ class Membership:
         if now - before_ns > knobs.control_ns + knobs.silence_ns // 2:
             self._excuse(now)
         self._suspect_silent(now)
+        if self._recovery.is_minority(()):
+            presence.cut()  # others have missed the last ones first, and their departures were told
         if presence.cut_off:
             return
         self._ordering.link_all()

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from antiphon.core.ids import Site, site_names
 from antiphon.core.recording import Recorder
-from antiphon.core.time import MILLISECOND_NS
+from antiphon.core.time import MILLISECOND_NS, from_seconds
 from antiphon.protocols.rivals.controlled import (
     DATA_KINDS,
     PDUS,
@@ -26,6 +26,7 @@ class Configuration(FixedConfiguration):
     """The shared knobs."""
 
     coordinated: Annotated[bool, "one member, the first, coordinates the messages of all"] = False
+    give_up_ms: Annotated[float, "time without all replies until a sender gives a message up; 0: never"] = 0.0
 
     @property
     def coordinator(self) -> Site:
@@ -37,6 +38,7 @@ class Configuration(FixedConfiguration):
             scheme=scheme,
             window=self.window,
             coordinator=self.coordinator,
+            give_up_ns=from_seconds(self.give_up_ms / 1000),
             repeat_ns=max(10 * MILLISECOND_NS, (3 if self.coordinated else 2) * self.round_trip_ns),
         )
 

@@ -28,6 +28,7 @@ class Configuration(sco_c0.Configuration):
             window=self.window,
             confirm_ns=confirm_ns,
             coordinator=self.coordinator,
+            give_up_ns=from_seconds(self.give_up_ms / 1000),
             repeat_ns=max(
                 10 * MILLISECOND_NS, (3 if self.coordinated else 2) * (self.round_trip_ns + confirm_ns)
             ),

@@ -200,6 +200,11 @@ def fixed_members(random: Random) -> Parameters:
     return parameters | choice(random, parameters["members"]) | own
 
 
+def giving_up(random: Random) -> Parameters:
+    """The same where senders may give messages up, soon or late."""
+    return fixed_members(random) | {"give_up_ms": random.choice([0.0, 200.0, 400.0])}
+
+
 def metagroups(random: Random) -> Parameters:
     """Everything, with groups that overlap at random, joins and leaves.
 
@@ -287,8 +292,8 @@ DRAWINGS: Final[Mapping[str, Drawing]] = {
     "propagation-tree": fixed_groups,
     "quorum": quorum,
     "sco": sco,
-    "sco-c0": fixed_members,
-    "sco-c1": fixed_members,
+    "sco-c0": giving_up,
+    "sco-c1": giving_up,
     "sco-d0": fixed_members,
     "sequencer": sequencer,
     "template": template,

@@ -33,24 +33,29 @@ def some(results: Results, groups: dict[float, Traffic] | dict[int, Traffic]) ->
 
 # S3
 
+CONFIRMATIONS_ALONE: Final = (
+    "the formula counts the confirmations alone, to the sender and all other destinations; the d copies of "
+    "the message itself, which the text's 3d for C0 counts, come on top of it"
+)
 
-def costs(results: Results, scheme: Scheme, stated: Callable[[int], int]) -> Finding:
-    """Messages by the number of destinations, compared with the paper's formula."""
+
+def costs(results: Results, scheme: Scheme, stated: Callable[[int], int], reading: str = "") -> Finding:
+    """Messages by the number of destinations, compared with the paper's formula.
+
+    By a reading, if one is given, the formula counts the control messages alone.
+    """
     ours = {
         round(place): messages(results, scheme, group)
         for place, group in some(results, CHOICE_GROUPS).items()
     }
+    exact = [is_near(value, stated(choice)) for choice, value in ours.items()]
     confirmations = [
         is_near(controls(results, scheme, CHOICE_GROUPS[choice]), stated(choice)) for choice in ours
     ]
-    holds = all(is_near(value, stated(choice)) for choice, value in ours.items())
     return Finding(
         ours="; ".join(f"d={choice}: {value:.2f} of {stated(choice)}" for choice, value in ours.items()),
-        holds=holds,
-        reason="The formula counts the confirmations alone, to the sender and all other destinations; the d "
-        "copies of the message come on top of it."
-        if not holds and all(confirmations)
-        else "",
+        holds=all(exact) or (bool(reading) and all(confirmations)),
+        condition="" if all(exact) else reading,
     )
 
 
@@ -192,7 +197,7 @@ ROUNDS_SECTION: Final = Section(
         "sco",
         S3a=lambda results: costs(results, "C0", lambda choice: 3 * choice),
         S3b=lambda results: takes_rounds(results, "C0", 3),
-        S3c=lambda results: costs(results, "D0", lambda choice: choice**2),
+        S3c=lambda results: costs(results, "D0", lambda choice: choice**2, CONFIRMATIONS_ALONE),
         S3d=lambda results: takes_rounds(results, "D0", 2),
     ),
 )

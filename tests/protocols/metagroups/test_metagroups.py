@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from antiphon.core.effects import Admitted, Rejected, Stable
+from antiphon.core.effects import Admitted, Deliver, Rejected, Stable
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Admit, Start
 from antiphon.core.packing import pack
@@ -306,7 +306,64 @@ def test_bodies_without_tokens_are_bounded() -> None:
     assert bodies.take(token) == token._replace(bodies=pack([b"x"]))
 
 
+def test_a_sender_alone_at_the_end_of_a_channel_gets_no_bodies() -> None:
+    """All enters at b, the primary site of <ABC>, whose channels lead to one site each."""
+    cluster = Cluster({"A": "ab", "B": "bc", "C": "bd"})
+    kinds: list[tuple[str, str]] = []
+
+    def note(source: str, target: str, pdu: Pdu) -> bool:
+        if isinstance(pdu, Entry | Token):
+            kinds.append((type(pdu).__name__, target))
+        return False
+
+    cluster.lost = note
+    cluster.admit("a", "A", b"one", b"two")
+    cluster.admit("c", "A")
+    cluster.settle()
+    assert kinds == [("Token", "a"), ("Entry", "a")]
+    assert cluster.delivered("a") == cluster.delivered("b") == ["a0A", "a1A", "c0A"]
+    assert next(effect for effect in cluster.effects["a"] if isinstance(effect, Deliver)).bodies[1] == b"two"
+    cluster.judge()
+
+
+def test_a_lost_token_of_its_own_batch_comes_to_a_sender_again() -> None:
+    cluster = Cluster({"A": "ab"})
+    lost: list[Pdu] = []
+
+    def first_is_lost(_source: str, _target: str, pdu: Pdu) -> bool:
+        if isinstance(pdu, Token) and not lost:
+            lost.append(pdu)
+            return True
+        return False
+
+    cluster.lost = first_is_lost
+    cluster.admit("b", "A")
+    cluster.admit("b", "A")
+    cluster.pass_time(200)
+    assert lost
+    assert cluster.delivered("a") == cluster.delivered("b") == ["b0A", "b1A"]
+    cluster.judge()
+
+
 # Bounds and misuse
+
+
+def test_requests_on_their_way_are_bounded() -> None:
+    """A sender has four batches under way, and two that no primary site has accepted."""
+    cluster = Cluster({"A": "abc"}, MetaGroupsConfiguration(admission=4, requests=2, acknowledge_ns=0))
+    cluster.lost = lambda _source, target, _pdu: target == "a"
+    for _ in range(5):
+        cluster.admit("b", "A")
+    cluster.settle()
+    assert {pdu.seq for pdu in pdus(cluster.effects["b"], Request)} == {1, 2}
+    assert cluster.refused("b") == 1
+    cluster.lost = lambda _source, target, pdu: target == "c" and isinstance(pdu, Entry)
+    cluster.pass_time(30)
+    assert {pdu.seq for pdu in pdus(cluster.effects["b"], Request)} == {1, 2, 3, 4}, "accepted, not stable"
+    assert cluster.delivered("b") == []
+    cluster.lost = lambda _source, _target, _pdu: False
+    cluster.pass_time(200)
+    assert cluster.delivered("c") == ["b0A", "b1A", "b2A", "b3A"]
 
 
 def test_admission_and_windows_are_bounded() -> None:

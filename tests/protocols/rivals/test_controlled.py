@@ -6,7 +6,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from antiphon.core.effects import Admitted, Arrived, Deliver, Multicast, Send
+from antiphon.core.effects import Admitted, Arrived, Deliver, Multicast, Send, Unstable
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Admit, Received, Start
 from antiphon.core.packing import pack
@@ -27,6 +27,8 @@ from antiphon.protocols.rivals.controlled.pdus import (
     Data,
     Deferred,
     Done,
+    Failure,
+    Noted,
     Relayed,
     Reply,
     Rider,
@@ -318,6 +320,89 @@ def test_word_of_messages_that_never_come_is_bounded() -> None:
     assert len(members.members["b"]._heard[0]) == ControlledConfiguration(window=1).reach
 
 
+# Failures (section 4)
+
+each_coordinating = pytest.mark.parametrize("scheme", ["C0", "C1"])
+GIVE_UP_NS = int(4 * REPEAT_MS * MILLISECOND_NS)
+
+
+@each_coordinating
+def test_what_a_destination_does_not_accept_in_time_none_delivers(scheme: Scheme) -> None:
+    members = group(scheme, 4, give_up_ns=GIVE_UP_NS)
+    members.depart("d")
+    members.send("a", "abd")
+    members.settle()
+    members.send("c", "b")
+    members.pass_time(2 * REPEAT_MS)
+    assert members.stable("b") == ["c0"]
+    assert members.delivered("b") == [], "a's message stands before it, and may still be delivered"
+    members.pass_time(LONG_MS)
+    assert members.delivered("b") == ["c0"]
+    assert members.delivered("a") == members.stable("a") == []
+    assert [effect.number for effect in members.effects["a"] if isinstance(effect, Unstable)] == [0]
+    members.come_back("d")
+    members.send("a", "abd")
+    members.pass_time(LONG_MS)
+    assert [members.delivered(name) for name in "abd"] == [["a1"], ["c0", "a1"], ["a1"]]
+    assert [members.figure(name, "undelivered") for name in "abd"] == [0, 0, 0]
+    assert members.figure("a", "kept") == 0
+
+
+@each_coordinating
+@pytest.mark.parametrize("kind", [Data, Reply, Deferred, Failure, Noted])
+def test_a_failure_is_repeated_until_all_have_noted_it(scheme: Scheme, kind: type[Pdu]) -> None:
+    """b's replies are lost for longer than a waits; then one of each channel's PDUs of a kind."""
+    members = group(scheme, 3, give_up_ns=GIVE_UP_NS)
+    members.lost = lambda source, _target, pdu: source == "b" and isinstance(pdu, Reply | Deferred)
+    members.send("a", "bc")
+    members.pass_time(GIVE_UP_NS / MILLISECOND_NS - 1)
+    assert members.figure("a", "given_up") == 0
+    members.lost = first_copy_lost(kind)
+    members.send("a", "c")
+    members.pass_time(LONG_MS)
+    if members.figure("a", "given_up"):
+        assert members.delivered("b") == []
+        assert members.delivered("c") == ["a1"]
+    else:
+        assert members.delivered("b") == ["a0"]
+        assert members.delivered("c") == ["a0", "a1"]
+    assert members.figure("a", "kept") == members.figure("c", "undelivered") == 0
+
+
+def test_a_message_that_comes_after_its_failure_is_not_delivered() -> None:
+    members = group("C0", 3, give_up_ns=GIVE_UP_NS)
+    members.lost = lambda _source, target, pdu: target == "c" and isinstance(pdu, Data)
+    members.send("a", "bc")
+    data = members.travelling[0][2]
+    members.pass_time(LONG_MS)
+    assert members.figure("a", "given_up") == 1
+    members.lost = lambda *_: False
+    members.give("c", Received("a", data))
+    members.give("b", Received("a", data))
+    members.send("a", "bc")
+    members.pass_time(LONG_MS)
+    assert members.delivered("b") == members.delivered("c") == ["a1"]
+
+
+def test_what_all_have_is_not_given_up() -> None:
+    members = group("C0", 3, give_up_ns=GIVE_UP_NS)
+    members.lost = lambda _source, _target, pdu: isinstance(pdu, Confirm)
+    members.send("a", "bc")
+    members.pass_time(LONG_MS)
+    members.lost = lambda *_: False
+    members.pass_time(LONG_MS)
+    assert members.delivered("b") == members.delivered("c") == ["a0"]
+    assert members.sent["Failure"] == 0
+
+
+@pytest.mark.parametrize("knobs", [{"scheme": "D0"}, {"coordinator": "a"}])
+def test_only_senders_that_coordinate_give_up(knobs: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="can give them up"):
+        ControlledConfiguration(give_up_ns=GIVE_UP_NS, **knobs)
+    with pytest.raises(UsageError, match="times are positive"):
+        ControlledConfiguration(give_up_ns=-1)
+
+
 # One coordinator for all (section 4)
 
 
@@ -405,6 +490,8 @@ def test_a_submission_far_ahead_is_not_kept() -> None:
         ("b", "a", Relayed(0, (1,), bytes(64), (), BATCH, 9, 0)),
         ("b", "a", Relayed(0, (1,), bytes(64), (), BATCH, 2, -1)),
         ("b", "a", Data(0, (1,), bytes(64), (), BATCH)),
+        ("b", "a", Failure(0, (1,), bytes(64))),
+        ("b", "a", Noted(0)),
         ("b", "c", Done(0)),
     ],
 )
@@ -455,6 +542,12 @@ NONSENSE: dict[str, tuple[Scheme, Pdu]] = {
     "a rider that replies to nothing": ("C1", Data(0, (1,), stamp(0, 1, 0), (Rider(1, (4,), ()),), BATCH)),
     "a reply to nothing": ("C0", Reply(0)),
     "a confirmation of nothing that can be": ("C0", Confirm(-5)),
+    "a failure of a negative number": ("C0", Failure(-1, (1,), stamp(0, 1, 0))),
+    "a failure for others": ("C0", Failure(0, (2,), stamp(0, 1, 0))),
+    "a failure without a stamp": ("C1", Failure(0, (1,), b"")),
+    "a failure under distributed control": ("D0", Failure(0, (1,), stamp(0, 1, 0))),
+    "a note of nothing": ("C0", Noted(0)),
+    "a note of a negative number": ("C0", Noted(-1)),
     "replies under distributed control": ("D0", Reply(0)),
     "a confirmation under distributed control": ("D0", Deferred((), (0,))),
     "an announcement under centralised control": ("C1", Announce(2, 0, 0, False)),

@@ -12,6 +12,9 @@ ordered causally there, and is delivered once all of them are known to have it.
 | D0 | each destination: all of them tell the sender and one another | d + d^2 | 2 |
 
 With C0 and C1 a sender coordinates its own messages, or one member coordinates those of all (`coordinated`).
+With `give_up_ns` a sender multicasts the failure of section 4 when not all destinations have accepted its
+message in time. The failure takes the message's place in the causal order, and no destination delivers it:
+the sender has not confirmed it to any. It is repeated until every destination has noted it.
 
 Assumes: the network may lose, delay, duplicate and reorder. All members are known by name beforehand, begin
 together and never crash; an absent member keeps its memory and is waited for.

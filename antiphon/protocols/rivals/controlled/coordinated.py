@@ -20,7 +20,15 @@ from antiphon.core.time import Nanoseconds
 from antiphon.core.wire import Pdu
 from antiphon.protocols.rivals.controlled.member import MOST_AT_ONCE, Controlled
 from antiphon.protocols.rivals.controlled.order import Batch
-from antiphon.protocols.rivals.controlled.pdus import ControlledConfiguration, Data, Done, Relayed, Submit
+from antiphon.protocols.rivals.controlled.pdus import (
+    ControlledConfiguration,
+    Data,
+    Done,
+    Failure,
+    Noted,
+    Relayed,
+    Submit,
+)
 from antiphon.protocols.roster import Handed, are_numbers
 
 
@@ -102,8 +110,8 @@ class Coordinated(Controlled):
             case Relayed():
                 is_origin = 0 <= pdu.origin < self._roster.size and are_numbers((pdu.origin_number,))
                 return place == self._coordinator and is_origin and self._on_data(place, pdu)
-            case Data():
-                return False  # only the coordinator sends, and says whose it is
+            case Data() | Failure() | Noted():
+                return False  # only the coordinator sends, says whose it is, and gives nothing up
             case Done(number=number):
                 return place == self._coordinator and self._on_done(number)
             case _:

@@ -16,6 +16,7 @@ from antiphon.core.effects import (
     Send,
     SetTimer,
     Stable,
+    Unstable,
 )
 from antiphon.core.ids import Site
 from antiphon.core.time import Nanoseconds
@@ -29,12 +30,15 @@ from antiphon.protocols.rivals.controlled.pdus import (
     ControlledConfiguration,
     Data,
     Deferred,
+    Failure,
+    Noted,
     Reply,
 )
 from antiphon.protocols.rivals.controlled.schemes import DEFER, Centralised, Control, Deferring, Distributed
 from antiphon.protocols.roster import Handed, Places, are_numbers
 
 REPEAT: Final = "repeat"
+GIVEN_UP: Final = "Not every destination has accepted it in time, so no destination delivers it."
 MOST_AT_ONCE: Final = 16
 """Batches repeated, and batches asked about, at a time. Raising it costs bursts."""
 
@@ -47,7 +51,11 @@ class Outgoing:
     count: int
     remote: tuple[int, ...]
     lacking: set[int]
+    """Destinations that have not answered."""
     since_ns: Nanoseconds
+    begun_ns: Nanoseconds
+    failure: Failure | None = None
+    """What is repeated instead, once the batch is given up: destinations answer that they have noted it."""
 
 
 class Controlled(FixedMember):
@@ -59,7 +67,7 @@ class Controlled(FixedMember):
         self._fields_bytes = COUNT_BYTES * roster.size**2
         self._configuration = configuration
         self._reach = configuration.reach
-        self._repeats = self._refused = 0
+        self._repeats = self._refused = self._given_up = 0
         self._deferring = Deferring(roster, self._effects, configuration)
         self._distributed = Distributed(roster, self._effects)
         schemes: dict[str, Control] = {
@@ -87,6 +95,7 @@ class Controlled(FixedMember):
             "ignored": self._ignored,
             "refused": self._refused,
             "repeats": self._repeats,
+            "given_up": self._given_up,
             "kept": len(self._outgoing),
             "undelivered": len(self._causal),
         }
@@ -118,7 +127,7 @@ class Controlled(FixedMember):
         own = self._order.read(self._roster.place, data) if self._roster.includes(places) else None
         self._order.note_sending(places)
         kept = replace(data, riders=())
-        self._outgoing[data.number] = Outgoing(kept, len(batch), remote, set(remote), self._now)
+        self._outgoing[data.number] = Outgoing(kept, len(batch), remote, set(remote), self._now, self._now)
         self._keep_repeating()
         if own is not None:
             self._put(own)
@@ -135,8 +144,9 @@ class Controlled(FixedMember):
             if not self._is_distributed:
                 self._effects.append(Send(self._roster.members[place], Confirm(number)))
             return
-        outgoing.lacking.discard(place)
-        self._complete(number)
+        if outgoing.failure is None:
+            outgoing.lacking.discard(place)
+            self._complete(number)
 
     def _complete(self, number: int) -> None:
         """Complete an own batch if all other destinations have it."""
@@ -174,6 +184,10 @@ class Controlled(FixedMember):
                 return self._on_news(place, replies, confirms)
             case Announce():
                 return self._on_announce(place, pdu)
+            case Failure():
+                return self._on_failure(place, pdu)
+            case Noted(number=number):
+                return self._on_noted(place, number)
         return False
 
     def _on_news(self, place: int, replies: tuple[int, ...], confirms: tuple[int, ...]) -> bool:
@@ -205,15 +219,17 @@ class Controlled(FixedMember):
             self._hold(batch)
         return True
 
-    def _hold(self, batch: Batch) -> None:
+    def _hold(self, batch: Batch) -> bool:
         """Take a batch if there is room for it; if not, its sender repeats it."""
         place, reach = batch.place, self._reach
         held = self._undelivered[place] + self._order.held(place)
         if held >= reach or batch.position >= self._order.turns[place] + reach:
             self._refused += 1
-            return
-        self._effects.append(Arrived(*self._name(batch), len(batch.bodies)))
+            return False
+        if not batch.has_failed:
+            self._effects.append(Arrived(*self._name(batch), len(batch.bodies)))
         self._put(batch)
+        return True
 
     def _on_announce(self, place: int, news: Announce) -> bool:
         if not self._is_distributed or not are_numbers((news.number, news.position)):
@@ -244,6 +260,55 @@ class Controlled(FixedMember):
             if news.number in heard or len(heard) < self._reach:
                 heard.setdefault(news.number, set()).add(place)
 
+    # Giving up
+
+    def _give_up(self, number: int) -> None:
+        """Some destination has not answered for too long: no destination delivers an own batch."""
+        outgoing = self._outgoing[number]
+        data, remote = outgoing.data, outgoing.remote
+        outgoing.failure = Failure(number, data.destinations, data.sent)
+        outgoing.lacking, outgoing.since_ns = set(remote), self._now
+        self._given_up += 1
+        to = tuple(self._roster.members[place] for place in remote)
+        self._effects.append(Multicast(outgoing.failure, to))
+        self._effects.append(Unstable(self._roster.site, number, outgoing.count, None, GIVEN_UP))
+        own = self._order.read(self._roster.place, data)
+        if own is not None and self._roster.includes(data.destinations):
+            self._fail(own)
+
+    def _on_failure(self, place: int, failure: Failure) -> bool:
+        """A sender has given up a batch, which is held here, is accepted here, or never came."""
+        is_sound = are_numbers((failure.number,)) and self._roster.are_places(failure.destinations)
+        if self._is_distributed or not is_sound or not self._roster.includes(failure.destinations):
+            return False
+        batch = self._order.read(place, failure)
+        if batch is None:
+            return False
+        if self._fail(batch):
+            self._effects.append(Send(self._roster.members[place], Noted(failure.number)))
+        return True
+
+    def _fail(self, failed: Batch) -> bool:
+        """Deliver a batch never; False if there is no room to remember that."""
+        name = (failed.place, failed.number)
+        held = self._uncertain.pop(name, None) or self._order.find(failed.place, failed.position)
+        if held is None:
+            return failed.position < self._order.turns[failed.place] or self._hold(failed)
+        held.has_failed = True
+        self._deliver_causally()
+        return True
+
+    def _on_noted(self, place: int, number: int) -> bool:
+        outgoing = self._outgoing.get(number)
+        if outgoing is None:
+            return are_numbers((number,)) and number < self._next_number
+        if outgoing.failure is None:
+            return False
+        outgoing.lacking.discard(place)
+        if not outgoing.lacking:
+            del self._outgoing[number]
+        return True
+
     # Accepting and delivering
 
     def _put(self, batch: Batch) -> None:
@@ -253,6 +318,8 @@ class Controlled(FixedMember):
 
     def _accept(self, batch: Batch) -> None:
         """Accept a batch causally: its turn has come."""
+        if batch.has_failed:
+            return
         batch.since_ns = self._now
         self._causal.append(batch)
         self._undelivered[batch.place] += 1
@@ -272,11 +339,17 @@ class Controlled(FixedMember):
         del self._uncertain[batch.place, batch.number]
         batch.is_everywhere = True
         self._effects.append(Stable(*self._name(batch), len(batch.bodies)))
-        while self._causal and self._causal[0].is_everywhere:
-            self._deliver(self._causal.popleft())
+        self._deliver_causally()
+
+    def _deliver_causally(self) -> None:
+        """Deliver what stands first in the causal order, and pass over what was given up."""
+        while self._causal and (self._causal[0].is_everywhere or self._causal[0].has_failed):
+            batch = self._causal.popleft()
+            self._undelivered[batch.place] -= 1
+            if not batch.has_failed:
+                self._deliver(batch)
 
     def _deliver(self, batch: Batch) -> None:
-        self._undelivered[batch.place] -= 1
         destinations = self._roster.sites(batch.places)
         self._effects.append(Deliver(*self._name(batch), batch.bodies, destinations=destinations))
 
@@ -301,13 +374,21 @@ class Controlled(FixedMember):
         return bool(self._outgoing or self._uncertain)
 
     def _repeat(self) -> None:
-        """Send overdue batches again to destinations that have not answered."""
+        """Send overdue batches again to destinations that have not answered, or give them up."""
+        for number in [number for number, out in self._outgoing.items() if self._is_hopeless(out)]:
+            self._give_up(number)
         overdue = [out for out in self._outgoing.values() if self._is_overdue(out.since_ns)]
         for outgoing in overdue[:MOST_AT_ONCE]:
             outgoing.since_ns = self._now
             for place in sorted(outgoing.lacking):
                 self._repeats += 1
-                self._effects.append(Send(self._roster.members[place], outgoing.data))
+                again = outgoing.data if outgoing.failure is None else outgoing.failure
+                self._effects.append(Send(self._roster.members[place], again))
+
+    def _is_hopeless(self, outgoing: Outgoing) -> bool:
+        patience_ns = self._configuration.give_up_ns
+        is_late = self._now - outgoing.begun_ns >= patience_ns
+        return bool(patience_ns) and is_late and outgoing.failure is None
 
     def _ask(self) -> None:
         """Ask about overdue batches of others; own ones are repeated instead."""

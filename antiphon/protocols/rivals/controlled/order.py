@@ -12,12 +12,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from antiphon.core.packing import Packed
-from antiphon.protocols.rivals.controlled.pdus import COUNT_BYTES, Data, Relayed
+from antiphon.core.packing import Packed, pack
+from antiphon.protocols.rivals.controlled.pdus import COUNT_BYTES, Data, Failure, Relayed
 from antiphon.protocols.roster import Places, Roster
 
 Counts = npt.NDArray[np.int64]
 WIRE: Final = np.dtype(f"<u{COUNT_BYTES}")
+NOTHING: Final = pack([b""])
 LARGEST_COUNT: Final = 1 << 31
 """Every count of a peer is below this. Raising it lets a liar come closer to what the wire can carry."""
 
@@ -39,6 +40,8 @@ class Batch:
     since_ns: int = 0
     """When it was accepted here, or last asked about."""
     is_everywhere: bool = False
+    has_failed: bool = False
+    """Whether its sender has given it up: it has its turn, and is not delivered."""
     missing: set[int] = field(default_factory=set)
     """D0: destinations that have not announced it."""
 
@@ -60,8 +63,8 @@ class CausalOrder:
     def note_sending(self, places: Places) -> None:
         self._sent[self._roster.place, self._roster.everyone if places is None else places] += 1
 
-    def read(self, place: int, data: Data) -> Batch | None:
-        """Read a batch of a member; None if its stamp is malformed.
+    def read(self, place: int, data: Data | Failure) -> Batch | None:
+        """Read a batch of a member, or its failure; None if its stamp is malformed.
 
         A stamp that counts more batches from here than there are is malformed.
         """
@@ -73,11 +76,18 @@ class CausalOrder:
             return None
         origin = (data.origin, data.origin_number) if isinstance(data, Relayed) else None
         position = int(sent[place, here])
-        return Batch(place, data.number, position, data.destinations, data.bodies, sent, origin)
+        bodies = NOTHING if isinstance(data, Failure) else data.bodies
+        batch = Batch(place, data.number, position, data.destinations, bodies, sent, origin)
+        batch.has_failed = isinstance(data, Failure)
+        return batch
 
     def has(self, place: int, position: int) -> bool:
         """Whether that batch waits here, or has had its turn."""
         return position < self.turns[place] or position in self._waiting[place]
+
+    def find(self, place: int, position: int) -> Batch | None:
+        """A batch that waits for its turn here."""
+        return self._waiting[place].get(position)
 
     def held(self, place: int) -> int:
         """Batches of a sender that wait for their turn."""

@@ -68,6 +68,25 @@ class Done(Pdu, frozen=True, gc=False):
     number: int
 
 
+class Failure(Pdu, frozen=True, gc=False):
+    """From a batch's coordinator: not all its destinations have accepted it in time, so none delivers it.
+
+    It takes the batch's place in the causal order, for destinations that lack the batch.
+    """
+
+    code: ClassVar[int] = 118
+    number: int
+    destinations: Places
+    sent: bytes
+
+
+class Noted(Pdu, frozen=True, gc=False):
+    """To a batch's coordinator: its failure is noted here."""
+
+    code: ClassVar[int] = 119
+    number: int
+
+
 class Reply(Pdu, frozen=True, gc=False):
     """To a batch's sender: it is accepted here."""
 
@@ -113,6 +132,8 @@ PDUS: Final[tuple[type[Pdu], ...]] = (
     Submit,
     Relayed,
     Done,
+    Failure,
+    Noted,
 )
 
 
@@ -131,6 +152,10 @@ class ControlledConfiguration:
     """How long a batch may go without an answer before it, or the question, is repeated. Raising it costs
     time after a loss; below a round trip and the time for which answers are deferred it costs needless
     repeats."""
+    give_up_ns: Nanoseconds = 0
+    """C0 and C1: how long a batch may go without the replies of all its destinations before its sender gives
+    it up, and none delivers it; 0 means for ever. Raising it costs time for which one silent destination
+    keeps the others waiting; below a round trip and what answers are deferred it costs good messages."""
     coordinator: Site = ""
     """C0 and C1: the member that coordinates all messages. If it is left out, each sender coordinates its
     own. A coordinator costs another round, and a message each way, for messages of all others."""
@@ -142,7 +167,12 @@ class ControlledConfiguration:
             )
         if self.coordinator and self.scheme == "D0":
             raise UsageError("Under D0 no member coordinates.", hint="Choose C0 or C1, or no coordinator.")
-        if self.window < 1 or min(self.confirm_ns, self.repeat_ns) <= 0:
+        if self.give_up_ns and (self.scheme == "D0" or self.coordinator):
+            raise UsageError(
+                "Only senders that coordinate their own messages can give them up.",
+                hint="Choose C0 or C1 without a coordinator for all.",
+            )
+        if self.give_up_ns < 0 or self.window < 1 or min(self.confirm_ns, self.repeat_ns) <= 0:
             raise UsageError("A window holds at least one batch, and the times are positive.")
 
     @property
