@@ -351,7 +351,7 @@ def test_held_out_settings_are_predicted_within_15_percent(plan: Plan) -> None:
         assert advised.queue_mean == pytest.approx(means["queue_mean"], rel=0.15, abs=1), (setting, advised)
 
 
-BEFORE_MEASURED_WAITS = "the shipped table's losses were swept before members measured their waits"
+BEFORE_MEASURED_WAITS = "of direct protocols only S_CoordP in dense groups was swept with measured waits"
 
 
 @pytest.mark.slow
