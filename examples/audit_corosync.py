@@ -122,7 +122,8 @@ class Member:
     def _may_send(self) -> bool:
         if self._next == MESSAGES[self._name] or self._seen.get(self._name, self._next - 1) < self._next - 1:
             return False
-        return self._next != PAUSE or self._sizes[-2:] == [len(MEMBERS) - 1, len(MEMBERS)]
+        all_of_them = len(MEMBERS)
+        return self._next != PAUSE or self._sizes[-3:] == [all_of_them, all_of_them - 1, all_of_them]
 
     def _send(self) -> None:
         body = f"{self._name} {self._next}".encode()

@@ -11,12 +11,15 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
+DEADLINE_S = 600.0
+"""After this an example is stuck, however busy the machine is."""
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 def output_of(example: Path, *arguments: str) -> str:
     command = [sys.executable, str(example), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=DEADLINE_S)
+    return done.stdout
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
