@@ -61,14 +61,14 @@ def step(protocol: Gossip, now: int = 0) -> list[Effect]:
 
 
 class Drawn(Random):
-    """Draws what a figure of the text shows."""
+    """Draws what a figure of the text shows, and afterwards anything."""
 
     def __init__(self, *places: float) -> None:
         super().__init__(1)
         self._places = list(places)
 
     def random(self) -> float:
-        return self._places.pop(0) if self._places else 0.0
+        return self._places.pop(0) if self._places else super().random()
 
 
 def of_kind(effects: list[Effect], kind: type[Any]) -> list[Any]:
