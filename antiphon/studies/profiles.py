@@ -27,7 +27,7 @@ NAMES: Final = {
     "srm": "SRM",
     "tandem": "Tandem",
     "totem": "Totem",
-    "train": "Train",
+    "train": "Train of messages",
     "xtp": "XTP",
 }
 MEMBERS: Final = (7, 30)
