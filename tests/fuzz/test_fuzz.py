@@ -55,6 +55,7 @@ def test_an_order_outlives_its_liars(order: str, service: str | None) -> None:
 @pytest.mark.parametrize(
     ("order", "seed"),
     [
+        pytest.param("total-across", 300022, id="a place for a move that its site refuses"),
         pytest.param("total-across", 300072, id="a token where bodies go down the tree"),
         pytest.param("total-across", 300120, id="the same, before an entry that completes the row"),
     ],

@@ -16,7 +16,7 @@ from antiphon.protocols.metagroups.channels import Batch, Inlet, to_members
 from antiphon.protocols.metagroups.context import Context
 from antiphon.protocols.metagroups.ending import order_at
 from antiphon.protocols.metagroups.ledger import Ledger
-from antiphon.protocols.metagroups.moving import NO_TURNS, Turns, is_leave, is_named
+from antiphon.protocols.metagroups.moving import NO_TURNS, Turns, is_between_nodes, is_leave, is_named
 from antiphon.protocols.metagroups.outbox import Outbox
 from antiphon.protocols.metagroups.pdus import (
     MOST_MISSING,
@@ -194,10 +194,7 @@ class Endpoint:
 
     def _is_way(self, move: Move) -> bool:
         """Whether a move is this site's, between nodes that differ by its group."""
-        nodes = self.tree.nodes
-        if move.site != self._site or max(move.source, move.target) >= len(nodes):
-            return False
-        return set(nodes[move.target].label) ^ set(nodes[move.source].label) == {move.group}
+        return move.site == self._site and is_between_nodes(move, self.tree)
 
     def leave(self, move: Move) -> bool:
         """This site leaves a group: skip what does not name it any more; whether that makes sense."""

@@ -133,6 +133,14 @@ def is_leave(move: Move, tree: Tree) -> bool:
     return move.group in tree.nodes[move.source].label
 
 
+def is_between_nodes(move: Move, tree: Tree) -> bool:
+    """Whether a move leads from a node of a tree to one that differs from it by the move's group."""
+    nodes = tree.nodes
+    if move.tree != tree.id or max(move.source, move.target) >= len(nodes):
+        return False
+    return set(nodes[move.source].label) ^ set(nodes[move.target].label) == {move.group}
+
+
 def as_batch(move: Move) -> Batch:
     """A move as it stands in the order of the tree."""
     return Batch(move.site, 0, move.number, 1, NO_GROUP, pack([_encoder.encode(move)]))

@@ -369,6 +369,18 @@ def test_a_site_learns_only_moves_of_its_view() -> None:
     assert len(known) == 1
 
 
+@pytest.mark.parametrize("wrong", [{"group": "A"}, {"target": 1}, {"tree": (9, 9)}, {"target": 3}])
+def test_no_move_gets_a_place_that_its_site_would_refuse(wrong: dict[str, Any]) -> None:
+    """The node that it enters would wait for the site for ever."""
+    cluster = begun()
+    server = server_of(cluster, "b")
+    assert server.is_meeting(MOVE)
+    assert not server.is_meeting(structs.replace(MOVE, **wrong))
+    cluster.give("b", Received("a", PlaceMove(structs.replace(MOVE, **wrong))))
+    assert not server.moves
+    expect_progress(cluster)
+
+
 def as_move(site: str, group: str, source: int, target: int, number: int = 1) -> Move:
     return Move(1, number, site, group, (1, 0), source, target)
 
