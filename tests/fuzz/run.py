@@ -437,15 +437,6 @@ class Performance:
             if violation.property == "total":
                 raise Failed(f"total is broken after the recovery: {violation.explanation}")
 
-    def _is_moved(self, violation: Violation) -> bool:
-        """Whether a sender named too few members, since the first site of the view had lied about moves."""
-        if violation.property != "integrity" or not self._plan.takes_part or min(self._plan.sites) < LIAR:
-            return False
-        assert violation.sender is not None
-        assert violation.number is not None
-        sent = self._sent.get(MessageId(violation.sender, violation.number))
-        return sent is not None and sent[0] < self._silent_ns + RECOVERY_NS
-
     def _is_granted(self, violation: Violation) -> bool:
         """Whether a message is missing, or stands elsewhere, for what the liar has said, and that was told.
 
@@ -454,8 +445,6 @@ class Performance:
         or has it in another place than others, and says so. And a number that was delivered for a forged
         message is not delivered again.
         """
-        if self._plan.order == "total-across":
-            return self._is_moved(violation)
         if self._plan.order != "total":
             return False
         if violation.property == "total":

@@ -52,6 +52,18 @@ def test_an_order_outlives_its_liars(order: str, service: str | None) -> None:
     assert sum(tally.decoded.values()) > tally.said / 2
 
 
+@pytest.mark.parametrize(
+    ("order", "seed"),
+    [
+        pytest.param("total-across", 300022, id="a place for a move that its site refuses"),
+        pytest.param("total-across", 300072, id="a token where bodies go down the tree"),
+        pytest.param("total-across", 300120, id="the same, before an entry that completes the row"),
+    ],
+)
+def test_a_run_that_failed_once_passes(order: str, seed: int) -> None:
+    demand(run(draw_plan(order, seed)))
+
+
 def demand(outcome: Outcome) -> None:
     if outcome.failure is not None:
         pytest.fail(f"{outcome.story}{outcome.failure}\n{outcome.plan.command()}", pytrace=False)

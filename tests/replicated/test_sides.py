@@ -8,6 +8,9 @@ import pytest
 
 import antiphon
 from antiphon.core.errors import UsageError
+from antiphon.core.inputs import Received
+from antiphon.core.wire import Pdu
+from antiphon.protocols.quorum.sides import Dissolved, Merged, Part, Sides, Want
 from antiphon.replicated import events as ev
 from antiphon.testing import cluster, run
 from antiphon.testing.clusters import Cluster
@@ -211,6 +214,84 @@ def test_a_merge_that_raises_is_reported_and_the_group_goes_on() -> None:
             assert done.pop().result().reason == "ValueError: these do not fit"
             for task in tasks:
                 task.cancel()
+
+    run(story())
+
+
+# What others say of a side
+
+
+def hear(shop: Shop, sender: str, pdu: Pdu) -> Sides:
+    """A PDU that no honest process sends has come from a member."""
+    assert shop._driver is not None
+    shop._driver.feed(Received(sender, pdu))
+    assert isinstance(shop._protocol, Sides)
+    return shop._protocol
+
+
+@pytest.mark.parametrize("heard", ["leader", "others", "all"])
+def test_only_its_leader_dissolves_a_side(heard: str) -> None:
+    """A member without a side waits for seconds before it begins one of its own."""
+
+    async def story() -> None:
+        async with cluster(0, seed=1) as world:
+            shops = await begun(world)
+            leader = shops[0].leader
+            told = [shop for shop in shops if heard == "all" or (shop.name == leader) == (heard == "leader")]
+            for shop in told:
+                for sender in ("q", *({"a", "b", "c"} - {shop.name, leader})):
+                    hear(shop, sender, Dissolved(hear(shop, "q", Dissolved(0)).present.group))
+            assert all(shop.members == {"a", "b", "c"} for shop in shops)
+            await asyncio.gather(*(shop.call(shop.name) for shop in shops))
+            assert await equal(*shops) == {"a", "b", "c"}
+
+    run(story())
+
+
+async def meeting(world: Cluster) -> tuple[Shop, Shop, Sides, Sides]:
+    """`a` alone gives its state to `b`, which has asked for it; with both members' parts of the protocol."""
+    a, b = await begun(world, 2)
+    world.partition({"a"}, {"b"})
+    await asyncio.gather(together(a), together(b))
+    await asyncio.gather(a.call("apple"), b.call("pear"))
+    world.heal()
+    ours, theirs = (hear(shop, "q", Dissolved(0)) for shop in (a, b))
+    if ours._rank > theirs._rank:
+        a, b, ours, theirs = b, a, theirs, ours
+    while not theirs._taking:
+        await asyncio.sleep(0.00001)
+    assert ours._giving is not None
+    return a, b, ours, theirs
+
+
+def test_only_the_leader_that_has_taken_a_state_in_says_so() -> None:
+    """What was acknowledged on the lesser side would be lost."""
+
+    async def story() -> None:
+        async with cluster(0, seed=1) as world:
+            a, b, ours, _ = await meeting(world)
+            assert ours._giving is not None
+            hear(a, "q", Merged(ours.present.group, ours._giving.number))
+            assert a.members == {a.name}
+            await together(a, b)
+            assert await equal(a, b) == {"apple", "pear"}
+
+    run(story())
+
+
+def test_a_state_goes_only_from_the_leader_that_gives_it_to_the_one_that_takes_it() -> None:
+    async def story() -> None:
+        async with cluster(0, seed=1) as world:
+            a, b, ours, theirs = await meeting(world)
+            assert ours._giving is not None
+            group, number = ours.present.group, ours._giving.number
+            moved_ns = ours._giving.moved_ns
+            hear(a, "q", Want(group, number, (0,)))
+            assert ours._giving.moved_ns == moved_ns
+            hear(b, "q", Part(group, number, 0, b"no state"))
+            assert not theirs._taking[group].pieces
+            await together(a, b)
+            assert await equal(a, b) == {"apple", "pear"}
 
     run(story())
 

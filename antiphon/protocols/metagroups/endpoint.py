@@ -16,7 +16,7 @@ from antiphon.protocols.metagroups.channels import Batch, Inlet, to_members
 from antiphon.protocols.metagroups.context import Context
 from antiphon.protocols.metagroups.ending import order_at
 from antiphon.protocols.metagroups.ledger import Ledger
-from antiphon.protocols.metagroups.moving import NO_TURNS, Turns, is_leave, is_named
+from antiphon.protocols.metagroups.moving import NO_TURNS, Turns, is_between_nodes, is_leave, is_named
 from antiphon.protocols.metagroups.outbox import Outbox
 from antiphon.protocols.metagroups.pdus import (
     MOST_MISSING,
@@ -177,7 +177,11 @@ class Endpoint:
 
     def is_done(self, move: Move) -> bool:
         """Whether this site receives on the node that it has moved to."""
-        return self._last_move >= move.number and move.number in self._turns.get(move.group, NO_TURNS)
+        return self._last_move >= move.number and self.has_noted(move)
+
+    def has_noted(self, move: Move) -> bool:
+        """Whether this site has joined or left a group by a move, or leaves it."""
+        return move.number in self._turns.get(move.group, NO_TURNS)
 
     def changed(self, *, joins: bool) -> tuple[tuple[Group, int], ...]:
         """The groups that this site has joined on this tree, by which moves; or those that it has left."""
@@ -190,10 +194,7 @@ class Endpoint:
 
     def _is_way(self, move: Move) -> bool:
         """Whether a move is this site's, between nodes that differ by its group."""
-        nodes = self.tree.nodes
-        if move.site != self._site or max(move.source, move.target) >= len(nodes):
-            return False
-        return set(nodes[move.target].label) ^ set(nodes[move.source].label) == {move.group}
+        return move.site == self._site and is_between_nodes(move, self.tree)
 
     def leave(self, move: Move) -> bool:
         """This site leaves a group: skip what does not name it any more; whether that makes sense."""
@@ -295,6 +296,8 @@ class Endpoint:
             if not self._can_be_own(pdu):
                 return False
             pdu = self._own_entry(pdu)
+        if pdu.seq >= inlet.next_seq and not self._has_bodies(pdu):
+            return False
         self._pass_on(now, strand, inlet, inlet.on_entry(pdu))
         return True
 
@@ -305,6 +308,11 @@ class Endpoint:
             return pdu
         where = (pdu.tree, pdu.channel, pdu.seq, pdu.ready, pdu.settled)
         return Entry(*where, pdu.sender, pdu.incarnation, pdu.number, pdu.group, own.bodies, own.moves)
+
+    def _has_bodies(self, pdu: Entry | Token) -> bool:
+        """Whether bodies come with an entry, or apart from it. Those of a move are the move itself."""
+        comes_apart = self._configuration.bodies == "direct" and pdu.group != NO_GROUP
+        return isinstance(pdu, Entry) or comes_apart
 
     def _can_be_own(self, pdu: Entry | Token) -> bool:
         """Whether this site has sent what comes under its name; its own moves come so as well.

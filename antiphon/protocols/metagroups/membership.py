@@ -336,14 +336,12 @@ class MembershipService:
     def _on_moves(self, _now: Nanoseconds, sender: Site, pdu: Moves) -> None:
         view = self._trees.view
         if view is not None and sender == view.first:
-            self._trees.moves.learn((move for move in pdu.moves if self._is_known(move, view)), view)
+            self._trees.moves.learn((move for move in pdu.moves if self._is_credible_move(move, view)), view)
 
-    def _is_known(self, move: Move, view: View) -> bool:
-        """Whether a move concerns a site, a tree and a group of this view."""
-        tree = view.tree_to(move.group)
-        if tree is None or tree.id != move.tree or max(move.source, move.target) >= len(tree.nodes):
-            return False
-        return move.site in view.sessions and move.version == view.version
+    def _is_credible_move(self, move: Move, view: View) -> bool:
+        """Whether a move is of this view, and if it is this site's own, whether it takes part in it."""
+        is_own = move.site == self._site
+        return move.version == view.version and (not is_own or self._trees.has_noted(move))
 
     def _on_newcomer(self, now: Nanoseconds, sender: Site, pdu: Heartbeat, view: View) -> None:
         """A site without a cluster wants to come in; tell it so if it is in already."""

@@ -40,6 +40,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from antiphon.core.ids import Group, Site
 from antiphon.core.packing import pack
@@ -74,11 +75,24 @@ class Whereabouts:
         self._been.clear()
         self._gone.clear()
 
-    def note(self, site: Site, way: Way) -> None:
+    def note(self, site: Site, way: "Way | Move") -> None:
         """A move was granted."""
         self._been.setdefault(site, [way.source]).append(way.target)
         self._gone[way.tree, way.source] += 1
         self._gone[way.tree, way.target] -= 1
+
+    def is_way(self, view: View, move: Move, configuration: MetaGroupsConfiguration) -> bool:
+        """Whether the first site of the view may have granted this move, after those before it."""
+        tree, record = view.trees.get(move.tree), view.records.get(move.site)
+        if tree is None or record is None or max(move.source, move.target) >= len(tree.nodes):
+            return False
+        if self._been.get(move.site, [tree.node_of.get(move.site)])[-1] != move.source:
+            return False
+        current, wanted = (
+            structs.replace(record, groups=tree.nodes[node].label) for node in (move.source, move.target)
+        )
+        way = Way(move.group, move.tree, move.source, move.target)
+        return self.way_of(view, current, wanted, configuration) == way
 
     def way_of(
         self, view: View, current: SiteRecord, wanted: SiteRecord, configuration: MetaGroupsConfiguration
@@ -119,6 +133,14 @@ def is_leave(move: Move, tree: Tree) -> bool:
     return move.group in tree.nodes[move.source].label
 
 
+def is_between_nodes(move: Move, tree: Tree) -> bool:
+    """Whether a move leads from a node of a tree to one that differs from it by the move's group."""
+    nodes = tree.nodes
+    if move.tree != tree.id or max(move.source, move.target) >= len(nodes):
+        return False
+    return set(nodes[move.source].label) ^ set(nodes[move.target].label) == {move.group}
+
+
 def as_batch(move: Move) -> Batch:
     """A move as it stands in the order of the tree."""
     return Batch(move.site, 0, move.number, 1, NO_GROUP, pack([_encoder.encode(move)]))
@@ -137,7 +159,9 @@ def move_in(batch: Batch) -> Move | None:
 class KnownMoves:
     """The moves of the current view that a sender knows: joins that are done, and leaves that have begun."""
 
-    def __init__(self) -> None:
+    def __init__(self, configuration: MetaGroupsConfiguration) -> None:
+        self._configuration: Final = configuration
+        self._whereabouts: Final = Whereabouts()
         self._moves: list[Move] = []
         self._latest: dict[TreeId, int] = {}
         self._changed: dict[Group, dict[Site, bool]] = {}
@@ -147,6 +171,7 @@ class KnownMoves:
 
     def reset(self) -> None:
         """The view has changed."""
+        self._whereabouts.reset()
         self._moves.clear()
         self._latest.clear()
         self._changed.clear()
@@ -161,9 +186,12 @@ class KnownMoves:
         return len(self._moves) < self.announced
 
     def learn(self, moves: Iterable[Move], view: View) -> None:
-        """Moves in the order of their numbers; those after a gap are left out."""
+        """Moves in the order of their numbers; those after a gap, or that cannot have been granted, are left
+        out, and so are those after them."""
         for move in moves:
-            if move.number == len(self._moves) + 1:
+            is_next = move.number == len(self._moves) + 1
+            if is_next and self._whereabouts.is_way(view, move, self._configuration):
+                self._whereabouts.note(move.site, move)
                 self._moves.append(move)
                 self._latest[move.tree] = move.number
                 joins = not is_leave(move, view.trees[move.tree])

@@ -25,7 +25,7 @@ from antiphon.core.time import Nanoseconds
 from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch, Inlet, Outlet, to_members, to_primary
 from antiphon.protocols.metagroups.context import Context
-from antiphon.protocols.metagroups.moving import as_batch, move_in
+from antiphon.protocols.metagroups.moving import as_batch, is_between_nodes, move_in
 from antiphon.protocols.metagroups.pdus import (
     NO_GROUP,
     Entry,
@@ -276,9 +276,7 @@ class Server:
 
     def _is_move(self, move: Move) -> bool:
         """Whether a move can stand in this order."""
-        nodes = len(self._tree.nodes)
-        fits = move.tree == self._tree.id and move.number not in self.moves
-        return fits and move.source < nodes and move.target < nodes and move.source != move.target
+        return move.number not in self.moves and is_between_nodes(move, self._tree)
 
     def on_held(self, now: Nanoseconds, sender: Site, pdu: Held) -> None:
         outlet = self.outlets.get(pdu.channel)

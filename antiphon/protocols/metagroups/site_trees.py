@@ -56,7 +56,7 @@ class SiteTrees:
         """The current view; None while this site is in no cluster."""
         self.groups: frozenset[Group] = frozenset()
         """The groups that this site is in, as reported to the application."""
-        self.moves: Final = KnownMoves()
+        self.moves: Final = KnownMoves(context.configuration)
         self._changed: dict[Group, bool] = {}
         """Groups whose deliveries have begun (true) or ended by moves in the current view."""
         self.done: list[Move] = []
@@ -240,6 +240,11 @@ class SiteTrees:
         """Whether this site receives on the node to which it was to move."""
         endpoint = self._running(move.tree)
         return endpoint is not None and endpoint.is_done(move)
+
+    def has_noted(self, move: Move) -> bool:
+        """Whether this site has joined or left a group by a move, or leaves it."""
+        endpoint = self._endpoints.get(move.tree)
+        return endpoint is not None and endpoint.has_noted(move)
 
     def on_turn(self, sender: Site, pdu: Turn) -> bool | None:
         """A primary site tells this site its turn; whether the move is done, None if that makes no sense."""

@@ -351,10 +351,10 @@ class Sides:
             case Want():
                 self._on_want(now, sender, pdu)
             case Part():
-                self._on_part(now, pdu)
+                self._on_part(now, sender, pdu)
             case Merged():
-                self._on_answer(now, pdu)
-            case Dissolved() if pdu.group == self._quorum.group:
+                self._on_answer(now, sender, pdu)
+            case Dissolved() if (pdu.group, sender) == (self._quorum.group, self._quorum.leader):
                 self._join(now)
 
     def _on_beacon(self, now: Nanoseconds, sender: Site, pdu: Beacon) -> None:
@@ -407,19 +407,21 @@ class Sides:
 
     def _on_want(self, now: Nanoseconds, sender: Site, pdu: Want) -> None:
         giving, size = self._giving, self._knobs.piece_bytes
-        if giving is None or giving.data is None or (pdu.group, pdu.number) != (
-            self._quorum.group, giving.number,
-        ):  # fmt: skip
+        if giving is None or giving.data is None or not self._is_given_to(giving, sender, pdu):
             return
         giving.moved_ns = now
         for piece in pdu.pieces:
             body = giving.data[piece * size : (piece + 1) * size]
             self._send(sender, Part(pdu.group, pdu.number, piece, body))
 
-    def _on_answer(self, now: Nanoseconds, pdu: Merged) -> None:
+    def _on_answer(self, now: Nanoseconds, sender: Site, pdu: Merged) -> None:
         giving = self._giving
-        if giving is not None and (pdu.group, pdu.number) == (self._quorum.group, giving.number):
+        if giving is not None and self._is_given_to(giving, sender, pdu):
             self._dissolve(now)
+
+    def _is_given_to(self, giving: Giving, sender: Site, pdu: Want | Merged) -> bool:
+        """Whether this comes from the leader to which this side was offered, and is about that offer."""
+        return (sender, pdu.group, pdu.number) == (giving.leader, self._quorum.group, giving.number)
 
     def _dissolve(self, now: Nanoseconds) -> None:
         self._out.append(Multicast(Dissolved(self._quorum.group)))
@@ -455,9 +457,11 @@ class Sides:
         if missing and not taking.is_complete:
             self._send(taking.source, Want(taking.offer.group, taking.offer.number, missing))
 
-    def _on_part(self, now: Nanoseconds, pdu: Part) -> None:
+    def _on_part(self, now: Nanoseconds, sender: Site, pdu: Part) -> None:
         taking = self._taking.get(pdu.group)
-        if taking is None or taking.is_complete or pdu.number != taking.offer.number:
+        if taking is None or taking.is_complete:
+            return
+        if (sender, pdu.number) != (taking.source, taking.offer.number):
             return
         if pdu.piece >= taking.total or pdu.piece in taking.pieces:
             return

@@ -1,6 +1,8 @@
 """Sites that lie about bodies, trees, names and seats: nothing grows, and nothing stops."""
 
+import dataclasses
 import hashlib
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -21,6 +23,7 @@ from antiphon.protocols.metagroups.membership import LATEST_VERSION
 from antiphon.protocols.metagroups.pdus import (
     FINISHED,
     MOST_SITES,
+    NO_GROUP,
     Accept,
     Body,
     Copy,
@@ -34,6 +37,7 @@ from antiphon.protocols.metagroups.pdus import (
     Refuse,
     Report,
     SiteRecord,
+    Token,
     Want,
 )
 from antiphon.protocols.metagroups.peers import LATEST_INCARNATION, LONGEST_LEAP, MOST_HEARD
@@ -456,3 +460,19 @@ def test_a_site_refuses_what_it_has_not_sent_under_its_own_name(change: dict[str
     again = cluster.figure("b", "ignored")
     cluster.give("b", Received("a", held[0]))
     assert cluster.figure("b", "ignored") == again
+
+
+@pytest.mark.parametrize(("bodies", "group"), [("tree", "A"), ("direct", NO_GROUP)])
+def test_a_token_is_refused_where_bodies_do_not_come_apart(
+    bodies: Literal["tree", "direct"], group: str
+) -> None:
+    """A primary site would have nothing to pass down the tree."""
+    cluster = cluster_of(dataclasses.replace(KNOBS, bodies=bodies))
+    (endpoint,) = cluster.members["a"]._member._trees._endpoints.values()
+    assert endpoint.server is not None
+    ((source, inlet),) = endpoint.server.inlets.items()
+    ignored = cluster.figure("a", "ignored")
+    token = Token(endpoint.tree.id, inlet.channel, inlet.next_seq, 0, 0, "b", 1, 0, 1, group)
+    cluster.give("a", Received(source, token))
+    assert cluster.figure("a", "ignored") == ignored + 1
+    assert all_get_on(cluster)

@@ -1,6 +1,8 @@
 """Joins and leaves that alter no tree (Jia and So, section 6): it keeps its id, and few sites are told."""
 
+from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -367,6 +369,50 @@ def test_a_site_learns_only_moves_of_its_view() -> None:
     assert len(known) == 1
 
 
+@pytest.mark.parametrize("wrong", [{"group": "A"}, {"target": 1}, {"tree": (9, 9)}, {"target": 3}])
+def test_no_move_gets_a_place_that_its_site_would_refuse(wrong: dict[str, Any]) -> None:
+    """The node that it enters would wait for the site for ever."""
+    cluster = begun()
+    server = server_of(cluster, "b")
+    assert server.is_meeting(MOVE)
+    assert not server.is_meeting(structs.replace(MOVE, **wrong))
+    cluster.give("b", Received("a", PlaceMove(structs.replace(MOVE, **wrong))))
+    assert not server.moves
+    expect_progress(cluster)
+
+
+def as_move(site: str, group: str, source: int, target: int, number: int = 1) -> Move:
+    return Move(1, number, site, group, (1, 0), source, target)
+
+
+@pytest.mark.parametrize(
+    ("told", "knobs", "moves", "learnt"),
+    [
+        pytest.param("i", {"bodies": "direct"}, (MOVE,), 0, id="where bodies travel apart"),
+        pytest.param("i", {"bypass": True}, (MOVE,), 0, id="where messages take shortcuts"),
+        pytest.param("i", {}, (as_move("e", "B", 0, 1),), 0, id="from a node where the site is not"),
+        pytest.param("i", {}, (as_move("x", "B", 1, 0),), 0, id="of a site on another tree"),
+        pytest.param("i", {}, (as_move("e", "A", 1, 0),), 0, id="by another group than the nodes differ by"),
+        pytest.param("i", {}, (as_move("e", "B", 1, 1),), 0, id="to the same node"),
+        pytest.param(
+            "i", {}, (as_move("b", "B", 0, 1), as_move("c", "B", 0, 1, 2)), 1, id="of the last site of a node"
+        ),
+        pytest.param(
+            "i", {}, (MOVE, as_move("e", "B", 0, 1, 2)), 1, id="back to a node where the site was"
+        ),
+        pytest.param("e", {}, (MOVE,), 0, id="of the site that is told, which has not joined"),
+        pytest.param("c", {}, (as_move("c", "B", 0, 1),), 0, id="of the site that is told, which stays"),
+    ],
+)  # fmt: skip
+def test_a_site_learns_no_move_that_cannot_have_been_granted(
+    told: str, knobs: dict[str, Any], moves: tuple[Move, ...], learnt: int
+) -> None:
+    """The first site of a view may lie: a sender that believes it names other members than deliver."""
+    cluster = begun(replace(KNOBS, **knobs))
+    cluster.give(told, Received("a", Moves(moves)))
+    assert len(cluster.members[told]._member._trees.moves) == learnt
+
+
 def test_only_a_site_that_sends_asks_for_moves_and_only_for_those_that_it_lacks() -> None:
     cluster = begun()
     cluster.admit("i", "B")
@@ -454,7 +500,7 @@ def test_a_move_stands_in_the_order_as_a_batch() -> None:
 def test_moves_are_known_without_a_gap() -> None:
     view = begun().members["a"]._member._trees.view
     assert view is not None
-    known = KnownMoves()
+    known = KnownMoves(KNOBS)
     known.announced = 2
     second = structs.replace(MOVE, number=2, site="b", source=0, target=1)
     known.learn((second,), view)
