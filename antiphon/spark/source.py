@@ -6,8 +6,9 @@
     events = spark.read.format("antiphon").load("trace")
 
 Reading covers Parquet files and live members' segments, up to what was written when the query was planned.
-Comparisons of run, site, kind and step with constants are applied where a file is read. The option `expand`
-gives each message of a batch a row of its own. Writing adds Parquet files to a trace; they get their names
+Comparisons of run, site, kind and step with constants are applied where a file is read; segments and row
+groups of Parquet files that they rule out are not read. The option `expand` gives each message of a batch a
+row of its own. Writing adds Parquet files to a trace; they get their names
 when all tasks are done.
 """
 
@@ -22,6 +23,8 @@ from antiphon.core.extras import lacking
 from antiphon.trace.arrow import EVENTS, pa, pc, pq
 from antiphon.trace.batches import expanded
 from antiphon.trace.files import conform, open_trace, read_parts
+from antiphon.trace.ranges import Ranges, ranges_of
+from antiphon.trace.sanity import LARGEST_NUMBER
 from antiphon.trace.segment_tables import SegmentFile, segment_tables
 
 try:
@@ -141,22 +144,52 @@ class TraceReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> Sequence[InputPartition]:
         files = open_trace(self._path)
+        segments = [each for each in files.segments if self._may_hold(_ranges_of_segment(each))]
         parts = [FilePart(str(file)) for file in files.events]
-        return parts + [FilePart(str(segment.path), segment) for segment in files.segments]
+        return parts + [FilePart(str(segment.path), segment) for segment in segments]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         assert isinstance(partition, FilePart)
         file = Path(partition.file)
-        parts = read_parts(file, EVENTS) if partition.segment is None else segment_tables(partition.segment)
+        if partition.segment is None:
+            parts = read_parts(file, EVENTS, lambda group: self._may_hold(ranges_of(group)))
+        else:
+            parts = segment_tables(partition.segment)
         for part in parts:
             table = self._kept(conform(file, part, EVENTS))
             yield from (expanded(table) if self._expand else table).cast(SPARK_EVENTS).to_batches()
+
+    def _may_hold(self, ranges: Ranges) -> bool:
+        return all(_may_match(ranges, each) for each in self._filters)
 
     def _kept(self, table: "pa.Table") -> "pa.Table":
         for each in self._filters:
             column = table.column(each.attribute[0])
             table = table.filter(_matches(column, each))
         return table
+
+
+def _ranges_of_segment(segment: SegmentFile) -> Ranges:
+    """What the first frame of a segment says of its rows; an absence that it implies is one of them."""
+    begin = segment.begin
+    first = begin.first_step - begin.after_absence
+    return {"run": (begin.run,) * 2, "site": (begin.site,) * 2, "step": (first, LARGEST_NUMBER)}
+
+
+def _may_match(ranges: Ranges, condition: Filter) -> bool:
+    """Whether rows with values in these ranges may match."""
+    if condition.attribute[0] not in ranges:
+        return True
+    least, greatest = ranges[condition.attribute[0]]
+    if isinstance(condition, In):
+        return any(value is not None and least <= value <= greatest for value in condition.value)
+    return {
+        EqualTo: least <= condition.value <= greatest,
+        GreaterThan: greatest > condition.value,
+        GreaterThanOrEqual: greatest >= condition.value,
+        LessThan: least < condition.value,
+        LessThanOrEqual: least <= condition.value,
+    }[type(condition)]
 
 
 def _matches(column: "pa.ChunkedArray", condition: Filter) -> Any:
