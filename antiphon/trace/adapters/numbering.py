@@ -60,11 +60,14 @@ class _Message(NamedTuple):
 def number_records(
     run: str, placed: Sequence[Placed], promises: Iterable[Property], protocol: str, *,
     audience: Audience = "consumers", marks_acceptance: bool = False,
-    holed: Collection[Site] = (), merged: Site | None = None,
+    holed: Collection[Site] = (), merged: Site | None = None, is_routed: bool = False,
 ) -> Numbered:  # fmt: skip
-    """The rows of one run. `holed` sites may lack rows; `merged` is the site that stands for consumers."""
+    """The rows of one run. `holed` sites may lack rows; `merged` is the site that stands for consumers.
+
+    With `is_routed` only those destinations count that consumed anything.
+    """
     numbering = _Numbering(placed)
-    rows = _Rows(run, placed, numbering, audience, marks_acceptance, holed)
+    rows = _Rows(run, placed, numbering, audience, marks_acceptance, holed, is_routed)
     events = rows.events()
     groups = [] if audience == "everyone" else list(rows.consumer_groups())
     beyond = list(_reach_notes(placed))
@@ -75,7 +78,7 @@ def number_records(
     }
     evidence = Evidence(
         numbering.has_sends, numbering.tied_sends, bool(numbering.unsent), bool(groups), len(files) > 1,
-        bool(beyond), _are_strangers(placed, numbering),
+        bool(beyond), _are_strangers(placed, numbering), rows.are_astray(),
     )  # fmt: skip
     kept, notes = judgeable(promises, evidence)
     return Numbered(Run(run, protocol, kept), events, (*notes, *groups, *beyond, *_repeat_notes(placed)))
@@ -135,9 +138,11 @@ class _Rows:
         audience: Audience,
         marks_acceptance: bool,
         holed: Collection[Site],
+        is_routed: bool,
     ) -> None:
         self._run, self._placed, self._numbering = run, placed, numbering
         self._audience, self._marks_acceptance, self._holed = audience, marks_acceptance, holed
+        self._is_routed = is_routed
         self._accepted = {
             numbering.message(record)
             for record, _ in placed
@@ -180,11 +185,20 @@ class _Rows:
             return None
         accepted = not self._marks_acceptance or self._numbering.message(record) in self._accepted
         if record.destinations is not None:
-            return (*record.destinations, ACCEPTED)[: None if accepted else -1]
+            return (*self._known(record.destinations), ACCEPTED)[: None if accepted else -1]
         if record.group is not None or self._audience == "everyone":
             return None
         consumers = sorted(self._consumers[self._numbering.domain(record)])
         return (*consumers, ACCEPTED)[: None if accepted else -1]
+
+    def _known(self, destinations: Sequence[Site]) -> Sequence[Site]:
+        consumers = self._consumers[None]
+        return [name for name in destinations if name in consumers] if self._is_routed else destinations
+
+    def are_astray(self) -> bool:
+        """Whether messages were routed, and none of them to what a consumer is named like."""
+        routed = [record.destinations for record, _ in self._placed if record.destinations]
+        return self._is_routed and bool(routed) and not any(map(self._known, routed))
 
     def _acceptances(self) -> list[Event]:
         """Every message that was sent, held by the system itself; all at one step, so in no order."""

@@ -37,6 +37,7 @@ class Otlp(msgspec.Struct, frozen=True):
     is_numbered: bool = False
     is_ordered: bool = True
     reads_any_bytes: bool = False
+    is_routed: bool = False
 
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         return parsed(lines, lambda line: _records(stem, json_object(line.text)))

@@ -151,7 +151,7 @@ class _Import:
         job = Job(
             staging, tuple(piece.name for piece in pieces), tuple(ranks.slot_offsets(pieces)),
             has_own_ids and ranks.needs_look_up(pieces), has_own_ids,
-            log.marks_acceptance, self._plan.audience == "everyone", {},
+            log.marks_acceptance, self._plan.audience == "everyone", log.is_routed, {},
         )  # fmt: skip
         matched = list[Matched]()
         if job.looks_up or not staging.is_numbered:
@@ -178,12 +178,15 @@ class _Import:
                 groups.setdefault(run, []).append(group_note(domain, together))
         beyond = ranks.unreached(pieces)
         strangers = ranks.strangers(pieces, {run for report in reports for run in report.met})
+        routed: dict[str, list[bool]] = {}
+        for run, counts in (each for report in reports for each in report.routed):
+            routed.setdefault(run, []).append(counts)
         notes: dict[str, None] = {}
         promises: dict[str, tuple[Property, ...]] = {}
         for run in sorted({run for piece in pieces for run, _, _ in piece.sites}):
             evidence = Evidence(
                 run in has_sends, ties.get(run, 0), run in unsent, run in groups, run in merged,
-                run in beyond, run in strangers,
+                run in beyond, run in strangers, run in routed and not any(routed[run]),
             )  # fmt: skip
             promises[run], found = judgeable(promised, evidence)
             notes.update(dict.fromkeys([*found, *groups.get(run, ())]))

@@ -30,6 +30,8 @@ class Job(msgspec.Struct, frozen=True):
     """Whether ids are the log's own, and not made of domain and number."""
     marks_acceptance: bool
     for_everyone: bool
+    is_routed: bool
+    """Whether only those destinations count that consumed anything."""
     consumers: Consumers
 
 
@@ -49,6 +51,8 @@ class Report(msgspec.Struct, frozen=True):
     """Runs with messages that no send names."""
     met: list[str]
     """Runs with a message that was both sent and delivered."""
+    routed: list[tuple[str, bool]]
+    """Runs with sends that name destinations, and whether any of these counts."""
     repeats: list[tuple[str, str, int]]
     """Runs and domains that number their messages, and sends that repeat a number."""
     shares: list[Shared]
@@ -191,7 +195,7 @@ def write_share(job: Job, share: int) -> Report:
     _write(job, share, columns, rows)
     return Report(
         _counted(records, rows), [records.runs.values[run] for run in np.unique(records.runs.codes[unsent])],
-        _met(records, message),
+        _met(records, message), _routed(job, records),
         _repeats(records, columns, firsts) if job.staging.is_numbered else [],
         [] if job.for_everyone else _shares(job, records, columns, message),
     )  # fmt: skip
@@ -266,12 +270,33 @@ def _destinations(job: Job, records: Share, domain: Any, accepted: Any) -> Any:
     if len(own):
         lists = explicit.take(pa.array(own))
         joined = Codes(pc.binary_join(lists, "\0"))
-        places, found = grouped(joined.codes, accepted[own].astype(np.int64))
+        runs = records.runs.codes[own]
+        places, found = grouped(joined.codes, runs, accepted[own].astype(np.int64))
         choice[own] = places + len(choices)
         first = np.unique(joined.codes, return_index=True)[1]
         examples = lists.take(pa.array(first)).to_pylist()
-        choices.extend(examples[code] + [ACCEPTED] * is_held for code, is_held in found)
+        for code, run, is_held in found:
+            known = _known(job, records.runs.values[run], examples[code])
+            choices.append(known + [ACCEPTED] * is_held)
     return pa.array(choices, pa.list_(pa.string())).take(pa.array(choice))
+
+
+def _known(job: Job, run: str, destinations: list[str]) -> list[str]:
+    consumers = job.consumers.get((run, None), frozenset())
+    return [name for name in destinations if name in consumers] if job.is_routed else destinations
+
+
+def _routed(job: Job, records: Share) -> list[tuple[str, bool]]:
+    """For each run with sends that name destinations: whether any of these counts."""
+    if not job.is_routed or "destinations" not in records.table.column_names:
+        return []
+    sends = records.table.select(["run", "destinations"]).filter(pa.array(records.is_send))
+    found: dict[str, bool] = {}
+    for row in sends.to_pylist():
+        if row["destinations"]:
+            counts = bool(_known(job, row["run"], row["destinations"]))
+            found[row["run"]] = found.get(row["run"], False) or counts
+    return list(found.items())
 
 
 def _messages(records: Share, columns: dict[str, Any]) -> Any:
