@@ -6,9 +6,11 @@
     events = spark.read.format("antiphon").load("trace")
 
 Reading covers Parquet files and live members' segments, up to what was written when the query was planned.
-Comparisons of run, site, kind and step with constants are applied where a file is read; segments and row
-groups of Parquet files that they rule out are not read. The option `expand` gives each message of a batch a
-row of its own. Writing adds Parquet files to a trace; they get their names
+With the option `pushdown` comparisons of run, site, kind and step with constants are applied where a file is
+read; segments and row groups of Parquet files that they rule out are not read. A frame with this option is
+for one query: Spark (4.3) keeps what a query pushed down for all later ones of the same frame, and for both
+sides of a union or join of it, which would lack rows. So it is not the default. The option `expand` gives
+each message of a batch a row of its own. Writing adds Parquet files to a trace; they get their names
 when all tasks are done.
 """
 
@@ -73,7 +75,7 @@ COMPARISONS: Final = {
 def register(spark: "SparkSession") -> None:
     """Make our formats known to a session: `antiphon`, `antiphon-history` and `antiphon-group`.
 
-    Filters are then applied where files are read.
+    Frames with the option `pushdown` can then have their filters applied where files are read.
     """
     from antiphon.spark import group_sink, history_source  # live groups take a while to load
 
@@ -94,7 +96,8 @@ class TraceSource(DataSource):  # type: ignore[misc]
         return DDL
 
     def reader(self, schema: "StructType") -> "TraceReader":  # noqa: ARG002 (Spark's interface)
-        return TraceReader(self._path(), self.options.get("expand", "false").lower() == "true")
+        reader = FilteringReader if self._is_set("pushdown") else TraceReader
+        return reader(self._path(), self._is_set("expand"))
 
     def streamReader(self, schema: "StructType") -> "TraceStreamReader":  # noqa: ARG002, N802 (Spark's interface)
         from antiphon.spark.stream import stream_reader  # it needs this module
@@ -110,6 +113,9 @@ class TraceSource(DataSource):  # type: ignore[misc]
                 f"The column {missing[0]} is missing.", "docs/trace.md lists the columns of a trace."
             )
         return TraceWriter(self._path())
+
+    def _is_set(self, option: str) -> bool:
+        return str(self.options.get(option, "false")).lower() == "true"
 
     def _path(self) -> str:
         path = self.options.get("path")
@@ -132,15 +138,6 @@ class TraceReader(DataSourceReader):  # type: ignore[misc]
         self._path = path
         self._expand = expand
         self._filters: list[Filter] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's interface)
-        """Keep what compares a column of `PUSHED` with a constant, and hand everything else back."""
-        for each in filters:
-            column = tuple[str, ...](getattr(each, "attribute", ()))
-            if type(each) in (*COMPARISONS, In) and len(column) == 1 and column[0] in PUSHED:
-                self._filters.append(each)
-            else:
-                yield each
 
     def partitions(self) -> Sequence[InputPartition]:
         files = open_trace(self._path)
@@ -167,6 +164,19 @@ class TraceReader(DataSourceReader):  # type: ignore[misc]
             column = table.column(each.attribute[0])
             table = table.filter(_matches(column, each))
         return table
+
+
+class FilteringReader(TraceReader):
+    """Reads what the filters of one query leave; Spark refuses such a reader where pushdown is off."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's interface)
+        """Keep what compares a column of `PUSHED` with a constant, and hand everything else back."""
+        for each in filters:
+            column = tuple[str, ...](getattr(each, "attribute", ()))
+            if type(each) in (*COMPARISONS, In) and len(column) == 1 and column[0] in PUSHED:
+                self._filters.append(each)
+            else:
+                yield each
 
 
 def _ranges_of_segment(segment: SegmentFile) -> Ranges:

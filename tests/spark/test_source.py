@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from antiphon.spark.source import TraceReader, register
+from antiphon.spark.source import FilteringReader, register
 from antiphon.trace.arrow import EVENTS, events_table, pa, pq
 from antiphon.trace.batches import expanded
 from antiphon.trace.files import events_of, read_trace, write_trace
@@ -61,7 +61,19 @@ def test_all_rows_of_files_and_segments_are_read(events: "DataFrame", trace: Pat
     assert told(events) == expected(read_trace(trace).events)
 
 
-def test_filters_are_applied_where_the_file_is_read(events: "DataFrame", trace: Path) -> None:
+def test_queries_of_one_frame_do_not_filter_one_another(events: "DataFrame") -> None:
+    """Spark keeps what one query pushed down for the frame's next ones."""
+    count = events.count()
+    sends, deliveries = events.where("kind = 'send'"), events.where("kind = 'deliver'")
+    sent, delivered = sends.count(), deliveries.count()
+    assert 0 < sent < sent + delivered < count
+    assert events.count() == count
+    assert sends.union(deliveries).count() == sent + delivered
+
+
+def test_filters_are_applied_where_the_file_is_read(spark: "SparkSession", trace: Path) -> None:
+    register(spark)
+    events = spark.read.format("antiphon").option("pushdown", "true").load(str(trace))
     wanted = [
         event
         for event in read_trace(trace).events
@@ -76,7 +88,7 @@ def test_filters_are_applied_where_the_file_is_read(events: "DataFrame", trace: 
 
 
 def test_a_reader_takes_the_filters_that_it_can_apply(trace: Path) -> None:
-    reader = TraceReader(str(trace), expand=False)
+    reader = FilteringReader(str(trace), expand=False)
     taken = [EqualTo(("run",), "run-1"), In(("kind",), ("send",)), GreaterThan(("step",), 2)]
     left = [EqualTo(("sender",), "a"), EqualTo(("run", "x"), "a")]
     assert list(reader.pushFilters([*taken, *left])) == left
@@ -106,7 +118,7 @@ def test_what_filters_rule_out_is_not_read(tmp_path: Path, monkeypatch: pytest.M
     def chosen(*filters: Filter) -> tuple[list[int], int, int]:
         """The row groups and the number of segments that were read, and of rows that were found."""
         read.clear()
-        reader = TraceReader(str(tmp_path), expand=False)
+        reader = FilteringReader(str(tmp_path), expand=False)
         assert list(reader.pushFilters(list(filters))) == []
         parts = reader.partitions()
         rows = sum(batch.num_rows for part in parts for batch in reader.read(part))
