@@ -5,7 +5,8 @@
     antiphon.spark.source.register(spark)
     events = spark.read.format("antiphon").load("trace")
 
-Reading covers Parquet files and live members' segments, up to what was written when the query was planned.
+Reading covers Parquet files and live members' segments, up to what was written when the first query of a
+frame was planned.
 With the option `pushdown` comparisons of run, site, kind and step with constants are applied where a file is
 read; segments and row groups of Parquet files that they rule out are not read. A frame with this option is
 for one query: Spark (4.3) keeps what a query pushed down for all later ones of the same frame, and for both
