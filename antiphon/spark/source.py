@@ -194,13 +194,14 @@ def _may_match(ranges: Ranges, condition: Filter) -> bool:
     least, greatest = ranges[condition.attribute[0]]
     if isinstance(condition, In):
         return any(value is not None and least <= value <= greatest for value in condition.value)
-    return {
+    found = {
         EqualTo: least <= condition.value <= greatest,
         GreaterThan: greatest > condition.value,
         GreaterThanOrEqual: greatest >= condition.value,
         LessThan: least < condition.value,
         LessThanOrEqual: least <= condition.value,
     }[type(condition)]
+    return bool(found)
 
 
 def _matches(column: "pa.ChunkedArray", condition: Filter) -> Any:

@@ -3,7 +3,8 @@
 - A message that its log names by id alone gets its place among its sender's sends as its number. An id that
   no send names gets a sender of its own, so that no order is made up for it.
 - A site's rows are ordered by what the log orders them by; rows with equal values get equal steps.
-- A send without destinations is for every site that delivered anything of its domain, not for publishers.
+- A send without destinations is for every site that delivered anything of its domain, not for publishers; if
+  it names a group, for every site that delivered anything that was sent to this group in its domain.
 """
 
 from collections import Counter, defaultdict
@@ -95,6 +96,9 @@ class _Numbering:
         self._by_id: dict[str, _Message] = {}
         self._domains: dict[str, str | None] = {}
         self._number_sends(sends)
+        self._groups: dict[_Message, str | None] = {}
+        for each in sends:
+            self._groups.setdefault(self.message(each.record), each.record.group)
 
     def _number_sends(self, sends: Iterable[Placed]) -> None:
         """Each id's first send gives it its place among its sender's messages."""
@@ -119,6 +123,10 @@ class _Numbering:
             self.unsent.add(record.message_id)
             return _Message(f"?{record.message_id}", 0)
         return found
+
+    def group(self, record: Record) -> str | None:
+        """The group that a record's message was sent to."""
+        return self._groups.get(self.message(record))
 
     def domain(self, record: Record) -> str | None:
         """A record's domain, or else the domain of its message's send."""
@@ -149,10 +157,13 @@ class _Rows:
             if record.site == ACCEPTED and record.kind == "deliver"
         }
         self._consumers: defaultdict[str | None, set[Site]] = defaultdict(set)
+        self._readers: defaultdict[tuple[str, str | None], set[Site]] = defaultdict(set)
         for record, _ in placed:
             if record.kind == "deliver" and record.site != ACCEPTED:
                 self._consumers[numbering.domain(record)].add(record.site)
                 self._consumers[None].add(record.site)
+                if group := numbering.group(record):
+                    self._readers[group, numbering.domain(record)].add(record.site)
 
     def events(self) -> list[Event]:
         by_site: defaultdict[Site, list[Placed]] = defaultdict(list)
@@ -186,10 +197,13 @@ class _Rows:
         accepted = not self._marks_acceptance or self._numbering.message(record) in self._accepted
         if record.destinations is not None:
             return (*self._known(record.destinations), ACCEPTED)[: None if accepted else -1]
-        if record.group is not None or self._audience == "everyone":
+        if self._audience == "everyone":
             return None
-        consumers = sorted(self._consumers[self._numbering.domain(record)])
-        return (*consumers, ACCEPTED)[: None if accepted else -1]
+        domain = self._numbering.domain(record)
+        return (*sorted(self._readers_of(record.group, domain)), ACCEPTED)[: None if accepted else -1]
+
+    def _readers_of(self, group: str | None, domain: str | None) -> set[Site]:
+        return self._consumers[domain] if group is None else self._readers[group, domain]
 
     def _known(self, destinations: Sequence[Site]) -> Sequence[Site]:
         consumers = self._consumers[None]
@@ -215,26 +229,26 @@ class _Rows:
         ]  # fmt: skip
 
     def consumer_groups(self) -> Iterator[str]:
-        """A sentence for each domain that looks like a consumer group's.
+        """A sentence for each domain, or group and domain, that looks like a consumer group's.
 
         Messages whose sends say who they are for are left out.
         """
-        message, domain = self._numbering.message, self._numbering.domain
+        message, domain, group = self._numbering.message, self._numbering.domain, self._numbering.group
         addressed = {
             message(record)
             for record, _ in self._placed
-            if record.kind == "send" and (record.destinations is not None or record.group is not None)
+            if record.kind == "send" and record.destinations is not None
         }
-        seen: defaultdict[str | None, defaultdict[_Message, set[Site]]]
+        seen: defaultdict[tuple[str | None, str | None], defaultdict[_Message, set[Site]]]
         seen = defaultdict(lambda: defaultdict(set))
         for record, _ in self._placed:
             if record.kind == "deliver" and record.site != ACCEPTED and message(record) not in addressed:
-                seen[domain(record)][message(record)].add(record.site)
-        for name, holders in sorted(seen.items(), key=lambda found: found[0] or ""):
-            sites = sorted(self._consumers[name])[:MOST_COMPARED]
+                seen[group(record), domain(record)][message(record)].add(record.site)
+        for (to, name), holders in sorted(seen.items(), key=lambda found: str(found[0])):
+            sites = sorted(self._readers_of(to, name))[:MOST_COMPARED]
             together = members(sites, _both(sites, Counter(map(frozenset, holders.values()))))
             if together:
-                yield group_note(name, together)
+                yield group_note(name or to, together)
 
 
 def _both(sites: Sequence[Site], holders: Counter[frozenset[Site]]) -> Any:

@@ -265,6 +265,73 @@ def test_one_site_for_all_consumers_stands_for_the_destinations_too(tmp_path: Pa
     assert lost == [("group", 2)]
 
 
+READERS = {"mails": ("audit",), "orders": ("audit", "billing")}
+
+
+def spans_of_queues(lost: str) -> dict[str, str]:
+    """Spans without partitions: `audit` reads both queues, `billing` one of them, and loses one message."""
+    rows = []
+    for number in range(16):
+        queue = ("mails", "orders")[number % 2]
+        doings = [("shop", "publish"), *((reader, "process") for reader in READERS[queue])]
+        for place, (site, what) in enumerate(doings):
+            values = {
+                "messaging.operation.type": what,
+                "messaging.message.id": f"m{number}",
+                "messaging.destination.name": queue,
+            }
+            attributes = [{"key": key, "value": {"stringValue": value}} for key, value in values.items()]
+            about = {"attributes": [{"key": "service.name", "value": {"stringValue": site}}]}
+            spans = [{"startTimeUnixNano": 10 * number + place, "attributes": attributes}]
+            if (site, f"m{number}") != ("billing", lost):
+                rows.append({"resourceSpans": [{"resource": about, "scopeSpans": [{"spans": spans}]}]})
+    return {"spans.json": lines(rows)}
+
+
+def topics(lost: str) -> dict[str, str]:
+    """The same by a mapping: sends name a topic, and messages have numbers."""
+    rows = []
+    for number in range(16):
+        topic = ("mails", "orders")[number % 2]
+        rows.append({"kind": "send", "who": "shop", "from": "shop", "no": number, "topic": topic})
+        rows += [
+            {"kind": "deliver", "who": reader, "from": "shop", "no": number}
+            for reader in READERS[topic]
+            if (reader, f"m{number}") != ("billing", lost)
+        ]
+    return {"all.jsonl": lines(rows)}
+
+
+TOPICS = Mapping("jsonl", Columns(site="who", kind="kind", sender="from", number="no", group="topic"))
+
+
+@pytest.mark.parametrize("in_bulk", [False, True], ids=["plain", "pieces"])
+@pytest.mark.parametrize(
+    ("log", "draw"), [(Otlp(), spans_of_queues), (TOPICS, topics)], ids=["otlp", "jsonl"]
+)
+def test_a_message_is_for_those_that_read_its_queue(
+    tmp_path: Path, log: Format, draw: Callable[[str], dict[str, str]], in_bulk: bool
+) -> None:
+    assert found(tmp_path, plan_of(tmp_path, log, draw("m5")), in_bulk) == [("atomicity", "billing")]
+
+
+@pytest.mark.parametrize("in_bulk", [False, True], ids=["plain", "pieces"])
+def test_workers_that_share_a_queue_beside_another_reader_are_told(tmp_path: Path, in_bulk: bool) -> None:
+    rows = [
+        {"kind": "send", "who": "shop", "from": "shop", "no": number, "topic": "orders"}
+        for number in range(16)
+    ]
+    rows += [
+        {"kind": "deliver", "who": f"worker{number % 2}", "from": "shop", "no": number}
+        for number in range(16)
+    ]
+    rows.append({"kind": "send", "who": "shop", "from": "shop", "no": 16, "topic": "mails"})
+    rows.append({"kind": "deliver", "who": "mail", "from": "shop", "no": 16})
+    imported = imported_by(plan_of(tmp_path, TOPICS, {"all.jsonl": lines(rows)}), tmp_path / "trace", in_bulk)
+    assert "atomicity" not in imported.promises
+    assert any("worker0, worker1 share orders and hardly any message" in note for note in imported.notes)
+
+
 QUEUE = """{:process 0, :type :invoke, :f :enqueue, :value 1}
 {:process 0, :type :ok, :f :enqueue, :value 1}
 {:process 0, :type :invoke, :f :enqueue, :value 2}
