@@ -5,9 +5,13 @@
     antiphon.spark.source.register(spark)
     events = spark.read.format("antiphon").load("trace")
 
-Reading covers Parquet files and live members' segments, up to what was written when the query was planned.
-Comparisons of run, site, kind and step with constants are applied where a file is read. The option `expand`
-gives each message of a batch a row of its own. Writing adds Parquet files to a trace; they get their names
+Reading covers Parquet files and live members' segments, up to what was written when the first query of a
+frame was planned.
+With the option `pushdown` comparisons of run, site, kind and step with constants are applied where a file is
+read; segments and row groups of Parquet files that they rule out are not read. A frame with this option is
+for one query: Spark (4.3) keeps what a query pushed down for all later ones of the same frame, and for both
+sides of a union or join of it, which would lack rows. So it is not the default. The option `expand` gives
+each message of a batch a row of its own. Writing adds Parquet files to a trace; they get their names
 when all tasks are done.
 """
 
@@ -22,6 +26,8 @@ from antiphon.core.extras import lacking
 from antiphon.trace.arrow import EVENTS, pa, pc, pq
 from antiphon.trace.batches import expanded
 from antiphon.trace.files import conform, open_trace, read_parts
+from antiphon.trace.ranges import Ranges, ranges_of
+from antiphon.trace.sanity import LARGEST_NUMBER
 from antiphon.trace.segment_tables import SegmentFile, segment_tables
 
 try:
@@ -70,7 +76,7 @@ COMPARISONS: Final = {
 def register(spark: "SparkSession") -> None:
     """Make our formats known to a session: `antiphon`, `antiphon-history` and `antiphon-group`.
 
-    Filters are then applied where files are read.
+    Frames with the option `pushdown` can then have their filters applied where files are read.
     """
     from antiphon.spark import group_sink, history_source  # live groups take a while to load
 
@@ -91,7 +97,8 @@ class TraceSource(DataSource):  # type: ignore[misc]
         return DDL
 
     def reader(self, schema: "StructType") -> "TraceReader":  # noqa: ARG002 (Spark's interface)
-        return TraceReader(self._path(), self.options.get("expand", "false").lower() == "true")
+        reader = FilteringReader if self._is_set("pushdown") else TraceReader
+        return reader(self._path(), self._is_set("expand"))
 
     def streamReader(self, schema: "StructType") -> "TraceStreamReader":  # noqa: ARG002, N802 (Spark's interface)
         from antiphon.spark.stream import stream_reader  # it needs this module
@@ -107,6 +114,9 @@ class TraceSource(DataSource):  # type: ignore[misc]
                 f"The column {missing[0]} is missing.", "docs/trace.md lists the columns of a trace."
             )
         return TraceWriter(self._path())
+
+    def _is_set(self, option: str) -> bool:
+        return str(self.options.get(option, "false")).lower() == "true"
 
     def _path(self) -> str:
         path = self.options.get("path")
@@ -130,6 +140,36 @@ class TraceReader(DataSourceReader):  # type: ignore[misc]
         self._expand = expand
         self._filters: list[Filter] = []
 
+    def partitions(self) -> Sequence[InputPartition]:
+        files = open_trace(self._path)
+        segments = [each for each in files.segments if self._may_hold(_ranges_of_segment(each))]
+        parts = [FilePart(str(file)) for file in files.events]
+        return parts + [FilePart(str(segment.path), segment) for segment in segments]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        assert isinstance(partition, FilePart)
+        file = Path(partition.file)
+        if partition.segment is None:
+            parts = read_parts(file, EVENTS, lambda group: self._may_hold(ranges_of(group)))
+        else:
+            parts = segment_tables(partition.segment)
+        for part in parts:
+            table = self._kept(conform(file, part, EVENTS))
+            yield from (expanded(table) if self._expand else table).cast(SPARK_EVENTS).to_batches()
+
+    def _may_hold(self, ranges: Ranges) -> bool:
+        return all(_may_match(ranges, each) for each in self._filters)
+
+    def _kept(self, table: "pa.Table") -> "pa.Table":
+        for each in self._filters:
+            column = table.column(each.attribute[0])
+            table = table.filter(_matches(column, each))
+        return table
+
+
+class FilteringReader(TraceReader):
+    """Reads what the filters of one query leave; Spark refuses such a reader where pushdown is off."""
+
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's interface)
         """Keep what compares a column of `PUSHED` with a constant, and hand everything else back."""
         for each in filters:
@@ -139,24 +179,29 @@ class TraceReader(DataSourceReader):  # type: ignore[misc]
             else:
                 yield each
 
-    def partitions(self) -> Sequence[InputPartition]:
-        files = open_trace(self._path)
-        parts = [FilePart(str(file)) for file in files.events]
-        return parts + [FilePart(str(segment.path), segment) for segment in files.segments]
 
-    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        assert isinstance(partition, FilePart)
-        file = Path(partition.file)
-        parts = read_parts(file, EVENTS) if partition.segment is None else segment_tables(partition.segment)
-        for part in parts:
-            table = self._kept(conform(file, part, EVENTS))
-            yield from (expanded(table) if self._expand else table).cast(SPARK_EVENTS).to_batches()
+def _ranges_of_segment(segment: SegmentFile) -> Ranges:
+    """What the first frame of a segment says of its rows; an absence that it implies is one of them."""
+    begin = segment.begin
+    first = begin.first_step - begin.after_absence
+    return {"run": (begin.run,) * 2, "site": (begin.site,) * 2, "step": (first, LARGEST_NUMBER)}
 
-    def _kept(self, table: "pa.Table") -> "pa.Table":
-        for each in self._filters:
-            column = table.column(each.attribute[0])
-            table = table.filter(_matches(column, each))
-        return table
+
+def _may_match(ranges: Ranges, condition: Filter) -> bool:
+    """Whether rows with values in these ranges may match."""
+    if condition.attribute[0] not in ranges:
+        return True
+    least, greatest = ranges[condition.attribute[0]]
+    if isinstance(condition, In):
+        return any(value is not None and least <= value <= greatest for value in condition.value)
+    found = {
+        EqualTo: least <= condition.value <= greatest,
+        GreaterThan: greatest > condition.value,
+        GreaterThanOrEqual: greatest >= condition.value,
+        LessThan: least < condition.value,
+        LessThanOrEqual: least <= condition.value,
+    }[type(condition)]
+    return bool(found)
 
 
 def _matches(column: "pa.ChunkedArray", condition: Filter) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from antiphon.core.ids import MessageId, Site
 from antiphon.trace.arrow import EVENTS, pa, pc, pq
 from antiphon.trace.files import conform, event_parts, events_of, open_trace
+from antiphon.trace.ranges import ranges_of, within
 from antiphon.trace.sanity import LARGEST_NUMBER
 from antiphon.trace.schema import Event
 
@@ -113,39 +114,16 @@ def _held(names: pa.ChunkedArray, low: Array, high: Array, wanted: Iterable[tupl
 
 def _may_hold(group: pq.RowGroupMetaData, wanted: Wanted) -> bool:
     """Whether the statistics of a row group allow a row that is wanted."""
-    ranges = _ranges(group)
-    if not _within(ranges, "run", wanted.run, wanted.run):
+    ranges = ranges_of(group)
+    if not within(ranges, "run", wanted.run, wanted.run):
         return False
     for site, step in wanted.places:
         steps = (step - wanted.reach, step + wanted.reach)
-        if _within(ranges, "site", site, site) and _within(ranges, "step", *steps):
+        if within(ranges, "site", site, site) and within(ranges, "step", *steps):
             return True
     longest = ranges["count"][1] if "count" in ranges else LARGEST_NUMBER
     for sender, number in wanted.messages | wanted.sent:
-        own = _within(ranges, "sender", sender, sender) or _within(ranges, "site", sender, sender)
-        if own and _within(ranges, "number", number - longest + 1, number):
+        own = within(ranges, "sender", sender, sender) or within(ranges, "site", sender, sender)
+        if own and within(ranges, "number", number - longest + 1, number):
             return True
     return False
-
-
-def _within(ranges: dict[str, tuple[Any, Any]], name: str, low: Any, high: Any) -> bool:
-    if name not in ranges:
-        return True
-    least, greatest = ranges[name]
-    return bool(least <= high and low <= greatest)
-
-
-def _ranges(group: pq.RowGroupMetaData) -> dict[str, tuple[Any, Any]]:
-    """The least and the greatest value of the columns whose statistics tell; a null count is 1."""
-    ranges: dict[str, tuple[Any, Any]] = {}
-    columns = {group.column(index).path_in_schema: group.column(index) for index in range(group.num_columns)}
-    for name, kind in (("run", str), ("site", str), ("step", int), ("sender", str), ("number", int)):
-        found = columns[name].statistics if name in columns else None
-        if found is not None and found.has_min_max and isinstance(found.min, kind):
-            ranges[name] = (found.min, found.max)
-    counted = columns["count"].statistics if "count" in columns else None
-    if "count" not in columns or (counted is not None and counted.null_count == group.num_rows):
-        ranges["count"] = (1, 1)
-    elif counted is not None and counted.has_min_max and isinstance(counted.max, int):
-        ranges["count"] = (1, max(counted.max, 1))
-    return ranges

@@ -5,10 +5,18 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThan, In
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
 
-from antiphon.spark.source import TraceReader, register
-from antiphon.trace.arrow import EVENTS, events_table
+from antiphon.spark.source import FilteringReader, register
+from antiphon.trace.arrow import EVENTS, events_table, pa, pq
 from antiphon.trace.batches import expanded
 from antiphon.trace.files import events_of, read_trace, write_trace
 from antiphon.trace.schema import Event, Run
@@ -53,7 +61,19 @@ def test_all_rows_of_files_and_segments_are_read(events: "DataFrame", trace: Pat
     assert told(events) == expected(read_trace(trace).events)
 
 
-def test_filters_are_applied_where_the_file_is_read(events: "DataFrame", trace: Path) -> None:
+def test_queries_of_one_frame_do_not_filter_one_another(events: "DataFrame") -> None:
+    """Spark keeps what one query pushed down for the frame's next ones."""
+    count = events.count()
+    sends, deliveries = events.where("kind = 'send'"), events.where("kind = 'deliver'")
+    sent, delivered = sends.count(), deliveries.count()
+    assert 0 < sent < sent + delivered < count
+    assert events.count() == count
+    assert sends.union(deliveries).count() == sent + delivered
+
+
+def test_filters_are_applied_where_the_file_is_read(spark: "SparkSession", trace: Path) -> None:
+    register(spark)
+    events = spark.read.format("antiphon").option("pushdown", "true").load(str(trace))
     wanted = [
         event
         for event in read_trace(trace).events
@@ -68,13 +88,50 @@ def test_filters_are_applied_where_the_file_is_read(events: "DataFrame", trace: 
 
 
 def test_a_reader_takes_the_filters_that_it_can_apply(trace: Path) -> None:
-    reader = TraceReader(str(trace), expand=False)
+    reader = FilteringReader(str(trace), expand=False)
     taken = [EqualTo(("run",), "run-1"), In(("kind",), ("send",)), GreaterThan(("step",), 2)]
     left = [EqualTo(("sender",), "a"), EqualTo(("run", "x"), "a")]
     assert list(reader.pushFilters([*taken, *left])) == left
     rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
     assert rows
     assert all((row["run"], row["kind"]) == ("run-1", "send") and row["step"] > 2 for row in rows)
+
+
+def test_what_filters_rule_out_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row groups by their statistics, segments by their first frames."""
+    (tmp_path / "events").mkdir()
+    rows = [Event("one", "a", step, "present") for step in range(40)]
+    pq.write_table(events_table(rows), tmp_path / "events" / "part.parquet", row_group_size=10)
+    for name in ("a", "b"):
+        recorder = SegmentRecorder(tmp_path, "one", name)
+        recorder.record(name, "send", 5, name, 0)
+        recorder.close()
+    read = list[int]()
+    whole = pq.ParquetFile.read_row_group
+
+    def noted(file: pq.ParquetFile, index: int, **options: object) -> pa.Table:
+        read.append(index)
+        return whole(file, index, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", noted)
+
+    def chosen(*filters: Filter) -> tuple[list[int], int, int]:
+        """The row groups and the number of segments that were read, and of rows that were found."""
+        read.clear()
+        reader = FilteringReader(str(tmp_path), expand=False)
+        assert list(reader.pushFilters(list(filters))) == []
+        parts = reader.partitions()
+        rows = sum(batch.num_rows for part in parts for batch in reader.read(part))
+        return [*read], len(parts) - 1, rows
+
+    step, site = ("step",), ("site",)
+    assert chosen() == ([0, 1, 2, 3], 2, 42)
+    assert chosen(GreaterThanOrEqual(step, 18), LessThan(step, 20)) == ([1], 2, 2)
+    assert chosen(GreaterThan(step, 19), LessThanOrEqual(step, 20)) == ([2], 2, 1)
+    assert chosen(In(step, (39,))) == ([3], 2, 1)
+    assert chosen(EqualTo(site, "b")) == ([], 1, 1)
+    assert chosen(EqualTo(("kind",), "send")) == ([], 2, 2)
+    assert chosen(EqualTo(("run",), "other")) == ([], 0, 0)
 
 
 def test_batches_are_expanded_on_request(spark: "SparkSession", trace: Path) -> None:

@@ -3,6 +3,7 @@
 A message is named by its id. `event` (or `type`) says what a line tells: `publish`/`published` is a send,
 `deliver`/`received`/`consume` a delivery. Who logged it is `client`, `consumer`, `publisher` or `site`, else
 the queue or the user of RabbitMQ's tracing, else the file's name. `redelivered` marks a second attempt.
+The tracing says which queues a message was routed to (`routed_queues`): it is for these.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,6 +29,7 @@ class Amqp(msgspec.Struct, frozen=True):
     is_numbered: bool = False
     is_ordered: bool = False
     reads_any_bytes: bool = False
+    is_routed: bool = True
 
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         return parsed(lines, lambda line: _records(stem, json_object(line.text)))
@@ -49,6 +51,7 @@ def _records(stem: str, values: dict[str, Any]) -> Iterable[Record]:
             site, kind, sender=site if kind == "send" else None, message_id=identity,
             attempt=None if redelivered is None else 1 + flag(redelivered),
             time_ns=None if at is None else time_ns(_rabbit_time(at)),
+            destinations=_routes(values) if kind == "send" else None,
         ),
     )  # fmt: skip
 
@@ -58,6 +61,11 @@ def _site(kind: Kind, values: dict[str, Any], stem: str) -> str:
     if named is None:
         named = look_up(values, "connection", "user") if kind == "send" else look_up(values, "queue")
     return text_of(named or stem)
+
+
+def _routes(values: dict[str, Any]) -> tuple[str, ...] | None:
+    queues = look_up(values, "routed_queues")
+    return tuple(map(text_of, queues)) if isinstance(queues, list) else None
 
 
 def _rabbit_time(value: Any) -> Any:

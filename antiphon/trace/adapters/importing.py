@@ -146,9 +146,11 @@ class Counted(Iterator[Line]):
 
 
 def at_site(record: Record, site: str | None) -> Record:
-    """A consumer's record at the site that stands for all consumers, if there is one."""
-    if site is None or record.kind == "send" or record.site == ACCEPTED:
+    """A record with the site that stands for all consumers, if there is one, in their place."""
+    if site is None or record.site == ACCEPTED:
         return record
+    if record.kind == "send":
+        return msgspec.structs.replace(record, destinations=(site,)) if record.destinations else record
     return msgspec.structs.replace(record, site=site)
 
 
@@ -219,7 +221,7 @@ def _numbered(plan: Plan, placed: Sequence[Placed], holed: set[Path]) -> list[Nu
         number_records(
             run, records, promises, plan.format.name,
             audience=plan.audience, marks_acceptance=plan.format.marks_acceptance,
-            holed=holes[run], merged=plan.site,
+            holed=holes[run], merged=plan.site, is_routed=plan.format.is_routed,
         )
         for run, records in sorted(by_run.items())
     ]  # fmt: skip

@@ -31,6 +31,7 @@ class Jepsen(msgspec.Struct, frozen=True):
     is_numbered: bool = False
     is_ordered: bool = True
     reads_any_bytes: bool = False
+    is_routed: bool = False
 
     def parse(self, _stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         history = _History(self.nodes)

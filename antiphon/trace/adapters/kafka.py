@@ -113,6 +113,7 @@ class Kafka(msgspec.Struct, frozen=True):
     is_numbered: bool = True
     is_ordered: bool = False
     reads_any_bytes: bool = True
+    is_routed: bool = False
 
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         first = next((line for line in lines if line.text.strip()), None)

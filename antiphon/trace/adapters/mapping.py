@@ -98,6 +98,10 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def reads_any_bytes(self) -> bool:
         return False
 
+    @property
+    def is_routed(self) -> bool:
+        return False
+
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         if self.format == "jsonl":
             return parsed(lines, lambda line: self._records(stem, json_object(line.text)))

@@ -34,6 +34,7 @@ class Nats(msgspec.Struct, frozen=True):
     is_numbered: bool = True
     is_ordered: bool = False
     reads_any_bytes: bool = False
+    is_routed: bool = False
 
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         return parsed(lines, lambda line: _records(stem, json_object(line.text)))

@@ -38,6 +38,8 @@ class Evidence(NamedTuple):
     """Whether consumers got messages older than the first one that a domain's log of sends reaches."""
     strangers: bool = False
     """Whether there are sends and deliveries, and no message has both."""
+    astray: bool = False
+    """Whether sends name the queues that they were routed to, and no consumer is named like any of them."""
 
 
 def judgeable(promises: Iterable[Property], evidence: Evidence) -> tuple[tuple[Property, ...], list[str]]:
@@ -52,6 +54,12 @@ def judgeable(promises: Iterable[Property], evidence: Evidence) -> tuple[tuple[P
             "delivered and never sent, cannot be judged."
         )
         kept = [name for name in kept if name not in ("integrity", "atomicity")]
+    if "atomicity" in kept and evidence.astray:
+        notes.append(
+            "No consumer is named like a queue that messages were routed to, so what was lost cannot be "
+            "judged."
+        )
+        kept.remove("atomicity")
     if "fifo" in kept and evidence.tied_sends:
         notes.append(
             f"{evidence.tied_sends} sends share their place with another one, so the order in which they "

@@ -3,7 +3,8 @@
 - A message that its log names by id alone gets its place among its sender's sends as its number. An id that
   no send names gets a sender of its own, so that no order is made up for it.
 - A site's rows are ordered by what the log orders them by; rows with equal values get equal steps.
-- A send without destinations is for every site that delivered anything of its domain, not for publishers.
+- A send without destinations is for every site that delivered anything of its domain, not for publishers; if
+  it names a group, for every site that delivered anything that was sent to this group in its domain.
 """
 
 from collections import Counter, defaultdict
@@ -60,11 +61,14 @@ class _Message(NamedTuple):
 def number_records(
     run: str, placed: Sequence[Placed], promises: Iterable[Property], protocol: str, *,
     audience: Audience = "consumers", marks_acceptance: bool = False,
-    holed: Collection[Site] = (), merged: Site | None = None,
+    holed: Collection[Site] = (), merged: Site | None = None, is_routed: bool = False,
 ) -> Numbered:  # fmt: skip
-    """The rows of one run. `holed` sites may lack rows; `merged` is the site that stands for consumers."""
+    """The rows of one run. `holed` sites may lack rows; `merged` is the site that stands for consumers.
+
+    With `is_routed` only those destinations count that consumed anything.
+    """
     numbering = _Numbering(placed)
-    rows = _Rows(run, placed, numbering, audience, marks_acceptance, holed)
+    rows = _Rows(run, placed, numbering, audience, marks_acceptance, holed, is_routed)
     events = rows.events()
     groups = [] if audience == "everyone" else list(rows.consumer_groups())
     beyond = list(_reach_notes(placed))
@@ -75,7 +79,7 @@ def number_records(
     }
     evidence = Evidence(
         numbering.has_sends, numbering.tied_sends, bool(numbering.unsent), bool(groups), len(files) > 1,
-        bool(beyond), _are_strangers(placed, numbering),
+        bool(beyond), _are_strangers(placed, numbering), rows.are_astray(),
     )  # fmt: skip
     kept, notes = judgeable(promises, evidence)
     return Numbered(Run(run, protocol, kept), events, (*notes, *groups, *beyond, *_repeat_notes(placed)))
@@ -92,6 +96,9 @@ class _Numbering:
         self._by_id: dict[str, _Message] = {}
         self._domains: dict[str, str | None] = {}
         self._number_sends(sends)
+        self._groups: dict[_Message, str | None] = {}
+        for each in sends:
+            self._groups.setdefault(self.message(each.record), each.record.group)
 
     def _number_sends(self, sends: Iterable[Placed]) -> None:
         """Each id's first send gives it its place among its sender's messages."""
@@ -117,6 +124,10 @@ class _Numbering:
             return _Message(f"?{record.message_id}", 0)
         return found
 
+    def group(self, record: Record) -> str | None:
+        """The group that a record's message was sent to."""
+        return self._groups.get(self.message(record))
+
     def domain(self, record: Record) -> str | None:
         """A record's domain, or else the domain of its message's send."""
         if record.domain is None and record.message_id is not None:
@@ -135,19 +146,24 @@ class _Rows:
         audience: Audience,
         marks_acceptance: bool,
         holed: Collection[Site],
+        is_routed: bool,
     ) -> None:
         self._run, self._placed, self._numbering = run, placed, numbering
         self._audience, self._marks_acceptance, self._holed = audience, marks_acceptance, holed
+        self._is_routed = is_routed
         self._accepted = {
             numbering.message(record)
             for record, _ in placed
             if record.site == ACCEPTED and record.kind == "deliver"
         }
         self._consumers: defaultdict[str | None, set[Site]] = defaultdict(set)
+        self._readers: defaultdict[tuple[str, str | None], set[Site]] = defaultdict(set)
         for record, _ in placed:
             if record.kind == "deliver" and record.site != ACCEPTED:
                 self._consumers[numbering.domain(record)].add(record.site)
                 self._consumers[None].add(record.site)
+                if group := numbering.group(record):
+                    self._readers[group, numbering.domain(record)].add(record.site)
 
     def events(self) -> list[Event]:
         by_site: defaultdict[Site, list[Placed]] = defaultdict(list)
@@ -180,11 +196,23 @@ class _Rows:
             return None
         accepted = not self._marks_acceptance or self._numbering.message(record) in self._accepted
         if record.destinations is not None:
-            return (*record.destinations, ACCEPTED)[: None if accepted else -1]
-        if record.group is not None or self._audience == "everyone":
+            return (*self._known(record.destinations), ACCEPTED)[: None if accepted else -1]
+        if self._audience == "everyone":
             return None
-        consumers = sorted(self._consumers[self._numbering.domain(record)])
-        return (*consumers, ACCEPTED)[: None if accepted else -1]
+        domain = self._numbering.domain(record)
+        return (*sorted(self._readers_of(record.group, domain)), ACCEPTED)[: None if accepted else -1]
+
+    def _readers_of(self, group: str | None, domain: str | None) -> set[Site]:
+        return self._consumers[domain] if group is None else self._readers[group, domain]
+
+    def _known(self, destinations: Sequence[Site]) -> Sequence[Site]:
+        consumers = self._consumers[None]
+        return [name for name in destinations if name in consumers] if self._is_routed else destinations
+
+    def are_astray(self) -> bool:
+        """Whether messages were routed, and none of them to what a consumer is named like."""
+        routed = [record.destinations for record, _ in self._placed if record.destinations]
+        return self._is_routed and bool(routed) and not any(map(self._known, routed))
 
     def _acceptances(self) -> list[Event]:
         """Every message that was sent, held by the system itself; all at one step, so in no order."""
@@ -201,26 +229,26 @@ class _Rows:
         ]  # fmt: skip
 
     def consumer_groups(self) -> Iterator[str]:
-        """A sentence for each domain that looks like a consumer group's.
+        """A sentence for each domain, or group and domain, that looks like a consumer group's.
 
         Messages whose sends say who they are for are left out.
         """
-        message, domain = self._numbering.message, self._numbering.domain
+        message, domain, group = self._numbering.message, self._numbering.domain, self._numbering.group
         addressed = {
             message(record)
             for record, _ in self._placed
-            if record.kind == "send" and (record.destinations is not None or record.group is not None)
+            if record.kind == "send" and record.destinations is not None
         }
-        seen: defaultdict[str | None, defaultdict[_Message, set[Site]]]
+        seen: defaultdict[tuple[str | None, str | None], defaultdict[_Message, set[Site]]]
         seen = defaultdict(lambda: defaultdict(set))
         for record, _ in self._placed:
             if record.kind == "deliver" and record.site != ACCEPTED and message(record) not in addressed:
-                seen[domain(record)][message(record)].add(record.site)
-        for name, holders in sorted(seen.items(), key=lambda found: found[0] or ""):
-            sites = sorted(self._consumers[name])[:MOST_COMPARED]
+                seen[group(record), domain(record)][message(record)].add(record.site)
+        for (to, name), holders in sorted(seen.items(), key=lambda found: str(found[0])):
+            sites = sorted(self._readers_of(to, name))[:MOST_COMPARED]
             together = members(sites, _both(sites, Counter(map(frozenset, holders.values()))))
             if together:
-                yield group_note(name, together)
+                yield group_note(name or to, together)
 
 
 def _both(sites: Sequence[Site], holders: Counter[frozenset[Site]]) -> Any:

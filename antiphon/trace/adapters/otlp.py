@@ -3,7 +3,8 @@
 The semantic conventions for messaging say which span is what: `send`, `publish` and `create` are sends,
 `receive` is a reception, `process` and `deliver` are deliveries; others are skipped. The site is
 `service.instance.id`, else `service.name`. Spans are ordered by their start times, so spans of one site with
-the same start are unordered. A destination's partition is an ordering domain. Older conventions have other
+the same start are unordered. A destination's partition is an ordering domain,
+and a message is for those that process what is sent to its destination. Older conventions have other
 names for the same, and none for what a producer's span does: programs of several versions may write one log.
 """
 
@@ -37,6 +38,7 @@ class Otlp(msgspec.Struct, frozen=True):
     is_numbered: bool = False
     is_ordered: bool = True
     reads_any_bytes: bool = False
+    is_routed: bool = False
 
     def parse(self, stem: str, lines: Iterator[Line]) -> Iterator[Record | BadLine]:
         return parsed(lines, lambda line: _records(stem, json_object(line.text)))
@@ -69,6 +71,7 @@ def _record(site: str, span: dict[str, Any]) -> Iterable[Record]:
     yield Record(
         site, kind, sender=site if kind == "send" else None, message_id=text_of(identity),
         domain=None if partition is None else f"{destination}-{partition}", order=start, time_ns=start,
+        group=text_of(destination) if kind == "send" and destination is not None else None,
     )  # fmt: skip
 
 

@@ -81,6 +81,11 @@ class Format(Interface):
         """Whether a line may hold bytes that are no text, such as a message's body, beside what is read."""
         ...
 
+    @property
+    def is_routed(self) -> bool:
+        """Whether the system names the destinations, such as queues: those count that consumed anything."""
+        ...
+
     def parse(self, stem: str, lines: Iterator[Line], /) -> Iterator[Record | BadLine]: ...
 
 

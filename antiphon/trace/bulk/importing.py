@@ -151,10 +151,11 @@ class _Import:
         job = Job(
             staging, tuple(piece.name for piece in pieces), tuple(ranks.slot_offsets(pieces)),
             has_own_ids and ranks.needs_look_up(pieces), has_own_ids,
-            log.marks_acceptance, self._plan.audience == "everyone", {},
+            log.marks_acceptance, self._plan.audience == "everyone", log.is_routed, {},
         )  # fmt: skip
         matched = list[Matched]()
-        if job.looks_up or not staging.is_numbered:
+        names_groups = isinstance(log, Mapping) and log.columns.group is not None
+        if job.looks_up or not staging.is_numbered or names_groups:
             matched = self._tasks(range(staging.shares), lambda share: [match(job, share)], Matched)
         ties = dict[str, int]()
         if not staging.is_numbered:
@@ -165,7 +166,7 @@ class _Import:
 
     def _notes(
         self, pieces: Sequence[Summary], ties: dict[str, int], reports: Sequence[Report],
-        shares: dict[ranks.Domain, tuple[list[str], Any]],
+        shares: dict[ranks.Channel, tuple[list[str], Any]],
     ) -> tuple[tuple[str, ...], dict[str, tuple[Property, ...]]]:  # fmt: skip
         plan = self._plan
         promised = plan.format.promises if plan.promises is None else plan.promises
@@ -173,17 +174,20 @@ class _Import:
         has_sends = {each.run for piece in pieces for each in piece.combinations if each.kind == "send"}
         merged = self._merged_runs(pieces)
         groups: dict[str, list[str]] = {}
-        for (run, domain), (sites, both) in sorted(shares.items(), key=lambda found: str(found[0])):
+        for (run, group, domain), (sites, both) in sorted(shares.items(), key=lambda found: str(found[0])):
             if together := members(sites, both):
-                groups.setdefault(run, []).append(group_note(domain, together))
+                groups.setdefault(run, []).append(group_note(domain or group, together))
         beyond = ranks.unreached(pieces)
         strangers = ranks.strangers(pieces, {run for report in reports for run in report.met})
+        routed: dict[str, list[bool]] = {}
+        for run, counts in (each for report in reports for each in report.routed):
+            routed.setdefault(run, []).append(counts)
         notes: dict[str, None] = {}
         promises: dict[str, tuple[Property, ...]] = {}
         for run in sorted({run for piece in pieces for run, _, _ in piece.sites}):
             evidence = Evidence(
                 run in has_sends, ties.get(run, 0), run in unsent, run in groups, run in merged,
-                run in beyond, run in strangers,
+                run in beyond, run in strangers, run in routed and not any(routed[run]),
             )  # fmt: skip
             promises[run], found = judgeable(promised, evidence)
             notes.update(dict.fromkeys([*found, *groups.get(run, ())]))

@@ -17,16 +17,17 @@ from antiphon.trace.schema import ACCEPTED
 
 STEPS: Final = "steps.npy"
 NUMBERS: Final = "numbers.npy"
-Domain = tuple[str, str | None]
-"""A run and a domain in it; no domain stands for the messages that have none."""
-Consumers = dict[Domain, frozenset[str]]
-"""For each run and domain the sites that consume of it; no domain stands for the whole run."""
+Channel = tuple[str, str | None, str | None]
+"""A run, a group and a domain; none stands for the messages that have none."""
+Consumers = dict[Channel, frozenset[str]]
+"""For each channel the sites that consume of it; without group and domain those of the whole run."""
 
 
 class Shared(msgspec.Struct, frozen=True):
-    """For each two of a domain's sites how many messages of a share both delivered, row by row."""
+    """For each two of a channel's sites how many messages of a share both delivered, row by row."""
 
     run: str
+    group: str | None
     domain: str | None
     sites: list[str]
     both: list[int]
@@ -131,17 +132,17 @@ def _send_orders(staging: Staging, summaries: Iterable[Summary]) -> Any:
     return np.concatenate([np.zeros(0, np.int64), *orders])
 
 
-def consumers_of(summaries: Iterable[Summary], looked_up: Iterable[tuple[str, str, str]]) -> Consumers:
-    """Who consumes which domain; `looked_up` has runs, domains and sites that only a send tells."""
-    found: defaultdict[tuple[str, str | None], set[str]] = defaultdict(set)
+def consumers_of(summaries: Iterable[Summary], looked_up: Iterable[tuple[Channel, str]]) -> Consumers:
+    """Who consumes of which channel; `looked_up` has channels and sites that only a send tells."""
+    found: defaultdict[Channel, set[str]] = defaultdict(set)
     for piece in summaries:
         for each in piece.combinations:
             if each.kind == "deliver" and each.site != ACCEPTED:
-                found[each.run, None].add(each.site)
+                found[each.run, None, None].add(each.site)
                 if each.domain is not None:
-                    found[each.run, each.domain].add(each.site)
-    for run, domain, site in looked_up:
-        found[run, domain].add(site)
+                    found[each.run, None, each.domain].add(each.site)
+    for channel, site in looked_up:
+        found[channel].add(site)
     return {key: frozenset(sites) for key, sites in found.items()}
 
 
@@ -203,11 +204,11 @@ def strangers(summaries: Iterable[Summary], met: Collection[str]) -> set[str]:
     return {run for run in runs if min(counts[run, "send"], counts[run, "deliver"]) >= LEAST_STRANGERS}
 
 
-def sum_shares(shares: Iterable[Shared]) -> dict[Domain, tuple[list[str], Any]]:
-    """For each run and domain its sites, and for each two of them how many messages both delivered."""
-    sums: dict[Domain, tuple[list[str], Any]] = {}
+def sum_shares(shares: Iterable[Shared]) -> dict[Channel, tuple[list[str], Any]]:
+    """For each channel its sites, and for each two of them how many messages both delivered."""
+    sums: dict[Channel, tuple[list[str], Any]] = {}
     for each in shares:
         both = np.array(each.both, np.int64).reshape(len(each.sites), -1)
-        known = sums.get((each.run, each.domain))
-        sums[each.run, each.domain] = each.sites, both if known is None else known[1] + both
+        known = sums.get((each.run, each.group, each.domain))
+        sums[each.run, each.group, each.domain] = each.sites, both if known is None else known[1] + both
     return sums

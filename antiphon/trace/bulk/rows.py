@@ -10,7 +10,7 @@ from antiphon.trace.adapters.notes import MOST_COMPARED
 from antiphon.trace.adapters.numbering import UNNAMED
 from antiphon.trace.arrow import EVENTS, pa, pc, pq
 from antiphon.trace.bulk.fields import bits, integers
-from antiphon.trace.bulk.ranks import NUMBERS, STEPS, Consumers, Shared
+from antiphon.trace.bulk.ranks import NUMBERS, STEPS, Channel, Consumers, Shared
 from antiphon.trace.bulk.shapes import RECORDS
 from antiphon.trace.bulk.staging import Codes, Staging, grouped
 from antiphon.trace.schema import ACCEPTED
@@ -30,14 +30,16 @@ class Job(msgspec.Struct, frozen=True):
     """Whether ids are the log's own, and not made of domain and number."""
     marks_acceptance: bool
     for_everyone: bool
+    is_routed: bool
+    """Whether only those destinations count that consumed anything."""
     consumers: Consumers
 
 
 class Matched(msgspec.Struct, frozen=True):
-    """Sends of a share that repeat an earlier one, by their places, and consumers of domains looked up."""
+    """Sends of a share that repeat an earlier one, by their places, and consumers that only a send tells."""
 
     repeated: list[int]
-    consumers: list[tuple[str, str, str]]
+    consumers: list[tuple[Channel, str]]
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -49,6 +51,8 @@ class Report(msgspec.Struct, frozen=True):
     """Runs with messages that no send names."""
     met: list[str]
     """Runs with a message that was both sent and delivered."""
+    routed: list[tuple[str, bool]]
+    """Runs with sends that name destinations, and whether any of these counts."""
     repeats: list[tuple[str, str, int]]
     """Runs and domains that number their messages, and sends that repeat a number."""
     shares: list[Shared]
@@ -121,14 +125,14 @@ def _read(job: Job, share: int, columns: Sequence[str] | None) -> Any:
 
 def match(job: Job, share: int) -> Matched:
     """Find sends that repeat an earlier one, and whose consumers only a send tells."""
-    wanted = ("run", "site", "kind", "sender", "domain", "message_id", "order", "slot")
+    wanted = ("run", "site", "kind", "sender", "number", "group", "domain", "message_id", "order", "slot")
     records = Share(job, share, wanted)
-    _, send = records.first_sends()
+    key, send = records.first_sends()
     repeated = list[int]()
     if not job.staging.is_numbered:
         again = records.is_send & (send >= 0) & (send != np.arange(records.count))
         repeated = _send_places(job, records, np.flatnonzero(again)).tolist()
-    consumers = list[tuple[str, str, str]]()
+    consumers = _readers(job, records, key, send)
     if job.looks_up:
         domains = records.codes("domain")
         own = records.is_deliver & (domains.codes < 0) & (send >= 0)
@@ -136,11 +140,40 @@ def match(job: Job, share: int) -> Matched:
         found = np.where(own, domains.codes[send], -1)
         rows = found >= 0
         _, triples = grouped(records.runs.codes[rows], found[rows], records.sites.codes[rows])
-        consumers = [
-            (records.runs.values[run], domains.values[domain], records.sites.values[site])
+        consumers += [
+            ((records.runs.values[run], None, domains.values[domain]), records.sites.values[site])
             for run, domain, site in triples
         ]
     return Matched(repeated, consumers)
+
+
+def _readers(job: Job, records: Share, key: Any, send: Any) -> list[tuple[Channel, str]]:
+    """Who delivered what was sent to which group; the first send of a message names its group."""
+    groups = records.codes("group")
+    sends = np.flatnonzero(records.is_send)
+    if not (groups.codes[sends] >= 0).any():
+        return []
+    if job.staging.is_numbered:
+        columns = {"sender": _named(records), "number": records.column("number")}
+        key = _messages(records, columns)
+    first = np.full(int(key.max(initial=0)) + 1, -1, np.int64)
+    first[key[sends[::-1]]] = sends[::-1]
+    domains = Codes(_domains(job, records, send))
+    own = records.is_deliver & (first[key] >= 0)
+    own &= records.sites.codes != records.sites.code(ACCEPTED)
+    own[own] = groups.codes[first[key[own]]] >= 0
+    rows = np.flatnonzero(own)
+    group = groups.codes[first[key[rows]]]
+    _, found = grouped(records.runs.codes[rows], group, domains.codes[rows], records.sites.codes[rows])
+    return [
+        ((records.runs.values[run], groups.values[group], domains.value(domain)), records.sites.values[site])
+        for run, group, domain, site in found
+    ]
+
+
+def _named(records: Share) -> Any:
+    """Who sent a message with a number."""
+    return pc.coalesce(records.texts("sender"), records.texts("domain"), pa.scalar(UNNAMED))
 
 
 def _send_places(job: Job, records: Share, rows: Any) -> Any:
@@ -160,8 +193,7 @@ def write_share(job: Job, share: int) -> Report:
         key, send = records.first_sends()
     domain = _domains(job, records, send)
     if job.staging.is_numbered:
-        named = pc.coalesce(records.texts("sender"), records.texts("domain"), pa.scalar(UNNAMED))
-        sender, number = named, records.column("number")
+        sender, number = _named(records), records.column("number")
         unsent = np.zeros(records.count, bool)
     else:
         assert send is not None
@@ -191,7 +223,7 @@ def write_share(job: Job, share: int) -> Report:
     _write(job, share, columns, rows)
     return Report(
         _counted(records, rows), [records.runs.values[run] for run in np.unique(records.runs.codes[unsent])],
-        _met(records, message),
+        _met(records, message), _routed(job, records),
         _repeats(records, columns, firsts) if job.staging.is_numbered else [],
         [] if job.for_everyone else _shares(job, records, columns, message),
     )  # fmt: skip
@@ -253,25 +285,48 @@ def _destinations(job: Job, records: Share, domain: Any, accepted: Any) -> Any:
     choice = np.zeros(records.count, np.int64)
     explicit = records.column("destinations")
     named = bits(pc.is_valid(explicit))
-    group = bits(pc.is_valid(records.column("group")))
-    usual = sends[~named[sends] & ~group[sends]]
+    groups = records.codes("group")
+    usual = sends[~named[sends]]
     if not job.for_everyone:
         held = accepted[usual].astype(np.int64)
-        places, found = grouped(records.runs.codes[usual], domains.codes[usual], held)
+        runs = records.runs.codes[usual]
+        places, found = grouped(runs, groups.codes[usual], domains.codes[usual], held)
         choice[usual] = places + len(choices)
-        for run, code, is_held in found:
-            consumers = job.consumers.get((records.runs.values[run], domains.value(code)), frozenset())
+        for run, group, code, is_held in found:
+            channel = records.runs.values[run], groups.value(group), domains.value(code)
+            consumers = job.consumers.get(channel, frozenset())
             choices.append(sorted(consumers) + [ACCEPTED] * is_held)
     own = sends[named[sends]]
     if len(own):
         lists = explicit.take(pa.array(own))
         joined = Codes(pc.binary_join(lists, "\0"))
-        places, found = grouped(joined.codes, accepted[own].astype(np.int64))
+        runs = records.runs.codes[own]
+        places, found = grouped(joined.codes, runs, accepted[own].astype(np.int64))
         choice[own] = places + len(choices)
         first = np.unique(joined.codes, return_index=True)[1]
         examples = lists.take(pa.array(first)).to_pylist()
-        choices.extend(examples[code] + [ACCEPTED] * is_held for code, is_held in found)
+        for code, run, is_held in found:
+            known = _known(job, records.runs.values[run], examples[code])
+            choices.append(known + [ACCEPTED] * is_held)
     return pa.array(choices, pa.list_(pa.string())).take(pa.array(choice))
+
+
+def _known(job: Job, run: str, destinations: list[str]) -> list[str]:
+    consumers = job.consumers.get((run, None, None), frozenset())
+    return [name for name in destinations if name in consumers] if job.is_routed else destinations
+
+
+def _routed(job: Job, records: Share) -> list[tuple[str, bool]]:
+    """For each run with sends that name destinations: whether any of these counts."""
+    if not job.is_routed or "destinations" not in records.table.column_names:
+        return []
+    sends = records.table.select(["run", "destinations"]).filter(pa.array(records.is_send))
+    found: dict[str, bool] = {}
+    for row in sends.to_pylist():
+        if row["destinations"]:
+            counts = bool(_known(job, row["run"], row["destinations"]))
+            found[row["run"]] = found.get(row["run"], False) or counts
+    return list(found.items())
 
 
 def _messages(records: Share, columns: dict[str, Any]) -> Any:
@@ -324,30 +379,33 @@ def _counted(records: Share, rows: Any) -> dict[str, int]:
 
 
 def _shares(job: Job, records: Share, columns: dict[str, Any], message: Any) -> list[Shared]:
-    """For each run and domain with several consumers: how many messages each two of these delivered both.
+    """For each channel with several consumers: how many messages each two of these delivered both.
 
     Messages whose sends say who they are for are left out.
     """
-    domains = Codes(columns["domain"])
+    domains, groups = Codes(columns["domain"]), records.codes("group")
     own = records.is_deliver & (records.sites.codes != records.sites.code(ACCEPTED))
     if not own.any() or max(map(len, job.consumers.values())) < 2:
         return []
-    named = bits(pc.is_valid(records.column("destinations"))) | bits(pc.is_valid(columns["group"]))
     addressed = np.zeros(int(message.max()) + 1, bool)
-    addressed[message[records.is_send & named]] = True
+    addressed[message[records.is_send & bits(pc.is_valid(records.column("destinations")))]] = True
+    sends = np.flatnonzero(records.is_send)[::-1]
+    group = np.full(len(addressed), -1, np.int64)
+    group[message[sends]] = groups.codes[sends]
     rows = np.flatnonzero(own & ~addressed[message])
-    place, found = grouped(records.runs.codes[rows], domains.codes[rows])
-    return [
-        each
-        for at, (run, domain) in enumerate(found)
-        if (each := _shared(job, records, rows[place == at], message, (run, domains.value(domain))))
+    place, found = grouped(records.runs.codes[rows], group[message[rows]], domains.codes[rows])
+    channels = [
+        (records.runs.values[run], groups.value(to), domains.value(domain)) for run, to, domain in found
     ]
+    shares = (
+        _shared(job, records, rows[place == at], message, channel) for at, channel in enumerate(channels)
+    )
+    return [each for each in shares if each is not None]
 
 
-def _shared(job: Job, records: Share, rows: Any, message: Any, key: tuple[int, str | None]) -> Shared | None:
-    """What these deliveries of one run and domain say, if it has several consumers."""
-    run, domain = records.runs.values[key[0]], key[1]
-    sites = sorted(job.consumers.get((run, domain), ()))[:MOST_COMPARED]
+def _shared(job: Job, records: Share, rows: Any, message: Any, channel: Channel) -> Shared | None:
+    """What these deliveries of one channel say, if it has several consumers."""
+    sites = sorted(job.consumers.get(channel, ()))[:MOST_COMPARED]
     if len(sites) < 2:
         return None
     index = {site: at for at, site in enumerate(sites)}
@@ -360,7 +418,7 @@ def _shared(job: Job, records: Share, rows: Any, message: Any, key: tuple[int, s
     masks, counts = np.unique(held[held > 0], return_counts=True)
     bit = (masks[:, None] >> np.arange(len(sites), dtype=np.uint64)) & np.uint64(1)
     weighted = bit.astype(np.int64)
-    return Shared(run, domain, sites, ((weighted * counts[:, None]).T @ weighted).ravel().tolist())
+    return Shared(*channel, sites, ((weighted * counts[:, None]).T @ weighted).ravel().tolist())
 
 
 def _write(job: Job, share: int, columns: dict[str, Any], accepted: Any) -> None:

@@ -51,6 +51,7 @@ AMQP_NAMES: Final = (
     "event", "type", "time", "timestamp", "redelivered", "properties.redelivered", "message_id",
     "properties.message_id", "client", "site", "publisher", "consumer", "connection", "user", "queue",
 )  # fmt: skip
+ROUTED: Final = r'"routed_queues"\s*:\s*\['
 CONSOLE: Final = (
     r"^(?:(?P<seconds>\d{9,10})\.(?P<fraction>\d{1,9}) )?"
     r"(?:(?:(?:CreateTime|LogAppendTime):-?\d+|NoTimestampType)\t)?"
@@ -126,7 +127,7 @@ class Reader:
         if isinstance(log, Nats):
             return json_shape(NATS_NAMES, lambda fields, block: nats_columns(fields, block, self._stem))
         if isinstance(log, Amqp):
-            return json_shape(AMQP_NAMES, lambda fields, _: amqp_columns(fields, self._stem))
+            return json_shape(AMQP_NAMES, lambda fields, block: amqp_columns(fields, block, self._stem))
         if isinstance(log, Kafka):
             return self._dump_columns if self._is_dump else self._console_columns
         if isinstance(log, Mapping):
@@ -214,13 +215,19 @@ class Reader:
         return self._log.parse(self._stem, lines)
 
     def _at_site(self, table: Any) -> Any:
-        """Consumers' records at the site that stands for all consumers, if there is one."""
+        """Records with the site that stands for all consumers, if there is one, in their place."""
         if self._site is None:
             return table
         sites, kinds = table.column("site").cast(pa.string()), table.column("kind").cast(pa.string())
         own = pc.or_(pc.equal(kinds, "send"), pc.equal(sites, ACCEPTED))
         moved = pc.if_else(own, sites, self._site).cast(TEXT)
-        return table.set_column(table.column_names.index("site"), "site", moved)
+        table = table.set_column(table.column_names.index("site"), "site", moved)
+        if "destinations" not in table.column_names:
+            return table
+        named = table.column("destinations")
+        is_named = pc.fill_null(pc.greater(pc.list_value_length(named), 0), False)
+        merged = pc.if_else(is_named, pa.scalar([self._site], named.type), named)
+        return table.set_column(table.column_names.index("destinations"), "destinations", merged)
 
     def _console_columns(self, block: Block) -> tuple[Columns, Any]:
         topic = self._log.topic if isinstance(self._log, Kafka) else None
@@ -440,7 +447,9 @@ def nats_columns(fields: Fields, block: Block, stem: str) -> Columns:
     )  # fmt: skip
 
 
-def amqp_columns(fields: Fields, stem: str) -> Columns:
+def amqp_columns(fields: Fields, block: Block, stem: str) -> Columns:
+    # The field has another type on other lines.
+    fields.mark(pc.match_substring_regex(block.texts, ROUTED))
     event = fields.text("event", "type")
     identity = fields.text("message_id", "properties.message_id")
     fields.required(event)

@@ -146,9 +146,14 @@ def amqp(random: Random, odd: float) -> dict[str, bytes]:
     for number in range(400):
         name = f"id-{random.randrange(350)}"
         who = f"p{number % 3}"
-        sends.append(
-            dumped({"event": "publish", "client": who, "message_id": name, "time": time(random, number)})
-        )
+        send: dict[str, object] = {"event": "publish", "client": who, "message_id": name}
+        if number % 7 == 0:
+            send["routed_queues"] = random.choice(
+                [["c0"], ["c1", "c0"], [], "none", ["c0", "other"], ["other"]]
+            )
+        if random.random() < odd / 4:
+            send["routed_queues"] = random.choice([[None], [3], {}, ["c0", 5.5], [["c0"]]])
+        sends.append(dumped({**send, "time": time(random, number)}))
         event = random.choice(["deliver", "received", "ack"])
         row: dict[str, object] = {
             "event": event,

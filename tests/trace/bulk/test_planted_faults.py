@@ -10,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from antiphon.check.checkers import check_trace
 from antiphon.core.recording import Property
 from antiphon.trace.adapters.amqp import Amqp
-from antiphon.trace.adapters.importing import Plan, import_logs
+from antiphon.trace.adapters.importing import Imported, Plan, import_logs
 from antiphon.trace.adapters.jepsen import Jepsen
 from antiphon.trace.adapters.kafka import Kafka
 from antiphon.trace.adapters.mapping import Columns, Mapping
@@ -103,6 +104,32 @@ def amqp() -> dict[str, str]:
     return files
 
 
+def traced(kind: str, name: str, **values: object) -> dict[str, object]:
+    """A line of RabbitMQ's own tracing."""
+    return {
+        "type": kind,
+        "queue": "none",
+        "routed_queues": "none",
+        "properties": {"message_id": name},
+    } | values
+
+
+def tracing() -> dict[str, str]:
+    """The broker routed further messages to c2 alone, and one to no queue at all."""
+    sent, *consumed = story()
+    alone = [f"x{number}" for number in range(6)]
+    rows = [
+        traced("published", f"{row.domain}{row.number}", user=row.site, routed_queues=["c1", "c2"])
+        for row in sent
+    ]
+    rows += [traced("published", name, user="px", routed_queues=["c2", "unread"]) for name in alone]
+    rows.append(traced("published", "nowhere", user="px", routed_queues=[]))
+    for row in (row for rows in consumed for row in rows):
+        rows.append(traced("received", f"{row.domain}{row.number}", queue=row.site))
+    rows += [traced("received", name, queue="c2") for name in alone]
+    return {"trace.log": lines(rows)}
+
+
 def in_reverse(rows: list[Row]) -> list[Row]:
     """The order of lines says nothing where a column orders them; messages 8 and 9 of c2 have one time."""
     return [row._replace(time=109) if row.site == "c2" and row.number >= 8 else row for row in rows[::-1]]
@@ -170,15 +197,20 @@ CSV = Mapping(
 )
 JSONL = Mapping("jsonl", Columns(site="host", kind="what", sender="from", number="no", domain="topic"))
 SAMPLES: dict[str, tuple[Format, Callable[[], dict[str, str]]]] = {
-    "kafka": (Kafka("t"), kafka), "nats": (Nats(), nats), "amqp": (Amqp(), amqp), "otlp": (Otlp(), otlp),
+    "kafka": (Kafka("t"), kafka), "nats": (Nats(), nats), "amqp": (Amqp(), amqp),
+    "tracing": (Amqp(), tracing), "otlp": (Otlp(), otlp),
     "csv": (CSV, table), "jsonl": (JSONL, objects),
 }  # fmt: skip
+
+
+def imported_by(plan: Plan, trace: Path, in_bulk: bool) -> Imported:
+    return import_in_bulk(in_turn, plan, trace) if in_bulk else import_logs(plan, trace)
 
 
 def found(tmp_path: Path, plan: Plan, in_bulk: bool) -> list[tuple[str, str | None]]:
     """What is broken, and where."""
     trace = tmp_path / "trace"
-    imported = import_in_bulk(in_turn, plan, trace) if in_bulk else import_logs(plan, trace)
+    imported = imported_by(plan, trace, in_bulk)
     assert imported.promises == JUDGED
     (run,) = read_trace(trace).runs
     violations = check_trace(read_trace(trace).events, run)
@@ -203,6 +235,101 @@ def test_exactly_the_planted_faults_are_found(tmp_path: Path, name: str, in_bulk
     log, draw = SAMPLES[name]
     plan = plan_of(tmp_path, log, draw())
     assert found(tmp_path, plan, in_bulk) == [("atomicity", "c1"), ("duplicate", "c1"), ("fifo", "c1")]
+
+
+@pytest.mark.parametrize("in_bulk", [False, True], ids=["plain", "pieces"])
+def test_queues_that_no_consumer_is_named_like_say_nothing_of_losses(tmp_path: Path, in_bulk: bool) -> None:
+    """The broker's tracing knows queues, and these consumers log under other names."""
+    rows = [traced("published", f"m{number}", user="p", routed_queues=["orders"]) for number in range(5)]
+    taken = [{"event": "deliver", "client": "billing", "message_id": f"m{number}"} for number in range(4)]
+    plan = plan_of(tmp_path, Amqp(), {"trace.log": lines(rows), "billing.log": lines(taken)})
+    imported = imported_by(plan, tmp_path / "trace", in_bulk)
+    assert imported.promises == ("integrity", "duplicate", "fifo")
+    assert any("No consumer is named like a queue" in note for note in imported.notes)
+
+
+@pytest.mark.parametrize("in_bulk", [False, True], ids=["plain", "pieces"])
+def test_one_site_for_all_consumers_stands_for_the_destinations_too(tmp_path: Path, in_bulk: bool) -> None:
+    sends = [
+        {"kind": "send", "who": "p", "id": f"m{number}", "to": ["c1"] if number < 3 else []}
+        for number in range(4)
+    ]
+    taken = [{"kind": "deliver", "who": "c2", "id": f"m{number}"} for number in range(2)]
+    log = Mapping("jsonl", Columns(site="who", kind="kind", message_id="id", destinations="to"))
+    plan = plan_of(tmp_path, log, {"all.jsonl": lines(sends + taken)})
+    plan = msgspec.structs.replace(plan, site="group", promises=("atomicity",))
+    imported_by(plan, tmp_path / "trace", in_bulk)
+    (run,) = read_trace(tmp_path / "trace").runs
+    violations = check_trace(read_trace(tmp_path / "trace").events, run)
+    lost = [(each.site, each.number) for each in violations if each.property == "atomicity"]
+    assert lost == [("group", 2)]
+
+
+READERS = {"mails": ("audit",), "orders": ("audit", "billing")}
+
+
+def spans_of_queues(lost: str) -> dict[str, str]:
+    """Spans without partitions: `audit` reads both queues, `billing` one of them, and loses one message."""
+    rows = []
+    for number in range(16):
+        queue = ("mails", "orders")[number % 2]
+        doings = [("shop", "publish"), *((reader, "process") for reader in READERS[queue])]
+        for place, (site, what) in enumerate(doings):
+            values = {
+                "messaging.operation.type": what,
+                "messaging.message.id": f"m{number}",
+                "messaging.destination.name": queue,
+            }
+            attributes = [{"key": key, "value": {"stringValue": value}} for key, value in values.items()]
+            about = {"attributes": [{"key": "service.name", "value": {"stringValue": site}}]}
+            spans = [{"startTimeUnixNano": 10 * number + place, "attributes": attributes}]
+            if (site, f"m{number}") != ("billing", lost):
+                rows.append({"resourceSpans": [{"resource": about, "scopeSpans": [{"spans": spans}]}]})
+    return {"spans.json": lines(rows)}
+
+
+def topics(lost: str) -> dict[str, str]:
+    """The same by a mapping: sends name a topic, and messages have numbers."""
+    rows = []
+    for number in range(16):
+        topic = ("mails", "orders")[number % 2]
+        rows.append({"kind": "send", "who": "shop", "from": "shop", "no": number, "topic": topic})
+        rows += [
+            {"kind": "deliver", "who": reader, "from": "shop", "no": number}
+            for reader in READERS[topic]
+            if (reader, f"m{number}") != ("billing", lost)
+        ]
+    return {"all.jsonl": lines(rows)}
+
+
+TOPICS = Mapping("jsonl", Columns(site="who", kind="kind", sender="from", number="no", group="topic"))
+
+
+@pytest.mark.parametrize("in_bulk", [False, True], ids=["plain", "pieces"])
+@pytest.mark.parametrize(
+    ("log", "draw"), [(Otlp(), spans_of_queues), (TOPICS, topics)], ids=["otlp", "jsonl"]
+)
+def test_a_message_is_for_those_that_read_its_queue(
+    tmp_path: Path, log: Format, draw: Callable[[str], dict[str, str]], in_bulk: bool
+) -> None:
+    assert found(tmp_path, plan_of(tmp_path, log, draw("m5")), in_bulk) == [("atomicity", "billing")]
+
+
+@pytest.mark.parametrize("in_bulk", [False, True], ids=["plain", "pieces"])
+def test_workers_that_share_a_queue_beside_another_reader_are_told(tmp_path: Path, in_bulk: bool) -> None:
+    rows = [
+        {"kind": "send", "who": "shop", "from": "shop", "no": number, "topic": "orders"}
+        for number in range(16)
+    ]
+    rows += [
+        {"kind": "deliver", "who": f"worker{number % 2}", "from": "shop", "no": number}
+        for number in range(16)
+    ]
+    rows.append({"kind": "send", "who": "shop", "from": "shop", "no": 16, "topic": "mails"})
+    rows.append({"kind": "deliver", "who": "mail", "from": "shop", "no": 16})
+    imported = imported_by(plan_of(tmp_path, TOPICS, {"all.jsonl": lines(rows)}), tmp_path / "trace", in_bulk)
+    assert "atomicity" not in imported.promises
+    assert any("worker0, worker1 share orders and hardly any message" in note for note in imported.notes)
 
 
 QUEUE = """{:process 0, :type :invoke, :f :enqueue, :value 1}
