@@ -375,7 +375,7 @@ class Workshop:
         own = [name for name in sys.modules if name.partition(".")[0] in ("antiphon", "tests")]
         for name in own:
             del sys.modules[name]
-        options = ["-x", "-q", "-p", "no:cacheprovider", "--no-header"]
+        options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "--no-header"]
         return int(pytest.main([*options, *arguments], plugins=[plugin]))
 
 
