@@ -6,8 +6,8 @@
 A mutant is a file with one comparison turned around (`<` to `<=` or `>=`, `in` to `not in`, …), one `and`
 made an `or`, or one bound moved by one. It is killed if a test fails or does not end in time, and survives
 if all pass: then nothing holds that line. Mutants live in a copy of the tree; the tree itself is never
-changed. Each is tested in a fork by the tests that reach the changed place, the quickest first; `schemata`
-says how.
+changed. Each is tested in a fork by the tests that reach the changed place, the quickest first, and without
+those marked `slow`; `schemata` says how.
 
 `tests/kept/equivalent_mutants.toml` names changes that change nothing, each with the reason: they are left
 out.
