@@ -111,7 +111,7 @@ def test_one_timer_serves_all_acknowledgements_that_wait() -> None:
     member = Member(base=FIVE, term=1)
     for index in (0, 1):
         member.hear("b", Append(GROUP, 1, 1, index, index, 0, 0, (ONE,), ("c", "d")))
-    assert [each.name for each in member.out if isinstance(each, SetTimer)].count("late") == 1
+        assert [each.name for each in member.out if isinstance(each, SetTimer)].count("late") == 1
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,16 @@ def test_a_full_leader_takes_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
         before = last(member)
         member.hear("b", Forward(GROUP, 1, 9, 0))
         assert last(member) - before == taken
+
+
+def test_a_batch_that_has_its_place_or_whose_session_is_over_gets_none() -> None:
+    member = leading()
+    for life in (9, 10):
+        member.hear("b", Forward(GROUP, 1, life, 0))
+    before = last(member)
+    for life, number in ((10, 0), (9, 1)):
+        assert member.hear("b", Forward(GROUP, 1, life, number, b"\x90")) == []
+    assert last(member) == before
 
 
 def test_a_sealed_group_takes_members_and_no_batches() -> None:
