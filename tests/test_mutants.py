@@ -143,7 +143,7 @@ def test_each_change_that_changes_nothing_is_one_change_of_today() -> None:
 
 @pytest.fixture
 def small_tree(tmp_path: Path) -> Path:
-    """A tree with two functions and a test that does not notice every change of theirs; a slow one notices."""
+    """A tree with two functions and a test that does not notice every change; a slow one notices more."""
     (tmp_path / "antiphon").mkdir()
     (tmp_path / "antiphon/__init__.py").touch()
     (tmp_path / "antiphon/small.py").write_text(
