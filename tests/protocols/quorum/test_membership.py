@@ -166,7 +166,7 @@ def test_answers_are_bounded_and_the_latest_of_each_process_counts() -> None:
 
 
 def seeing(*answers: Greet, expected: int = 3) -> Process:
-    """A process that expects so many, with the answers of a, c, …"""
+    """A process that expects others, with the answers of a, c, …"""
     process = Process((), expected=expected)
     for name, answer in zip("acd", answers, strict=False):
         process.hear(name, answer)

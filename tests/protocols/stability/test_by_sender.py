@@ -16,7 +16,7 @@ VIEW = 7
 
 
 def sender(held: int = 3, **knobs: object) -> BySender:
-    """Member a of three, which has sent and holds so many messages."""
+    """Member a of three, which has sent and holds these first messages of its own."""
     member = BySender("a", "abc", Configuration(view=VIEW, **knobs), Random(1))  # type: ignore[arg-type]
     member.hold("a", held)
     return member
