@@ -143,7 +143,7 @@ def test_each_change_that_changes_nothing_is_one_change_of_today() -> None:
 
 @pytest.fixture
 def small_tree(tmp_path: Path) -> Path:
-    """A tree with two functions and a test that does not notice every change of theirs."""
+    """A tree with two functions and a test that does not notice every change; a slow one notices more."""
     (tmp_path / "antiphon").mkdir()
     (tmp_path / "antiphon/__init__.py").touch()
     (tmp_path / "antiphon/small.py").write_text(
@@ -152,8 +152,9 @@ def small_tree(tmp_path: Path) -> Path:
     )
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_small.py").write_text(
-        "from antiphon.small import fits, spins\n\n\n"
-        "def test_fits():\n    assert fits(3)\n    assert not fits(30)\n    spins(2)\n"
+        "import pytest\n\nfrom antiphon.small import fits, spins\n\n\n"
+        "def test_fits():\n    assert fits(3)\n    assert not fits(30)\n    spins(2)\n\n\n"
+        "@pytest.mark.slow\ndef test_slowly():\n    assert fits(9)\n    assert not fits(10)\n"
     )
     return tmp_path
 

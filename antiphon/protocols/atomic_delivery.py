@@ -9,7 +9,8 @@ each sender or, where the protocol keeps one order, all of them.
 
 Guarantees, beside those of the protocol: *safe*, by the checker of that name.
 
-A batch that will never become stable here is not delivered. Other members may have delivered it, so this
+A batch that will never become stable here, such as the last one of a sender that crashed and sends again, is
+not delivered. Other members may have delivered it, so this
 member's spell ends before its next delivery: the application gets `Unavailable`, and the trace `Absent` and
 `Present`. When the protocol itself ends a spell, batches may still wait. They are delivered if they become
 stable. They belong to the next spell then, and if that goes on with a gap after them, it is cut there.
@@ -36,6 +37,9 @@ MOST_EARLY: Final = 1024
 PASSED: Final = (
     "Later messages are stable, and it was not known to be when this member lost touch with the group."
 )
+ORPHANED: Final = (
+    "Later messages of its sender are stable, and it was not known to be when its sender crashed."
+)
 
 
 class _Held:
@@ -56,6 +60,10 @@ class _Held:
         """These numbers of its sender are stable. Ranges arrive in ascending order."""
         if begin <= self.stable_to:
             self.stable_to = max(self.stable_to, min(end, self.end))
+
+    def is_passed(self, begin: int) -> bool:
+        """Whether it can never become stable, since a range that begins later is."""
+        return self.stable_to < min(begin, self.end)
 
     @property
     def is_stable(self) -> bool:
@@ -130,7 +138,7 @@ class AtomicDelivery:
                 continue
             effects.append(effect)
             if isinstance(effect, Stable):
-                self._cover(effect)
+                effects += self._cover(effect)
                 effects += self._release(effect.sender)
             elif isinstance(effect, Unstable):
                 effects += self._give_up(effect)
@@ -158,8 +166,12 @@ class AtomicDelivery:
         self._by_sender.setdefault(deliver.sender, deque()).append(held)
         self._lane(deliver.sender).add(held)
 
-    def _cover(self, stable: Stable) -> None:
+    def _cover(self, stable: Stable) -> Iterator[Effect]:
+        """These messages are stable; those before them that are not never will be: their sender crashed."""
         begin, end = stable.number, stable.number + stable.count
+        lane = self._lane(stable.sender)
+        for held in [held for held in self._by_sender.get(stable.sender, ()) if held.is_passed(begin)]:
+            yield self._drop(lane, held, ORPHANED)
         waiting = self._by_sender.get(stable.sender, ())
         for held in waiting:
             held.cover(begin, end)

@@ -153,4 +153,4 @@ def test_members_that_have_hardly_begun_have_done_nothing(spark: "SparkSession",
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "a.segment").write_bytes(MAGIC[:3])
     result = audit(spark, [tmp_path])
-    assert (result.verdict, result.runs) == (Verdict.PASS, 0)
+    assert (result.verdict, result.runs) == (Verdict.UNKNOWN, 0), "nothing shows that anything was kept"

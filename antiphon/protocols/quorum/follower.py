@@ -38,8 +38,7 @@ class Follower:
         ):
             state.ignored += 1
             return
-        if pdu.term > state.term or state.role is not Role.FOLLOWER or state.leader != sender:
-            self._election.follow(now, pdu.term, sender)
+        self._election.follow(now, pdu.term, sender)
         self._election.heard_leader(now)
         if state.unstored_bytes <= state.knobs.unstored_bytes:
             self._take(now, sender, pdu)
@@ -84,7 +83,7 @@ class Follower:
             return
         self._say(sender, Acknowledge(state.group, state.identity, pdu.term, match), pdu)
         both = min(match, pdu.durable)
-        if both > state.commit and self._are_majority(sender) and state.log.term_at(both) == pdu.term:
+        if self._are_majority(sender) and state.log.term_at(both) == pdu.term:
             state.commit_to(now, both)
 
     def _say(self, sender: Site, answer: Acknowledge, pdu: Append) -> None:

@@ -70,7 +70,7 @@ class Membership:
             self._greet()
             state.look_for_contact(now)
             self.founding.greeting(now)
-        elif state.log.last == 0 and state.log.base == 0:
+        elif state.log.last == 0:
             state.multicast(Found(state.group, state.log.base_config))
             self._look_whether_to_give_up()
         state.arm(GREET, state.knobs.greet_ns)
@@ -128,7 +128,7 @@ class Membership:
         if state.role is Role.LEADER:
             self._call_over(sender, pdu.base)
             return
-        is_empty = state.log.last == 0 and state.log.base == 0
+        is_empty = state.log.last == 0
         is_free = is_empty and state.term == 0 and (pdu.to or pdu.group < state.group)
         is_named = pdu.base.voters.get(state.site) == state.identity and not pdu.to
         if (not state.group or is_free or (is_empty and pdu.is_led)) and (

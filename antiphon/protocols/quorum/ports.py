@@ -70,10 +70,8 @@ class Snapshot:
 
     def part(self, begin: int, length: int) -> bytes:
         """Some bytes of it as it travels."""
-        lead = len(self._prefix)
-        if begin >= lead:
-            return self.data[begin - lead : begin - lead + length]
-        return (self._prefix[begin:] + self.data[: max(0, length - (lead - begin))])[:length]
+        end, lead = begin + length, len(self._prefix)
+        return self._prefix[begin:end] + self.data[max(0, begin - lead) : max(0, end - lead)]
 
     @staticmethod
     def read(blob: bytes | bytearray | memoryview) -> "Snapshot":

@@ -454,14 +454,12 @@ class Sides:
 
     def _want(self, taking: Taking) -> None:
         missing = taking.missing(self._knobs.piece_window)
-        if missing and not taking.is_complete:
+        if missing:
             self._send(taking.source, Want(taking.offer.group, taking.offer.number, missing))
 
     def _on_part(self, now: Nanoseconds, sender: Site, pdu: Part) -> None:
         taking = self._taking.get(pdu.group)
-        if taking is None or taking.is_complete:
-            return
-        if (sender, pdu.number) != (taking.source, taking.offer.number):
+        if taking is None or (sender, pdu.number) != (taking.source, taking.offer.number):
             return
         if pdu.piece >= taking.total or pdu.piece in taking.pieces:
             return

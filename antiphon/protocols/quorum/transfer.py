@@ -95,8 +95,7 @@ class Transfer:
         if pdu.index_term > pdu.term or not self._election.believes(now, sender, pdu.term, pdu.identity):
             state.ignored += 1
             return
-        if pdu.term > state.term or state.leader != sender:
-            self._election.follow(now, pdu.term, sender)
+        self._election.follow(now, pdu.term, sender)
         self._election.heard_leader(now)
         if pdu.index <= state.commit or state.log.term_at(pdu.index) == pdu.index_term:
             self._acknowledge(now, sender, min(pdu.index, state.log.last))

@@ -113,5 +113,5 @@ class Sessions(Riding):
     def _measure(self, now: Nanoseconds, sender: Site, pdu: Session) -> None:
         self._came[sender] = (pdu.sent_ns, now)
         for echo in pdu.echoes:
-            if echo.place == self._rank[self.site] and 0 <= echo.sent_ns + echo.held_ns <= now:
+            if echo.place == self._rank[self.site] and echo.sent_ns + echo.held_ns <= now:
                 self.distances_ns[sender] = (now - echo.sent_ns - echo.held_ns) // 2

@@ -1,5 +1,6 @@
 """A member of a replicated group between fakes, for the tests of the quorum protocol."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -22,8 +23,9 @@ class Member:
         self, site: str = "a", base: Config = VOTERS, *, stores: bool = False, **recovered: Any
     ) -> None:
         durable = qp.Durable(1, GROUP, base, recovered.pop("term", 0), "")
-        state = qp.Recovered(durable, None, tuple(recovered.pop("entries", ())))
-        knobs = QuorumConfiguration(stores=stores)
+        snapshot = recovered.pop("snapshot", None)
+        state = qp.Recovered(durable, snapshot, tuple(recovered.pop("entries", ())))
+        knobs = replace(QuorumConfiguration(stores=stores), **recovered)
         self.protocol = Quorum(site, tuple(base.voters), knobs, Random(1), state)
         self.now = SECOND_NS
         self.out: list[Any] = []

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from antiphon.core.effects import Disagreed
+from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received
 from antiphon.protocols.metagroups import MetaGroups, MetaGroupsConfiguration
 from antiphon.protocols.metagroups.pdus import SHARED_OPTIONS, Heartbeat
@@ -99,3 +100,25 @@ def test_rules_that_make_no_sense_are_dropped() -> None:
     cluster.give("a", Received("z", Heartbeat(None, 0, (1, 0), 1, (), "causal=\x1b[31m")))
     assert cluster.figure("a", "ignored") == 1
     assert not [effect for effect in cluster.effects["a"] if isinstance(effect, Disagreed)]
+
+
+# The knobs
+
+
+@pytest.mark.parametrize(
+    ("knob", "least"),
+    [
+        ("admission", 1),
+        ("requests", 1),
+        ("window", 1),
+        ("gather_ns", 1),
+        ("acknowledge_ns", 0),
+        ("suspect_ns", 2 * KNOBS.heartbeat_ns + 1),
+    ],
+)
+def test_knobs_have_bounds(knob: str, least: int) -> None:
+    fits: dict[str, Any] = {knob: least}
+    does_not: dict[str, Any] = {knob: least - 1}
+    dataclasses.replace(KNOBS, **fits)
+    with pytest.raises(UsageError):
+        dataclasses.replace(KNOBS, **does_not)
