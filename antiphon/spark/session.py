@@ -8,6 +8,7 @@ numba, msgspec and pyarrow.
 
 import importlib
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -57,7 +58,7 @@ def spark_session(
         return
     folder = Path(tempfile.mkdtemp(prefix="antiphon-spark-"))
     try:
-        with _interrupts_held() as held:
+        with _interrupts_held() as held, gateway_kept_quiet():
             spark = _start(master, app_name, folder, settings or {})
             try:
                 if held:
@@ -85,6 +86,21 @@ def _interrupts_held() -> Iterator[list[int]]:
         yield held
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def gateway_kept_quiet() -> Iterator[None]:
+    """Keep Py4J's own tracebacks from the log: if Java ends in the middle of a call, our error says so."""
+    root = logging.getLogger()
+    root.addFilter(_is_no_gateways)
+    try:
+        yield
+    finally:
+        root.removeFilter(_is_no_gateways)
+
+
+def _is_no_gateways(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
 
 
 def _start(master: str, app_name: str, folder: Path, settings: Mapping[str, str]) -> "SparkSession":

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -214,3 +215,26 @@ def test_a_running_session_is_joined_and_left_running(spark: "SparkSession") -> 
 def test_a_master_that_makes_no_sense_is_a_usage_error(master: str) -> None:
     with pytest.raises(UsageError, match="is no Spark master"), session.spark_session(master):
         pass
+
+
+def test_where_java_ends_in_the_middle_of_a_call_no_traceback_is_printed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Py4J logs one if the connection is reset, and none if it is closed."""
+    gateway, protocol = import_module("py4j.java_gateway"), import_module("py4j.protocol")
+
+    class Reset:
+        def send_command(self, command: str) -> str:
+            raise protocol.Py4JNetworkError("Error while sending or receiving")
+
+        def close(self, reset: bool = False) -> None:
+            pass
+
+    client = gateway.GatewayClient()
+    client.deque.append(Reset())
+    with session.gateway_kept_quiet():
+        assert client.send_command("call", retry=False) == protocol.ERROR
+    assert not caplog.records
+    client.deque.append(Reset())
+    client.send_command("call", retry=False)
+    assert [record.message for record in caplog.records] == ["Exception while sending command."]
