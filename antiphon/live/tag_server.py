@@ -29,7 +29,7 @@ from antiphon.live.transport import Transport
 from antiphon.protocols.dpg.services.tag_sequencer import TagSequencerSite
 
 MOST_TOLD: Final = 32
-"""Reasons for refusals that are told. Raising it costs lines in a flood."""
+"""Different reasons for refusals that are reported. Raising it costs lines in a flood."""
 
 
 class NoApplication:
@@ -133,7 +133,7 @@ class TagServer(Bystander):
         self._transport.close(farewell=farewell)
 
     def refused(self, site: Site, reason: str) -> None:  # noqa: ARG002 - names are random here
-        """Tell a reason once; anyone can make reasons up, so only the first few are told."""
+        """Report each reason once, and only the first few: any process can invent reasons."""
         if reason not in self._told and len(self._told) < MOST_TOLD:
             self._told.add(reason)
             self._tell(reason)

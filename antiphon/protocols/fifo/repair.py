@@ -174,7 +174,7 @@ class Repair:
     def _choose_holder(self, stream: Stream) -> Site | None:
         """The sender; where others keep copies, another one in its place if it is gone.
 
-        With `hybrid` by turns another, best one that is known to hold it.
+        With `hybrid` every second request goes to another member, preferably a known holder.
         """
         peer = self._group.peers[stream.site]
         is_current = peer.incarnation == stream.incarnation

@@ -134,7 +134,7 @@ class Sending:
             return "As much as may be retained is not stable yet."
         if self._allowance is not None and not self._allowance.has_room(now):
             self._context.timers.arm(now, ALLOWANCE, self._allowance.wait_ns(now))
-            return "The rate that this member keeps allows no more now."
+            return "This member has reached its rate for now."
         window_bytes = configuration.window_bytes - bodies.weight
         if own.bytes_beyond(self._slowest) > max(0, window_bytes):
             self._slowest = self._find_slowest()
