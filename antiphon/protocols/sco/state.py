@@ -34,15 +34,13 @@ class ControlTimers(Timers):
         self._peers = peers
         self._confirm_ns = confirm_ns
 
-    def confirm_soon(self, now: Nanoseconds, peer: Peer, within_ns: Nanoseconds | None = None) -> None:
-        """Have a control message sent to a peer, within `confirm_ns` if no other time is given."""
+    def confirm_soon(self, now: Nanoseconds, peer: Peer) -> None:
+        """Have a control message sent to a peer within `confirm_ns`."""
         if peer.gone or peer is self._peers.me:
             return
-        wait_ns = self._confirm_ns if within_ns is None else within_ns
-        outgoing = peer.outgoing
-        if outgoing.due_ns is None or now + wait_ns < outgoing.due_ns:
-            outgoing.due_ns = now + wait_ns
-            self.arm(now, CONFIRM, wait_ns)
+        if peer.outgoing.due_ns is None:
+            peer.outgoing.due_ns = now + self._confirm_ns
+            self.arm(now, CONFIRM, self._confirm_ns)
 
     def cancel(self) -> None:
         """Stop all timers."""

@@ -297,9 +297,7 @@ class Train(Numbered):
         """Take part in this round; one of ours that it passes over must be made up for."""
         if self._collecting:
             self._again = True
-        if number > self._round:
-            self._lap = -1
-        self._round, self._collecting = number, False
+        self._round, self._lap, self._collecting = number, -1, False
 
     def _news(self, pdu: Carriage) -> Pdu:
         """What a member lacks that sends a train of the past."""

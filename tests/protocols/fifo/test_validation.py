@@ -8,9 +8,19 @@ import pytest
 from antiphon.core.effects import Deliver, Effect, Missing, Send, Stable
 from antiphon.core.errors import UsageError
 from antiphon.core.inputs import Received
-from antiphon.core.packing import pack
+from antiphon.core.packing import Packed, pack
+from antiphon.core.time import MILLISECOND_NS
 from antiphon.protocols.detection.polling import Poll
-from antiphon.protocols.fifo.pdus import MOST_NEIGHBOURS, Data, Extent, Position, RidingData, Status
+from antiphon.protocols.fifo.pdus import (
+    MOST_NEIGHBOURS,
+    Ask,
+    Copy,
+    Data,
+    Extent,
+    Position,
+    RidingData,
+    Status,
+)
 from antiphon.protocols.fifo.streams import MOST_KEPT, Stream
 from antiphon.protocols.stability.riding import encode_row
 from tests.protocols.harness.fifo_group import KNOBS, Group
@@ -67,6 +77,25 @@ def test_a_batch_moves_the_end_of_its_stream_only_forwards() -> None:
     assert stream.end == 5
     members.give("a", message(2))
     assert stream.end == 5
+
+
+@pytest.mark.parametrize(
+    ("number", "batch", "taken"),
+    [
+        (1, pack([b"y", b"z"], continuing=True), pack([b"y", b"z"], continuing=True)),
+        (0, pack([b"x", b"y", b"z"], unfinished=True), pack([b"y", b"z"], unfinished=True)),
+        (0, pack([b"x"]), None),
+    ],
+    ids=["as it came", "the part that is missing", "nothing"],
+)
+def test_of_a_repeated_batch_what_was_not_there_before_is_delivered(
+    number: int, batch: Packed, taken: Packed | None
+) -> None:
+    members = Group(2)
+    members.give("a", message(0))
+    effects = members.give("a", Received("b", Copy("b", 0, number, batch)))
+    found = [(effect.number, effect.bodies) for effect in effects if isinstance(effect, Deliver)]
+    assert found == ([] if taken is None else [(1, taken)])
 
 
 def test_a_member_acknowledges_at_once_when_enough_bytes_have_come() -> None:
@@ -137,6 +166,18 @@ def test_an_acknowledgement_measures_the_round_trip() -> None:
     members.now += 7
     members.give("a", Received("b", Position(0, 0, 1)))
     assert members.members["a"].peers(members.now)["b"].round_trip_ns == 7
+
+
+def test_progress_before_the_first_request_does_not_put_it_off() -> None:
+    members = Group(3)
+    for number in (1, 3):
+        members.give("a", message(number))
+    gap_ms = members.knobs.gap_ns / MILLISECOND_NS
+    members.pass_time(gap_ms / 2)
+    members.give("a", message(0))
+    members.pass_time(gap_ms / 2)
+    asked = [(to, pdu) for source, to, pdu in members.said(Ask) if source == "a"]
+    assert asked == [("b", Ask("b", 0, (2, 3)))]
 
 
 @pytest.mark.parametrize(("late_ns", "sooner"), [(0, False), (1, True)])

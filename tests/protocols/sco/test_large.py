@@ -12,7 +12,8 @@ from antiphon.core.seeds import Seeds
 from antiphon.core.time import SECOND_NS
 from antiphon.core.wire import Codec, Pdu
 from antiphon.protocols.sco import PDUS, Sco, ScoConfiguration
-from antiphon.protocols.sco.pdus import Answer, Confirm, Control, Data, Heartbeat, Query
+from antiphon.protocols.sco.pdus import Answer, Confirm, Control, Data, Heartbeat, Name, Query
+from antiphon.protocols.sco.peer import Outgoing
 from antiphon.sim.mesh import Mesh
 from antiphon.sim.world import World
 from tests.protocols.harness.sco_group import Group
@@ -226,6 +227,29 @@ def test_a_question_for_an_earlier_life_has_no_answer() -> None:
     assert sent(group, "b", Answer) == [Answer(0, 0, name, 1)]
 
 
+def test_a_sender_answers_only_for_what_every_destination_holds() -> None:
+    """a1 is accepted by all its destinations, a0 is not: c has not confirmed it."""
+    group = Group(3)
+    group.cut.add("c")
+    group.send("a", "bc")
+    group.send("a", "ab")
+    group.pass_time(10)
+    assert group.delivered("a") == ["a1"]
+    group.arrive("b", "a", Query(0, 0, Name("a", 0), 1))
+    assert not sent(group, "a", Answer)
+
+
+def test_a_destination_answers_by_the_confirmations_that_it_has() -> None:
+    """It has not heard from the sender that all of them hold the batch."""
+    group = Group(3)
+    group.lost = lambda source, _target, pdu: source == "a" and isinstance(pdu, Control)
+    group.send("a", "bc")
+    group.pass_time(10)
+    assert (group.delivered("b"), group.peer("b", "a").stream.atomic) == (["a0"], 0)
+    group.arrive("c", "b", Query(0, 0, Name("a", 0), 1))
+    assert sent(group, "b", Answer) == [Answer(0, 0, Name("a", 0), 1)]
+
+
 def test_only_destinations_are_believed() -> None:
     group = Group(4, LARGE)
     group.lost = lambda _source, _target, pdu: not isinstance(pdu, Data | Answer)
@@ -237,6 +261,13 @@ def test_only_destinations_are_believed() -> None:
         assert group.delivered("b") == []
     group.arrive("c", "b", Answer(0, 0, name, 1))
     assert group.delivered("b") == ["a0"]
+
+
+def test_pauses_between_questions_to_a_peer_double_up_to_the_longest() -> None:
+    outgoing = Outgoing()
+    assert [now for now in range(70) if outgoing.chase(now, 2, 20)] == [0, 4, 12, 28, 48, 68]
+    outgoing.end_chase()
+    assert [now for now in range(69, 80) if outgoing.chase(now, 2, 20)] == [70, 74]
 
 
 def test_a_quiet_neighbour_is_asked_before_it_is_missed() -> None:

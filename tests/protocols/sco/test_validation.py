@@ -3,6 +3,7 @@
 import pytest
 
 from antiphon.core.effects import Multicast
+from antiphon.core.inputs import Received
 from antiphon.core.packing import pack
 from antiphon.protocols.sco.levels import Remembered
 from antiphon.protocols.sco.membership import LONGEST_LEAP
@@ -12,6 +13,7 @@ from antiphon.protocols.sco.roster import MOST_LIVES, Roster
 from antiphon.protocols.sco.sending import Sending
 from antiphon.protocols.sco.state import State
 from tests.protocols.harness.sco_group import Group
+from tests.protocols.sco.lying import control, for_b
 
 
 def state_of(group: Group, name: str = "b") -> State:
@@ -156,6 +158,20 @@ def test_a_table_of_a_member_that_agrees_lists_no_life_that_is_over(agrees: bool
         peer.view.agree(state.lives.digest)
     roster.learn_table(0, peer, 7, (Name("a", 0), Name("b", 0), Name("z", 0)))
     assert ("z" in peer.view.listed) != agrees
+
+
+@pytest.mark.parametrize(("digest", "delivered"), [(0, ["a0"]), (1, [])])
+def test_what_all_hold_is_believed_of_members_that_agree_on_departed_ones(
+    digest: int, delivered: list[str]
+) -> None:
+    """A sender that has gone on without some other member does not wait for it."""
+    group = Group(3)
+    group.cut.add("c")
+    group.send("a", "bc")
+    group.settle()
+    assert group.delivered("b") == []
+    group.give("b", Received("a", control(number=1, atomic=1, gone=digest, targets=for_b(1, 1))))
+    assert group.delivered("b") == delivered
 
 
 # What a control message says of others

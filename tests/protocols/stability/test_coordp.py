@@ -161,6 +161,19 @@ def test_a_member_repeats_its_answer_ever_more_rarely_until_it_knows_the_result(
     assert b.handle(0, TimerFired(ACKNOWLEDGE)) == []
 
 
+@pytest.mark.parametrize(
+    ("starts", "answers"),
+    [((False, True), (False, True)), ((True, False), (True, True)), ((False, False), (False, True))],
+)
+def test_an_answer_says_whether_it_or_its_start_was_sent_before(
+    starts: tuple[bool, ...], answers: tuple[bool, ...]
+) -> None:
+    """The coordinator measures only how long answers to its first START take."""
+    b = member("b", [1, 1])
+    effects = [effect for repeated in starts for effect in receive(b, "a", StartRound(0, repeated=repeated))]
+    assert [send.pdu.repeated for send in of_kind(effects, Send)] == list(answers)
+
+
 def test_the_coordinator_asks_members_again_that_have_not_answered() -> None:
     a = member("a", [1, 1], Configuration(repetition=Repetition(first_ns=10, longest_ns=40)))
     started = trigger(a)

@@ -7,11 +7,13 @@ import pytest
 
 from antiphon.core.effects import CancelTimer, Effect, Missing, Send, SetTimer
 from antiphon.core.errors import UsageError
+from antiphon.core.fields import MOST_NAMES
 from antiphon.core.inputs import Restored, Suspected, TimerFired
 from antiphon.core.wire import Codec, Packet, Pdu
 from antiphon.protocols.stability.base import FIRST_LIMIT, Configuration, Objective
 from antiphon.protocols.stability.round_trips import Repetition
 from antiphon.protocols.stability.train import PDUS, REPEAT, Carriage, Receipt, Train
+from tests.protocols.harness.gate import pass_gate
 from tests.protocols.harness.stability_group import (
     counts,
     of_kind,
@@ -346,6 +348,14 @@ def test_pdus_cross_the_wire() -> None:
         packet = codec.decode(codec.encode(pdu))
         assert isinstance(packet, Packet)
         assert packet.pdu == pdu
+
+
+@pytest.mark.parametrize(
+    ("lap", "passes"), [(-1, False), (0, True), (4 * MOST_NAMES - 1, True), (4 * MOST_NAMES, False)]
+)
+def test_a_lap_out_of_bounds_does_not_pass_the_gate(lap: int, passes: bool) -> None:
+    for pdu in (Carriage(0, lap, counts(1, 2)), Receipt(0, lap)):
+        assert (pass_gate(Codec(PDUS), "b", pdu) is not None) == passes
 
 
 # Random runs
