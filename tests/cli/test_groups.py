@@ -131,7 +131,8 @@ def test_a_change_is_told_in_sentences(capsys: Capture, moves: list[str], senten
 
 
 def test_what_a_running_cluster_does_is_in_the_json(capsys: Capture) -> None:
-    """As in the protocol itself: a join that alters no tree keeps it; a leave does not."""
+    """As in the protocol itself: a join that alters no tree keeps it; a leave that deletes a meta-group does
+    not."""
     _, out, _ = says(capsys, EXAMPLE, "--join", "s02", "B", "--json")
     assert json.loads(out)["change"]["agreed"] == {"kept": [[1, 0]], "handed_over": [], "planted": []}
     _, out, _ = says(capsys, EXAMPLE, "--leave", "s16", "C", "--json")

@@ -289,6 +289,20 @@ def test_changes_that_make_and_delete_nothing_change_nothing(kind: str, moves: s
     assert changing.run(knobs, 1, None) == measured
 
 
+def test_the_study_asks_the_protocol_which_trees_it_replaces() -> None:
+    """A site that moves between two meta-groups replaces none; one that comes from outside a tree does."""
+    shares = {}
+    for moves in changing.MOVES:
+        knobs = changing.Configuration(sites=60, groups=3, kind="heavy", moves=moves, changes=40)
+        measured = changing.run(knobs, 1, None)
+        silent, replaced = measured["silent"], measured["replaced"]
+        assert isinstance(silent, int)
+        assert isinstance(replaced, int)
+        shares[moves] = replaced / silent
+    assert shares["whole"] == 1.0
+    assert shares["single"] < 0.2
+
+
 def test_where_everyone_is_in_all_groups_somebody_leaves() -> None:
     knobs = changing.Configuration(sites=2, groups=2, kind="heavy", moves="single", changes=60)
     for seed in range(5):

@@ -1,5 +1,7 @@
 """What sites would agree on is what they do agree on."""
 
+import pytest
+
 from antiphon.protocols.metagroups.agreed import AgreedTrees
 from tests.protocols.harness.metagroups_group import KNOBS, Cluster
 
@@ -32,6 +34,30 @@ def test_the_trees_of_running_sites_are_those_foretold() -> None:
     assert set(found.planted) == after - before
     assert found.planted
     assert found.kept
+
+
+@pytest.mark.parametrize(
+    ("site", "group"),
+    [
+        pytest.param("f", "B", id="a site joins"),
+        pytest.param("d", "B", id="a site leaves"),
+        pytest.param("a", "B", id="a primary site joins"),
+        pytest.param("c", "B", id="a primary site leaves"),
+        pytest.param("c", "A", id="a primary site leaves for another branch"),
+    ],
+)
+def test_a_change_that_alters_no_tree_is_foretold(site: str, group: str) -> None:
+    cluster = Cluster(GROUPS)
+    members = {each: tuple(sites) for each, sites in GROUPS.items()}
+    foretold, before = AgreedTrees(members, KNOBS.shape), trees_of(cluster)
+    cluster.pass_time(120)
+    (cluster.leave if site in members[group] else cluster.join)(site, group)
+    cluster.pass_time(160)
+    members[group] = tuple(sorted({*members[group]} ^ {site}))
+    found = foretold.change(members)
+    assert set(found.kept) == before == trees_of(cluster)
+    assert (found.handed_over, found.planted) == ((), ())
+    assert cluster.figure("a", "version") == 1
 
 
 def test_a_leave_is_foretold_too() -> None:
