@@ -60,6 +60,32 @@ def test_a_change_that_alters_no_tree_is_foretold(site: str, group: str) -> None
     assert cluster.figure("a", "version") == 1
 
 
+@pytest.mark.parametrize(
+    ("joins", "kept"),
+    [
+        pytest.param("BC", True, id="both move it"),
+        pytest.param("BD", False, id="the second makes a meta-group"),
+    ],
+)
+def test_two_joins_of_a_site_are_foretold(joins: str, kept: bool) -> None:
+    """It moves twice, or the view changes and plants the tree anew where it has moved."""
+    groups = {"A": "bcdefg", "B": "bcd", "C": "bh", "D": "i", "X": "ax"}
+    cluster = Cluster(groups)
+    members = {each: tuple(sites) for each, sites in groups.items()}
+    foretold, before = AgreedTrees(members, KNOBS.shape), trees_of(cluster)
+    cluster.pass_time(120)
+    for group in joins:
+        cluster.join("f", group)
+        members[group] += ("f",)
+    cluster.pass_time(300)
+    found, after = foretold.change(members), trees_of(cluster)
+    assert set(found.kept) == before & after
+    assert set(found.handed_over) == before - after
+    assert set(found.planted) == after - before
+    assert (before == after) is kept
+    assert cluster.changes("f")[-2:] == [f"+{group}" for group in joins]
+
+
 def test_a_leave_is_foretold_too() -> None:
     foretold = AgreedTrees({"A": ("a", "b"), "X": ("x",)}, KNOBS.shape)
     found = foretold.change({"A": ("a",), "X": ("x",)})
