@@ -70,7 +70,8 @@ def order_flags() -> Iterator[tuple[str, Any, Any]]:
         knob = next(iter(having.values()))
         told = describe(having)
         if knob.kind is bool:
-            yield name, Annotated[bool, Parameter(help=told, negative="")], field(default=False)
+            negative = f"--no-{name.replace('_', '-')}" if knob.default else ""
+            yield name, Annotated[bool | None, Parameter(help=told, negative=negative)], field(default=None)
         else:
             yield name, Annotated[knob.kind | None, Parameter(help=told)], field(default=None)
 
@@ -92,4 +93,4 @@ Options: TypeAlias = Annotated[OrderFlags | None, Parameter(name="*")]
 def given(options: OrderFlags | None) -> dict[str, Any]:
     """The order's options that were given."""
     found = {} if options is None else asdict(options)
-    return {name: value for name, value in found.items() if value is not None and value is not False}
+    return {name: value for name, value in found.items() if value is not None}

@@ -83,6 +83,13 @@ SERVED = f"{KEPT} s17 goes on with its work for <ABC> until its tree is replaced
             ],
         ),
         (
+            ["--join", "s02", "C", "--join", "s02", "B"],
+            [
+                "s02 moves from <A> to <ABC>.",
+                "No meta-group appears or disappears, so no tree has other links.",
+            ],
+        ),
+        (
             ["--leave", "s17", "C"],
             [
                 "s17 moves from <ABC> to <AB>.",
@@ -119,19 +126,32 @@ SERVED = f"{KEPT} s17 goes on with its work for <ABC> until its tree is replaced
             ],
         ),
     ],
-    ids=["same shape", "primary goes", "meta-group goes", "group begins", "primary meta-group goes"],
+    ids=[
+        "same shape",
+        "two joins",
+        "primary goes",
+        "meta-group goes",
+        "group begins",
+        "primary meta-group goes",
+    ],
 )
 def test_a_change_is_told_in_sentences(capsys: Capture, moves: list[str], sentences: list[str]) -> None:
     code, out, _ = says(capsys, EXAMPLE, *moves)
     assert code == 0
     *told, agreed = out.split("\n\n")[0].splitlines()
     assert told == sentences
-    kept = {"--join new E": BEGUN, "--join s02 B": KEPT, "--leave s17 C": SERVED}
+    kept = {
+        "--join new E": BEGUN,
+        "--join s02 B": KEPT,
+        "--join s02 C --join s02 B": KEPT,
+        "--leave s17 C": SERVED,
+    }
     assert agreed == kept.get(" ".join(moves), REPLACED)
 
 
 def test_what_a_running_cluster_does_is_in_the_json(capsys: Capture) -> None:
-    """As in the protocol itself: a join that alters no tree keeps it; a leave does not."""
+    """As in the protocol itself: a join that alters no tree keeps it; a leave that deletes a meta-group does
+    not."""
     _, out, _ = says(capsys, EXAMPLE, "--join", "s02", "B", "--json")
     assert json.loads(out)["change"]["agreed"] == {"kept": [[1, 0]], "handed_over": [], "planted": []}
     _, out, _ = says(capsys, EXAMPLE, "--leave", "s16", "C", "--json")

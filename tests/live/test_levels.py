@@ -1,6 +1,8 @@
 """Levels of acceptance as an application of a causal group sees them."""
 
 import asyncio
+from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -11,7 +13,7 @@ from antiphon.core.errors import UsageError
 from antiphon.live.errors import MissedError
 from antiphon.live.group import Group
 from antiphon.live.levels import LevelWaits
-from antiphon.live.orders import Causal
+from antiphon.live.orders import Causal, Settings
 from antiphon.protocols import sco
 from antiphon.protocols.sco import LEVELS, Level
 
@@ -71,6 +73,36 @@ def test_the_options_reach_the_protocol() -> None:
     assert Causal(delivery="causal").promises() == sco.CAUSAL_PROMISES
     with pytest.raises(UsageError, match="delivery"):
         Causal(delivery="safe")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        (Causal(), ("continuous", "full", True, False)),
+        (Causal(confirm="causal"), ("causal", "full", True, False)),
+        (Causal(delivery="causal"), ("continuous", "causal", True, False)),
+        (Causal(splits=False), ("continuous", "full", False, False)),
+        (Causal(levels=True), ("continuous", "full", True, True)),
+    ],
+    ids=["none", "confirm", "delivery", "splits", "levels"],
+)
+def test_each_option_sets_its_knob(chosen: Causal, expected: tuple[str, str, bool, bool]) -> None:
+    member = chosen.build(Settings(site="a", receive_buffer_bytes=1 << 20, random=Random(1)))
+    assert isinstance(member, sco.Sco)
+    knobs = member._state.configuration
+    assert (knobs.acknowledge, knobs.delivery, knobs.splits, knobs.observe) == expected
+
+
+def test_the_trace_of_a_live_group_has_the_levels(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with testing.cluster("ab", order=WATCHED, trace=tmp_path) as cluster:
+            sent = await cluster["a"].send(b"x")
+            message = await anext(aiter(cluster["b"]))
+            await asyncio.gather(sent.reached("full"), message.reached("full"))
+
+    testing.run(body())
+    found = {(row.site, row.level) for row in antiphon.read_levels(tmp_path) if row.sender == "a"}
+    assert found == {(site, level.label) for site in "ab" for level in LEVELS}
 
 
 # The waits

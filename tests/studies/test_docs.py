@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from antiphon.studies.reproduce import judge
+from antiphon.studies.reproduce import STUDIES, judge
 from antiphon.studies.study import Study
 from tests.studies.imagined import imagine
 
@@ -23,3 +23,13 @@ def test_the_example_is_a_study() -> None:
         assert [one.verdict for one in judge(study, results, "quick")] == [verdict]
         (line,) = study.figures[0].panels[0].drawn(results).series
         assert line.x == [10.0, 20.0, 40.0]
+
+
+def test_the_page_tells_how_many_runs_each_study_has() -> None:
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \|.*\| ([\d,]+)(?: / ([\d,]+))? \|", PAGE.read_text(encoding="utf-8"), re.M
+    )
+    told = {name: tuple(int(runs.replace(",", "")) for runs in counts if runs) for name, *counts in rows}
+    for name, counts in told.items():
+        study = STUDIES[name]
+        assert counts == tuple(len(study.jobs(size)) for size in ("quick", "full"))[: len(counts)], name

@@ -289,6 +289,20 @@ def test_changes_that_make_and_delete_nothing_change_nothing(kind: str, moves: s
     assert changing.run(knobs, 1, None) == measured
 
 
+def test_the_study_asks_the_protocol_which_trees_it_replaces() -> None:
+    """A site that moves between two meta-groups replaces none; one that comes from outside a tree does."""
+    shares = {}
+    for moves in changing.MOVES:
+        knobs = changing.Configuration(sites=60, groups=3, kind="heavy", moves=moves, changes=40)
+        measured = changing.run(knobs, 1, None)
+        silent, replaced = measured["silent"], measured["replaced"]
+        assert isinstance(silent, int)
+        assert isinstance(replaced, int)
+        shares[moves] = replaced / silent
+    assert shares["whole"] == 1.0
+    assert shares["single"] < 0.2
+
+
 def test_where_everyone_is_in_all_groups_somebody_leaves() -> None:
     knobs = changing.Configuration(sites=2, groups=2, kind="heavy", moves="single", changes=60)
     for seed in range(5):
@@ -460,7 +474,22 @@ def test_a_change_that_alters_no_tree_costs_few_pdus_however_many_sites_there_ar
     assert size < 20_000
 
 
+def test_a_join_that_makes_a_meta_group_is_agreed_on_by_all_sites_by_differences() -> None:
+    """A view of 100 sites in 20 groups takes 3.6 KB: told whole to each site, it would be 360 KB."""
+    point = joining.Configuration(sites=100, groups=20, change="create")
+    bill = measure(joining.SCENARIO, point, 0)
+    pdus, size = bill["pdus"], bill["bytes"]
+    assert isinstance(pdus, int)
+    assert isinstance(size, int)
+    assert bill["wait_s"] is not None
+    assert 300 < pdus < 1_200
+    assert size < 100_000
+
+
 def test_a_quiet_change_makes_and_deletes_no_meta_group() -> None:
     membership = {"A": ("a", "b", "c", "e"), "B": ("c", "d", "e")}
     assert joining.quiet_changes(membership, "join") == [("a", "B"), ("b", "B")]
     assert joining.quiet_changes(membership, "leave") == [("c", "A"), ("e", "A"), ("c", "B"), ("e", "B")]
+    assert joining.creating_joins(membership) == []
+    wider = {"A": ("a", "b"), "B": ("c", "d"), "C": ("b",)}
+    assert joining.creating_joins(wider) == [("c", "A"), ("d", "A"), ("c", "C"), ("d", "C")]

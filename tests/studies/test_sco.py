@@ -1,6 +1,8 @@
 """The SCO study: complete, and judged by the runs and not by wishes."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -22,6 +24,7 @@ from antiphon.studies.study import Effort
 from tests.studies.imagined import Rule, imagine
 
 EFFORTS: tuple[Effort, ...] = ("quick", "full")
+DOCS = Path(__file__).parents[2] / "docs"
 SCHEME_OF = {scenario: scheme for scheme, scenario in SCENARIOS.items()}
 
 
@@ -322,6 +325,37 @@ def test_a_mechanism_that_changes_nothing_gives_nothing(claim: str, verdict: str
 @pytest.mark.parametrize(("carried", "verdict"), [(200.0, "reproduced"), (300.0, "not reproduced")])
 def test_metadata_is_less_than_a_vector(carried: float, verdict: str) -> None:
     assert verdicts(lambda _: {"metadata_bytes": carried})["S9"] == verdict
+
+
+def on_the_page() -> dict[int, list[int]]:
+    """By members, the bytes of metadata in plain vectors and in differences."""
+    page = (DOCS / "protocols" / "sco.md").read_text(encoding="utf-8")
+    _, table = page.split("| members | plain | differences |\n|---|---|---|\n")
+    rows = (
+        [int(cell) for cell in line.strip("| ").split(" | ")] for line in table.split("\n\n")[0].splitlines()
+    )
+    return {members: figures for members, *figures in rows}
+
+
+def test_all_pages_have_one_figure_for_the_metadata_of_a_large_group() -> None:
+    plain, differences = on_the_page()[100]
+    for page, told in (
+        ("causal.md", f"takes {differences} bytes for them instead of {plain:,}"),
+        ("studies.md", f"carries {differences} bytes instead of {plain:,}"),
+        ("studies.md", f"| 100 | {plain:,} ("),
+        ("protocols/causal-rivals.md", f"vectors take [{differences}]"),
+    ):
+        assert told in (DOCS / page).read_text(encoding="utf-8"), page
+
+
+@pytest.mark.parametrize("members", [10, 30, pytest.param(100, marks=pytest.mark.slow)])
+def test_the_metadata_of_the_page_is_that_of_the_runs(members: int) -> None:
+    for form, told in zip(("SCO, plain", "SCO, compressed"), on_the_page()[members], strict=True):
+        job = beyond.metadata_grid(form, members).jobs("full")[0]
+        scenario = find_scenario(job.scenario)
+        found = measure(scenario, scenario.configure(json.loads(job.parameters)), job.seed)["metadata_bytes"]
+        assert isinstance(found, float)
+        assert round(found) == told
 
 
 # Figures and tables

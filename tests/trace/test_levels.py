@@ -1,5 +1,6 @@
 """Levels of acceptance beside the rows of a trace."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,20 @@ def test_a_simulated_trace_has_each_level_that_a_message_reached(tmp_path: Path)
     delivered = {(row.site, row.sender, row.number) for row in trace.events if row.kind == "deliver"}
     assert delivered <= {(row.site, row.sender, row.number) for row in rows if row.level == "full"}
     assert not any(check_all(trace).values())
+
+
+def test_a_simulated_run_prints_the_time_until_each_level(capsys: pytest.CaptureFixture[str]) -> None:
+    """No level comes sooner than those that it implies, and atomic acceptance takes a trip more."""
+    options = ["--members", "3", "--messages", "60", "--rate", "20", "--seed", "1", "--json"]
+    assert run(["simulate", "sco", *options, "--levels"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    simple, causal, atomic, full = (
+        told[f"level_{name}_s"] for name in ("simple", "causal", "atomic", "full")
+    )
+    assert 0 < simple <= told["level_continuous_s"] <= causal < told["level_causally-atomic_s"] <= full
+    assert causal < atomic <= told["level_continuously-atomic_s"] <= full < 0.1
+    assert run(["simulate", "sco", *options]) == 0
+    assert not any(name.startswith("level_") for name in json.loads(capsys.readouterr().out))
 
 
 def test_a_live_recorder_keeps_levels(tmp_path: Path) -> None:

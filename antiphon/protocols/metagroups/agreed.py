@@ -1,9 +1,11 @@
 """What the sites of a cluster agree on when groups change: which trees stay, and which are replaced.
 
 It asks the very functions by which a proposer decides, without running any site. Retiring trees count as over
-before the next change.
+before the next change. A site that joins or leaves several groups does so one after another, as applications
+ask for it.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from antiphon.core.ids import Site
@@ -68,16 +70,17 @@ class AgreedTrees:
         return self._moved.get(site) or self._view.records.get(site)
 
     def _moves(self, wanted: SiteRecord) -> bool:
-        """Let a site move to the groups that it wants; whether it can."""
+        """Let a site move to the groups that it wants, one after another; whether it can."""
         current = self._current(wanted.site)
         if current is None:
             return False
-        way = self._whereabouts.way_of(self._view, current, wanted, self._configuration)
-        if way is None:
-            return False
-        self._whereabouts.note(wanted.site, way)
-        self._moved[wanted.site] = wanted
-        self._trees.add(way.tree)
+        for step in _steps(current, wanted):
+            way = self._whereabouts.way_of(self._view, current, step, self._configuration)
+            if way is None:
+                return False
+            self._whereabouts.note(wanted.site, way)
+            self._trees.add(way.tree)
+            current = self._moved[wanted.site] = step
         return True
 
     def _record(self, site: Site, groups: Label) -> SiteRecord:
@@ -85,3 +88,12 @@ class AgreedTrees:
         if known is None:
             return SiteRecord(site, (0, 0), 1, groups)
         return known if known.groups == groups else SiteRecord(site, (0, 0), known.serial + 1, groups)
+
+
+def _steps(current: SiteRecord, wanted: SiteRecord) -> Iterator[SiteRecord]:
+    """What a site asks for on its way: joins first, then leaves, each by name."""
+    joins, leaves = (set(wanted.groups) - set(current.groups), set(current.groups) - set(wanted.groups))
+    groups = set(current.groups)
+    for number, group in enumerate((*sorted(joins), *sorted(leaves)), start=1):
+        groups ^= {group}
+        yield SiteRecord(wanted.site, wanted.session, current.serial + number, tuple(sorted(groups)))

@@ -20,7 +20,7 @@ STUDY: Final = Study(
         *costs.GRIDS,
         *changing.GRIDS,
         *living.GRIDS,
-        joining.GRID,
+        *joining.GRIDS,
     ),
     sections=(
         trees.SECTION,

@@ -1,7 +1,8 @@
 """Beyond the paper: what one join or leave costs a cluster, found by running it.
 
 Two runs of the same sites, one with the change and one without, differ by what it costs: all PDUs, also the
-heartbeats that it adds, by their encoded size. The change makes and deletes no meta-group.
+heartbeats that it adds, by their encoded size. The change makes and deletes no meta-group; beside it, for
+comparison, a join that makes one.
 """
 
 from collections.abc import Mapping
@@ -32,8 +33,10 @@ CHANGE_NS: Final = 220 * MILLISECOND_NS
 """When the site asks to join or leave: all sites have heard one another's heartbeats by then."""
 END_NS: Final = 620 * MILLISECOND_NS
 """By then the change is over, with all that it leads to."""
-CHANGES: Final = ("join", "leave")
+CHANGES: Final = {"join": "join", "leave": "leave", "create": "join that makes a meta-group"}
 SIZES: Final = (10, 100, 1000)
+LARGER_SIZES: Final = (100, 1000)
+"""Sizes at which groups in a row leave room for another meta-group."""
 SECONDS_PER_SITE: Final = 0.02
 
 
@@ -46,7 +49,7 @@ class Configuration:
     kind: Annotated[str, "how groups overlap: separate, moderate, heavy, profiles or neighbours"] = (
         "neighbours"
     )
-    change: Annotated[str, "join or leave"] = "join"
+    change: Annotated[str, "join, leave, or create: a join that makes a meta-group"] = "join"
 
     def __post_init__(self) -> None:
         if self.sites < 2 or self.groups < 2:
@@ -54,7 +57,7 @@ class Configuration:
         if self.kind not in KINDS:
             raise UsageError(f"There is no overlap '{self.kind}'.", hint=f"There are: {', '.join(KINDS)}.")
         if self.change not in CHANGES:
-            raise UsageError(f"There is no change '{self.change}'.", hint="A site joins or leaves.")
+            raise UsageError(f"There is no change '{self.change}'.", hint=f"There are: {', '.join(CHANGES)}.")
 
 
 class Bill(NamedTuple):
@@ -109,6 +112,18 @@ def quiet_changes(membership: Membership, change: str) -> list[tuple[Site, Group
     ]
 
 
+def creating_joins(membership: Membership) -> list[tuple[Site, Group]]:
+    """Joins that make a meta-group and delete none."""
+    sites_of = {meta_group.label: meta_group.sites for meta_group in form_meta_groups(membership)}
+    return [
+        (site, group)
+        for label, sites in sorted(sites_of.items())
+        for group in sorted(membership)
+        if group not in label and tuple(sorted({*label, group})) not in sites_of and len(sites) > 1
+        for site in sites
+    ]
+
+
 def bill(
     membership: Mapping[Group, tuple[Site, ...]],
     sites: list[Site],
@@ -147,12 +162,13 @@ def bill(
 def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> Metrics:  # noqa: ARG001
     random = Seeds(seed).stream("jia/joining")
     membership = draw(configuration.kind, random, configuration.sites, configuration.groups)
-    changes = quiet_changes(membership, configuration.change)
+    is_quiet = configuration.change != "create"
+    changes = quiet_changes(membership, configuration.change) if is_quiet else creating_joins(membership)
     if not changes:
         return {"pdus": None, "bytes": None, "wait_s": None}
     sites = site_names(configuration.sites)
     site, group = random.choice(changes)
-    wish = JoinGroup(group) if configuration.change == "join" else LeaveGroup(group)
+    wish = LeaveGroup(group) if configuration.change == "leave" else JoinGroup(group)
     without = bill(membership, sites, None, Seeds(seed))
     spent = bill(membership, sites, (site, wish), Seeds(seed))
     return {
@@ -165,18 +181,27 @@ def run(configuration: Configuration, seed: int, recorder: Recorder | None) -> M
 
 SCENARIO: Final = Scenario(
     name=NAME,
-    summary="One join or leave that makes and deletes no meta-group, and what it costs the cluster",
+    summary="One join or leave, and what it costs the cluster (Jia and So, 6)",
     example=f"antiphon simulate {NAME} --sites 100 --groups 20 --seed 0 --json",
     configuration=Configuration,
     run=run,
     promises=(),
     cost_s=lambda knobs: SECONDS_PER_SITE * knobs.sites,
 )
-GRID: Final = Grid(
-    scenario=NAME,
-    axes={"sites": SIZES, "kind": ("neighbours",), "change": CHANGES},
-    derived={"groups": lambda point: groups_for(point["sites"])},
-    seeds={"quick": 1, "full": 3},
+GRIDS: Final = (
+    Grid(
+        scenario=NAME,
+        axes={"sites": SIZES, "kind": ("neighbours",), "change": ("join", "leave")},
+        derived={"groups": lambda point: groups_for(point["sites"])},
+        seeds={"quick": 1, "full": 3},
+    ),
+    Grid(
+        scenario=NAME,
+        axes={"sites": LARGER_SIZES, "kind": ("neighbours",), "change": ("create",)},
+        quick={"sites": LARGER_SIZES[:1]},
+        derived={"groups": lambda point: groups_for(point["sites"])},
+        seeds={"quick": 1, "full": 1},
+    ),
 )
 
 
@@ -184,13 +209,13 @@ def rows(results: Results) -> list[list[str]]:
     return [
         [
             f"{sites:,}",
-            change,
+            words,
             f"{point.metrics['pdus'].mean:,.0f}",
             f"{point.metrics['bytes'].mean / 1000:,.1f} KB",
             f"{point.metrics['bytes'].mean / sites:,.0f}",
             f"{1000 * point.metrics['wait_s'].mean:.0f} ms",
         ]
-        for change in CHANGES
+        for change, words in CHANGES.items()
         for sites in SIZES
         for point in results.matching({"scenario": NAME, "sites": sites, "change": change})
     ]
@@ -203,12 +228,15 @@ SECTION: Final = Section(
     "the primary sites on the ways from the node where both ways part to the site's old node and to its new "
     "one; the site; and the members of the group, which are told. Other sites learn of it before they "
     "multicast: two PDUs for each that does, not counted here, since none does. A leave waits until no site "
-    "names the site any more, which heartbeats tell that are sent anyway.",
+    "names the site any more, which heartbeats tell that are sent anyway.\n\nA join that makes a meta-group "
+    "changes a tree, and so the view: all sites of the cluster agree on it, by differences to the view that "
+    "they have.",
     tables=(
         Table(
-            title="One join or leave that makes and deletes no meta-group (run)",
-            caption="Groups in a row, five sites for each. All PDUs that a run has more than the same run "
-            "without the change, by their encoded size. Wait: until the site is in the group, or out of it.",
+            title="One join or leave (run)",
+            caption="Groups in a row, five sites for each; no meta-group is made or deleted but where it "
+            "says so. All PDUs that a run has more than the same run without the change, by their encoded "
+            "size. Wait: until the site is in the group, or out of it.",
             columns=("sites", "change", "PDUs", "bytes", "bytes a site", "wait"),
             compute=rows,
         ),
