@@ -60,6 +60,9 @@ class Reception:
 
         As long as a sender is present, only the sender itself is believed.
         """
+        if self._roster.is_ahead(now, pdu.names):
+            self._state.ignore()
+            return
         table = self._roster.read_names(now, pdu.names)
         peer = table[0].peer
         if peer is None or peer is self._peers.me or peer.settled or (peer is not source and not peer.gone):

@@ -4,8 +4,10 @@ A life is present from when it is first heard, or first named by another's table
 life is over marks it and passes that on, so that all come to hold the same lives to be over.
 
 What others say of a life may be wrong. Each site's own voice outweighs it: a member that speaks with a life
-below one that others named, and that never spoke itself, is present, and the other one is not. Lives that
-were heard, or were present, and are over stay over.
+below one that others named, and that never spoke itself, is present, and the other one is not. A table that
+names a later life of a site that has just spoken with an earlier one is not read yet: the site will say so
+itself, or fall silent, and the table comes again. Lives that were heard, or were present, and are over stay
+over.
 """
 
 from collections.abc import Iterable
@@ -229,7 +231,7 @@ class Roster:
     def learn_table(self, now: Nanoseconds, peer: Peer, version: int, names: tuple[Name, ...]) -> None:
         """Take a version of a peer's table; raises `MalformedError` if it is malformed."""
         view = peer.view
-        if not view.wants_table(version):
+        if not view.wants_table(version) or self.is_ahead(now, names):
             return
         table = self.read_names(now, names)
         if not any(entry.peer is peer for entry in table):
@@ -238,6 +240,18 @@ class Roster:
         view.add_table(version, table, listed, self._peers.me)
         if view.agreed == self._lives.digest:
             self._trim_list(peer)
+
+    def is_ahead(self, now: Nanoseconds, names: Iterable[Name]) -> bool:
+        """Whether a table names a life that its site, which was heard just now, has not begun yet."""
+        limit_ns = now - self._state.configuration.silence_ns
+        present = self._peers.present
+        return any(
+            known.heard and known.life < name.life and known.heard_ns > limit_ns
+            for name in names
+            if (known := present.get(name.site)) is not None
+            and not name.gone
+            and not self.is_disproved(name)
+        )
 
     def read_names(self, now: Nanoseconds, names: tuple[Name, ...]) -> Table:
         """The peers that a table names; raises `MalformedError` if it is malformed."""

@@ -214,6 +214,74 @@ def test_a_batch_for_an_earlier_life_of_ours_is_passed_over() -> None:
     assert (group.figure("b", "ignored"), peer.stream.received, peer.stream.needed) == (0, 0, 0)
 
 
+# Lives that others name
+
+
+def names_of(group: Group, life: int, *, gone: bool = False) -> tuple[Name, ...]:
+    """A table of d, which names a life of c."""
+    return (Name("d", life_of(group, "d")), Name("b", life_of(group, "b")), Name("c", life, gone=gone))
+
+
+def tell(group: Group, names: tuple[Name, ...], version: int) -> None:
+    vector = pack_whole([0] * len(names))
+    changes: dict[str, Any] = {"serial": 10_000 + version, "table": version, "ack": vector}
+    targets = pack_bitmap((), len(names))
+    lie(group, control_of(group, names=names, targets=targets, **changes), "b")
+
+
+def repeat(group: Group, names: tuple[Name, ...]) -> None:
+    """d repeats a batch of its own, to b."""
+    vector = pack_whole([0] * len(names))
+    to = pack_bitmap({1}, len(names))
+    life = life_of(group, "d")
+    lie(group, Copy(life, names, 0, to, pack_numbers([0]), vector, vector, pack([b"lie"])), "b")
+
+
+def test_a_later_life_of_a_member_that_speaks_is_not_believed() -> None:
+    """b once took c's life for over, and delivered what follows c's messages before them."""
+    group = join(*"abcd")
+    life = life_of(group, "c")
+    tell(group, names_of(group, life + 1), 100)
+    repeat(group, names_of(group, life + 1))
+    assert group.peer("b", "c").life == life
+    assert 100 not in group.peer("b", "d").view.tables
+    assert group.delivered("b") == []
+    assert [group.spells(name) for name in "abc"] == ["+"] * 3
+    tell(group, names_of(group, life), 101)
+    repeat(group, names_of(group, life))
+    assert 101 in group.peer("b", "d").view.tables
+    assert group.delivered("b") == ["d0"]
+
+
+@pytest.mark.parametrize(("silent", "is_believed"), [(-1, False), (0, True)])
+def test_a_later_life_of_a_member_that_has_fallen_silent_is_believed(silent: int, is_believed: bool) -> None:
+    """c may have begun anew, and only d has heard it."""
+    group = join(*"abcd")
+    life = life_of(group, "c")
+    known = group.peer("b", "c")
+    group.now = known.heard_ns + group.members["b"]._state.configuration.silence_ns + silent
+    tell(group, names_of(group, life + 1), 100)
+    assert (group.peer("b", "c").life == life + 1) == is_believed
+
+
+def test_a_table_may_name_lives_that_are_over() -> None:
+    """c rejoins at once, since it learns that its life is taken to be over."""
+    group = join(*"abcd")
+    life = life_of(group, "c")
+    tell(group, names_of(group, life + 1, gone=True), 100)
+    assert 100 in group.peer("b", "d").view.tables
+    assert group.peer("b", "c").life > life
+
+
+def test_a_life_that_its_site_has_disproved_holds_up_no_table() -> None:
+    group = join(*"abcd")
+    life = life_of(group, "c")
+    group.members["b"]._state.lives.note_disproved("c", life + 1)
+    tell(group, names_of(group, life + 1), 100)
+    assert 100 in group.peer("b", "d").view.tables
+    assert group.peer("b", "c").life == life
+
+
 # What a liar has left behind
 
 
