@@ -189,7 +189,7 @@ class ReportSender:
         self._heartbeat.rank = sum((peer <= reporter, peer) < ours for peer in peers if peer != reporter)
 
     def _note_return(self, site: Site) -> None:
-        """This member takes part. If no other one listens, reports need not tell what a newcomer must know."""
+        """This member takes part. If no other one listens, reports need not tell what newcomers must know."""
         if self._listeners.pop(site, None) is not None and not self._listeners:
             self._listener_ns, self._owed = None, 0
 
