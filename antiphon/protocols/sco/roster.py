@@ -248,9 +248,7 @@ class Roster:
         return any(
             known.heard and known.life < name.life and known.heard_ns > limit_ns
             for name in names
-            if (known := present.get(name.site)) is not None
-            and not name.gone
-            and not self.is_disproved(name)
+            if (known := present.get(name.site)) is not None and not name.gone and not self.is_disproved(name)
         )
 
     def read_names(self, now: Nanoseconds, names: tuple[Name, ...]) -> Table:
