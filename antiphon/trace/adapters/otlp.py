@@ -3,8 +3,9 @@
 The semantic conventions for messaging say which span is what: `send`, `publish` and `create` are sends,
 `receive` is a reception, `process` and `deliver` are deliveries; others are skipped. The site is
 `service.instance.id`, else `service.name`. Spans are ordered by their start times, so spans of one site with
-the same start are unordered. A destination's partition is an ordering domain,
-and a message is for those that process what is sent to its destination. Older conventions have other
+the same start are unordered. A destination's partition is an ordering domain.
+A producer's span often begins before its partition is chosen: then the spans of consumers name it. A message
+is for those that process what is sent to its destination. Older conventions have other
 names for the same, and none for what a producer's span does: programs of several versions may write one log.
 """
 
