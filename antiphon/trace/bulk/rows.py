@@ -1,5 +1,6 @@
 """The rows of a share of the messages: ids become senders and numbers, sends get their destinations."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -48,16 +49,18 @@ def match(job: Job, share: int) -> Matched:
     """Find sends that repeat an earlier one, and who delivers what."""
     wanted = ("run", "site", "kind", "sender", "number", "group", "domain", "message_id", "order", "slot")
     records = Share(job, share, wanted)
-    repeated = list[int]()
-    if job.staging.is_numbered:
-        message = records.messages(records.named(), records.column("number"))
-    else:
+    key, repeated = None, list[int]()
+    if not job.staging.is_numbered:
         key, send = records.first_sends()
-        message = np.unique(key, return_inverse=True)[1]
         again = records.is_send & (send >= 0) & (send != np.arange(records.count))
         repeated = _send_places(job, records, np.flatnonzero(again)).tolist()
-    told = Told(job, records, message)
-    return Matched(repeated, list(told.readings()) if job.places or told.groups.values else [])
+    if not job.places and "group" not in records.table.column_names:
+        return Matched(repeated, [])
+    if key is None:
+        message = records.messages(records.named(), records.column("number"))
+    else:
+        message = np.unique(key, return_inverse=True)[1]
+    return Matched(repeated, list(Told(job, records, message).readings()))
 
 
 def _send_places(job: Job, records: Share, rows: Any) -> Any:
@@ -97,13 +100,7 @@ def write_share(job: Job, share: int) -> Report:
     firsts = np.sort(sends[np.unique(message[sends], return_index=True)[1]])
     rows = firsts[:0] if job.marks_acceptance else firsts
     _write(job, share, columns, rows)
-
-    def names(rows: Any) -> list[str]:
-        taken = {name: columns[name].take(pa.array(rows)).to_pylist() for name in ("sender", "number")}
-        if not job.staging.is_numbered:
-            return list(columns["message_id"].take(pa.array(rows)).to_pylist())
-        return [f"{sender}:{number}" for sender, number in zip(*taken.values(), strict=True)]
-
+    names = partial(_names, job, columns)
     open_sends = firsts[placing.unplaced[firsts] & ~bits(pc.is_valid(records.column("destinations")))[firsts]]
     return Report(
         _counted(records, rows), [records.runs.values[run] for run in np.unique(records.runs.codes[unsent])],
@@ -112,6 +109,15 @@ def write_share(job: Job, share: int) -> Report:
         [] if job.for_everyone else _shares(job, records, placing, message),
         [] if job.for_everyone else list(placing.undecided(open_sends, names)), list(placing.torn(names)),
     )  # fmt: skip
+
+
+def _names(job: Job, columns: dict[str, Any], rows: Any) -> list[str]:
+    """What notes call the messages of these rows."""
+    places = pa.array(rows)
+    if not job.staging.is_numbered:
+        return list(columns["message_id"].take(places).to_pylist())
+    number = columns["number"].take(places).cast(pa.string())
+    return list(pc.binary_join_element_wise(columns["sender"].take(places), number, ":").to_pylist())
 
 
 def _of_messages(records: Share, column: Any) -> Any:
