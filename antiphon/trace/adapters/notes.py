@@ -42,6 +42,8 @@ class Evidence(NamedTuple):
     """Whether sends name the queues that they were routed to, and no consumer is named like any of them."""
     undecided: bool = False
     """Whether messages have no domain that a record tells, and sites read some of the domains alone."""
+    unordered: int = 0
+    """Messages that were sent and delivered, and whose domain no record tells, although there are domains."""
 
 
 def judgeable(promises: Iterable[Property], evidence: Evidence) -> tuple[tuple[Property, ...], list[str]]:
@@ -66,6 +68,12 @@ def judgeable(promises: Iterable[Property], evidence: Evidence) -> tuple[tuple[P
         notes.append(
             f"{evidence.tied_sends} sends share their place with another one, so the order in which they "
             "were sent is not known, and fifo is not promised."
+        )
+        kept.remove("fifo")
+    if "fifo" in kept and evidence.unordered:
+        notes.append(
+            f"Delivered messages whose domain no record tells: {evidence.unordered}. Their order cannot be "
+            "judged, so fifo is not promised."
         )
         kept.remove("fifo")
     if "fifo" in kept and evidence.has_unsent and not evidence.has_sends:

@@ -90,6 +90,7 @@ def number_records(
     evidence = Evidence(
         numbering.has_sends, numbering.tied_sends, bool(numbering.unsent), bool(groups), len(files) > 1,
         bool(beyond), _are_strangers(placed, numbering), rows.are_astray(), bool(undecided),
+        rows.unordered(),
     )  # fmt: skip
     kept, notes = judgeable(promises, evidence)
     notes += [*groups, *undecided, *numbering.torn_notes(), *beyond, *_repeat_notes(placed)]
@@ -307,6 +308,12 @@ class _Rows:
             if record.kind == "send":
                 sent.setdefault(self._numbering.message(record), record)
         return sent
+
+    def unordered(self) -> int:
+        """How many messages were sent and delivered, and have a domain that no record tells."""
+        return sum(
+            message in self._holders and self._is_unplaced(record) for message, record in self._sent().items()
+        )
 
     def undecided(self) -> Iterator[str]:
         """A sentence for each group with unplaced messages that a doubtful site did not deliver."""

@@ -209,6 +209,13 @@ class Placing:
             counts = np.bincount(at[is_doubtful[sites.codes[held]]], minlength=len(own))
             yield from self._doubts(own[counts < len(doubtful)], self.groups.value(group), names)
 
+    def unordered(self, rows: Any) -> dict[str, int]:
+        """By run, how many of these first sends are of unplaced messages that were delivered."""
+        at, _ = self._holders(rows)
+        runs = self._records.runs
+        codes, counts = np.unique(runs.codes[rows[np.unique(at)]], return_counts=True)
+        return {runs.values[run]: n for run, n in zip(codes.tolist(), counts.tolist(), strict=True)}
+
     def torn(self, names: Callable[[Any], list[str]]) -> Iterator[Doubt]:
         """The messages whose records name several domains."""
         rows = np.flatnonzero(self._records.is_message & self._told.torn[self._message])

@@ -201,6 +201,7 @@ class _Import:
             evidence = Evidence(
                 run in has_sends, ties.get(run, 0), run in unsent, run in groups, run in merged,
                 run in beyond, run in strangers, run in routed and not any(routed[run]), run in undecided,
+                sum(report.unordered.get(run, 0) for report in reports),
             )  # fmt: skip
             promises[run], found = judgeable(promised, evidence)
             notes.update(dict.fromkeys([*found, *groups.get(run, ()), *undecided.get(run, ())]))

@@ -41,6 +41,8 @@ class Report(msgspec.Struct, frozen=True):
     shares: list[Shared]
     undecided: list[Doubt]
     """Messages without a domain that records tell, and that some sites may have lost."""
+    unordered: dict[str, int]
+    """For each run the messages without a domain that records tell, if they were sent and delivered."""
     torn: list[Doubt]
     """Messages whose records name several domains."""
 
@@ -107,7 +109,8 @@ def write_share(job: Job, share: int) -> Report:
         _met(records, message), _routed(job, records),
         _repeats(records, columns, firsts) if job.staging.is_numbered else [],
         [] if job.for_everyone else _shares(job, records, placing, message),
-        [] if job.for_everyone else list(placing.undecided(open_sends, names)), list(placing.torn(names)),
+        [] if job.for_everyone else list(placing.undecided(open_sends, names)),
+        placing.unordered(firsts[placing.unplaced[firsts]]), list(placing.torn(names)),
     )  # fmt: skip
 
 
