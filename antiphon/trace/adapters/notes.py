@@ -1,6 +1,6 @@
 """Sentences about what a log cannot tell, and which promises it has evidence for."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -40,6 +40,10 @@ class Evidence(NamedTuple):
     """Whether there are sends and deliveries, and no message has both."""
     astray: bool = False
     """Whether sends name the queues that they were routed to, and no consumer is named like any of them."""
+    undecided: bool = False
+    """Whether messages have no domain that a record tells, and sites read some of the domains alone."""
+    unordered: int = 0
+    """Messages that were sent and delivered, and whose domain no record tells, although there are domains."""
 
 
 def judgeable(promises: Iterable[Property], evidence: Evidence) -> tuple[tuple[Property, ...], list[str]]:
@@ -66,10 +70,16 @@ def judgeable(promises: Iterable[Property], evidence: Evidence) -> tuple[tuple[P
             "were sent is not known, and fifo is not promised."
         )
         kept.remove("fifo")
+    if "fifo" in kept and evidence.unordered:
+        notes.append(
+            f"Delivered messages whose domain no record tells: {evidence.unordered}. Their order cannot be "
+            "judged, so fifo is not promised."
+        )
+        kept.remove("fifo")
     if "fifo" in kept and evidence.has_unsent and not evidence.has_sends:
         notes.append("Messages have ids and no numbers, so the order in which they were sent is not known.")
         kept.remove("fifo")
-    if "atomicity" in kept and evidence.split:
+    if "atomicity" in kept and (evidence.split or evidence.undecided):
         kept.remove("atomicity")
     if "integrity" in kept and evidence.unreached:
         kept.remove("integrity")
@@ -90,6 +100,26 @@ def group_note(domain: str | None, sites: Sequence[str]) -> str:
         "lacks proves nothing: --site NAME takes them as one consumer group, --destinations everyone as "
         "consumers of all."
     )
+
+
+def undecided_note(group: str | None, count: int, example: str, sites: Collection[str]) -> str:
+    """Messages that some sites may have lost, since no record says which domain they belong to."""
+    known = sorted(sites)
+    names = ", ".join(known[:NAMES_SHOWN]) + (", ..." if len(known) > NAMES_SHOWN else "")
+    where = "which domain" if group is None else f"which domain of {group}"
+    belong = (
+        f"1 message ({example}) belongs" if count == 1 else f"{count} messages (such as {example}) belong"
+    )
+    return (
+        f"No record tells to {where} {belong}, so what {names} lost is not judged: --site NAME takes all "
+        "consumers as one group."
+    )
+
+
+def torn_note(count: int, example: str) -> str:
+    """Messages whose records contradict each other: a trace has one domain for each."""
+    messages = f"1 message, {example}," if count == 1 else f"{count} messages, such as {example},"
+    return f"The records of {messages} name several domains: that of the send counts, or else none."
 
 
 def reach_note(domain: str, first_sent: int, first_delivered: int) -> str:

@@ -3,8 +3,10 @@
 - A message that its log names by id alone gets its place among its sender's sends as its number. An id that
   no send names gets a sender of its own, so that no order is made up for it.
 - A site's rows are ordered by what the log orders them by; rows with equal values get equal steps.
-- A send without destinations is for every site that delivered anything of its domain, not for publishers; if
-  it names a group, for every site that delivered anything that was sent to this group in its domain.
+- A message has one domain: the one that its send names, else the one on which its other records agree. All
+  its rows have it.
+- A send without destinations is for the sites that read its domain, and for no publisher: `readers` has the
+  rules. A message whose domain no record tells gets a domain of its own, so that no order is made up for it.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +27,10 @@ from antiphon.trace.adapters.notes import (
     members,
     reach_note,
     repeat_note,
+    torn_note,
+    undecided_note,
 )
+from antiphon.trace.adapters.readers import Readers
 from antiphon.trace.adapters.record import Record
 from antiphon.trace.schema import ACCEPTED, Event, Run
 
@@ -58,6 +63,10 @@ class _Message(NamedTuple):
     number: int
 
 
+def _text(message: _Message) -> str:
+    return f"{message.sender}:{message.number}"
+
+
 def number_records(
     run: str, placed: Sequence[Placed], promises: Iterable[Property], protocol: str, *,
     audience: Audience = "consumers", marks_acceptance: bool = False,
@@ -71,6 +80,7 @@ def number_records(
     rows = _Rows(run, placed, numbering, audience, marks_acceptance, holed, is_routed)
     events = rows.events()
     groups = [] if audience == "everyone" else list(rows.consumer_groups())
+    undecided = [] if audience == "everyone" else list(rows.undecided())
     beyond = list(_reach_notes(placed))
     files = {
         place[0]
@@ -79,14 +89,16 @@ def number_records(
     }
     evidence = Evidence(
         numbering.has_sends, numbering.tied_sends, bool(numbering.unsent), bool(groups), len(files) > 1,
-        bool(beyond), _are_strangers(placed, numbering), rows.are_astray(),
+        bool(beyond), _are_strangers(placed, numbering), rows.are_astray(), bool(undecided),
+        rows.unordered(),
     )  # fmt: skip
     kept, notes = judgeable(promises, evidence)
-    return Numbered(Run(run, protocol, kept), events, (*notes, *groups, *beyond, *_repeat_notes(placed)))
+    notes += [*groups, *undecided, *numbering.torn_notes(), *beyond, *_repeat_notes(placed)]
+    return Numbered(Run(run, protocol, kept), events, tuple(notes))
 
 
 class _Numbering:
-    """Which message each record speaks of."""
+    """Which message each record speaks of, and which domain and group each message has."""
 
     def __init__(self, placed: Sequence[Placed]) -> None:
         sends = [each for each in placed if each.record.kind == "send"]
@@ -94,11 +106,15 @@ class _Numbering:
         self.tied_sends = 0
         self.unsent: set[str] = set()
         self._by_id: dict[str, _Message] = {}
-        self._domains: dict[str, str | None] = {}
         self._number_sends(sends)
         self._groups: dict[_Message, str | None] = {}
         for each in sends:
             self._groups.setdefault(self.message(each.record), each.record.group)
+        self._domains: dict[_Message, str | None] = {}
+        self._torn: set[str] = set()
+        self._plain: set[_Message] = set()
+        self.is_mixed = False
+        self._place([record for record, _ in placed if record.kind not in ("present", "absent")])
 
     def _number_sends(self, sends: Iterable[Placed]) -> None:
         """Each id's first send gives it its place among its sender's messages."""
@@ -109,10 +125,28 @@ class _Numbering:
             if identity is None or identity in self._by_id:
                 continue
             self._by_id[identity] = _Message(sender, counts[sender] if number is None else number)
-            self._domains[identity] = each.record.domain
             self.tied_sends += number is None and last.get(sender) == _position(each)
             counts[sender] += 1
             last[sender] = _position(each)
+
+    def _place(self, records: Sequence[Record]) -> None:
+        """Find each message's domain, and the messages that have none."""
+        naming = [record for record in records if record.domain is not None]
+        sent: dict[_Message, str | None] = {}
+        for record in naming:
+            message = self.message(record)
+            if self._domains.setdefault(message, record.domain) != record.domain:
+                self._domains[message] = None
+                self._torn.add(self.label(record))
+            if record.kind == "send":
+                sent.setdefault(message, record.domain)
+        self._domains.update(sent)
+        self.is_mixed = bool(naming) and (len(naming) < len(records) or bool(self._torn))
+        sites = {record.site for record in naming if record.kind == "deliver"}
+        for record in records if self.is_mixed else ():
+            if record.domain is None and record.kind == "deliver" and record.site in sites:
+                self._plain.add(self.message(record))
+        self._plain.difference_update(self._domains)
 
     def message(self, record: Record) -> _Message:
         if record.number is not None:
@@ -124,15 +158,28 @@ class _Numbering:
             return _Message(f"?{record.message_id}", 0)
         return found
 
+    def label(self, record: Record) -> str:
+        """What a note calls a record's message."""
+        return _text(self.message(record)) if record.number is not None else record.message_id or ""
+
     def group(self, record: Record) -> str | None:
         """The group that a record's message was sent to."""
         return self._groups.get(self.message(record))
 
     def domain(self, record: Record) -> str | None:
-        """A record's domain, or else the domain of its message's send."""
-        if record.domain is None and record.message_id is not None:
-            return self._domains.get(record.message_id)
-        return record.domain
+        """The domain of a record's message."""
+        return self._domains.get(self.message(record))
+
+    def is_nameless(self, record: Record) -> bool:
+        """Whether no record tells the message's domain, although some name domains."""
+        if not self.is_mixed:
+            return False
+        message = self.message(record)
+        return self._domains.get(message) is None and message not in self._plain
+
+    def torn_notes(self) -> Iterator[str]:
+        if self._torn:
+            yield torn_note(len(self._torn), min(self._torn))
 
 
 class _Rows:
@@ -156,14 +203,41 @@ class _Rows:
             for record, _ in placed
             if record.site == ACCEPTED and record.kind == "deliver"
         }
-        self._consumers: defaultdict[str | None, set[Site]] = defaultdict(set)
-        self._readers: defaultdict[tuple[str, str | None], set[Site]] = defaultdict(set)
-        for record, _ in placed:
-            if record.kind == "deliver" and record.site != ACCEPTED:
-                self._consumers[numbering.domain(record)].add(record.site)
-                self._consumers[None].add(record.site)
-                if group := numbering.group(record):
-                    self._readers[group, numbering.domain(record)].add(record.site)
+        self._deliveries: Collection[Record] = [
+            record for record, _ in placed if record.kind == "deliver" and record.site != ACCEPTED
+        ]
+        self._readers = Readers()
+        self._holders: defaultdict[_Message, set[Site]] = defaultdict(set)
+        self._read()
+
+    def _read(self) -> None:
+        """Find who reads what, and who holds the messages that may be unplaced."""
+        numbering = self._numbering
+        counts: Counter[tuple[str | None, str | None, Site]] = Counter()
+        firsts = self._deliveries
+        if numbering.is_mixed:
+            firsts = {(numbering.message(record), record.site): record for record in firsts}.values()
+        for record in firsts:
+            message, group = numbering.message(record), numbering.group(record)
+            if not numbering.is_nameless(record):
+                counts[group, numbering.domain(record), record.site] += 1
+                continue
+            self._readers.add_nameless(group, None, message not in self._holders)
+            self._readers.add_nameless(group, record.site, 1)
+            self._holders[message].add(record.site)
+        for (group, domain, site), count in counts.items():
+            self._readers.add(group, domain, site, count)
+
+    def _is_unplaced(self, record: Record) -> bool:
+        """Whether the record's message has a domain that no record tells."""
+        numbering = self._numbering
+        return numbering.is_nameless(record) and self._readers.has_domains(numbering.group(record))
+
+    def _domain(self, record: Record) -> str | None:
+        """The domain of a record's message; one of its own, if no record tells which it is."""
+        if self._is_unplaced(record):
+            return f"?{_text(self._numbering.message(record))}"
+        return self._numbering.domain(record)
 
     def events(self) -> list[Event]:
         by_site: defaultdict[Site, list[Placed]] = defaultdict(list)
@@ -188,7 +262,7 @@ class _Rows:
         return Event(
             self._run, record.site, step, record.kind, message.sender, message.number, None, record.group,
             self._destinations(record), record.size, record.time_ns,
-            message_id=record.message_id, attempt=record.attempt, domain=self._numbering.domain(record),
+            message_id=record.message_id, attempt=record.attempt, domain=self._domain(record),
         )  # fmt: skip
 
     def _destinations(self, record: Record) -> tuple[Site, ...] | None:
@@ -199,14 +273,17 @@ class _Rows:
             return (*self._known(record.destinations), ACCEPTED)[: None if accepted else -1]
         if self._audience == "everyone":
             return None
-        domain = self._numbering.domain(record)
-        return (*sorted(self._readers_of(record.group, domain)), ACCEPTED)[: None if accepted else -1]
+        return (*sorted(self._readers_of(record)), ACCEPTED)[: None if accepted else -1]
 
-    def _readers_of(self, group: str | None, domain: str | None) -> set[Site]:
-        return self._consumers[domain] if group is None else self._readers[group, domain]
+    def _readers_of(self, record: Record) -> Collection[Site]:
+        """Who a send without destinations is for."""
+        numbering, readers = self._numbering, self._readers
+        if not self._is_unplaced(record):
+            return readers.of(record.group, numbering.domain(record))
+        return readers.certain(record.group) | self._holders.get(numbering.message(record), set())
 
     def _known(self, destinations: Sequence[Site]) -> Sequence[Site]:
-        consumers = self._consumers[None]
+        consumers = self._readers.everyone()
         return [name for name in destinations if name in consumers] if self._is_routed else destinations
 
     def are_astray(self) -> bool:
@@ -216,22 +293,43 @@ class _Rows:
 
     def _acceptances(self) -> list[Event]:
         """Every message that was sent, held by the system itself; all at one step, so in no order."""
+        return [
+            Event(
+                self._run, ACCEPTED, 0, "deliver", message.sender, message.number,
+                message_id=record.message_id, domain=self._domain(record),
+            )
+            for message, record in self._sent().items()
+        ]  # fmt: skip
+
+    def _sent(self) -> dict[_Message, Record]:
+        """Each message's first send in the logs."""
         sent: dict[_Message, Record] = {}
         for record, _ in self._placed:
             if record.kind == "send":
                 sent.setdefault(self._numbering.message(record), record)
-        return [
-            Event(
-                self._run, ACCEPTED, 0, "deliver", message.sender, message.number,
-                message_id=record.message_id, domain=self._numbering.domain(record),
-            )
-            for message, record in sent.items()
-        ]  # fmt: skip
+        return sent
+
+    def unordered(self) -> int:
+        """How many messages were sent and delivered, and have a domain that no record tells."""
+        return sum(
+            message in self._holders and self._is_unplaced(record) for message, record in self._sent().items()
+        )
+
+    def undecided(self) -> Iterator[str]:
+        """A sentence for each group with unplaced messages that a doubtful site did not deliver."""
+        found: defaultdict[str | None, list[str]] = defaultdict(list)
+        for message, record in self._sent().items():
+            if record.destinations is not None or not self._is_unplaced(record):
+                continue
+            if self._readers.doubtful(record.group) - self._holders.get(message, set()):
+                found[record.group].append(self._numbering.label(record))
+        for group, names in sorted(found.items(), key=lambda each: str(each[0])):
+            yield undecided_note(group, len(names), min(names), self._readers.doubtful(group))
 
     def consumer_groups(self) -> Iterator[str]:
         """A sentence for each domain, or group and domain, that looks like a consumer group's.
 
-        Messages whose sends say who they are for are left out.
+        Messages whose sends say who they are for are left out, and those without a domain that records tell.
         """
         message, domain, group = self._numbering.message, self._numbering.domain, self._numbering.group
         addressed = {
@@ -241,11 +339,11 @@ class _Rows:
         }
         seen: defaultdict[tuple[str | None, str | None], defaultdict[_Message, set[Site]]]
         seen = defaultdict(lambda: defaultdict(set))
-        for record, _ in self._placed:
-            if record.kind == "deliver" and record.site != ACCEPTED and message(record) not in addressed:
+        for record in self._deliveries:
+            if message(record) not in addressed and not self._is_unplaced(record):
                 seen[group(record), domain(record)][message(record)].add(record.site)
         for (to, name), holders in sorted(seen.items(), key=lambda found: str(found[0])):
-            sites = sorted(self._readers_of(to, name))[:MOST_COMPARED]
+            sites = sorted(self._readers.of(to, name))[:MOST_COMPARED]
             together = members(sites, _both(sites, Counter(map(frozenset, holders.values()))))
             if together:
                 yield group_note(name or to, together)

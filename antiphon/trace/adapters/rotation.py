@@ -29,12 +29,15 @@ class _Part(NamedTuple):
 
 
 def stem_of(files: Sequence[Path], index: int) -> str:
-    """The log's name without its ending; with its folder's, where logs of two folders have one name."""
+    """The log's name without its ending; with its folders', as far as these tell logs of one name apart."""
     names = _names(files)
-    file = files[index]
-    stem = _stem(file, names)
-    folders = {other.resolve().parent for other in files if _stem(other, names) == stem}
-    return stem if len(folders) == 1 else f"{file.resolve().parent.name}/{stem}"
+    stem = _stem(files[index], names)
+    folders = {other.resolve().parent.parts for other in files if _stem(other, names) == stem}
+    depth = 0
+    while len({parts[len(parts) - depth :] for parts in folders}) < len(folders):
+        depth += 1
+    own = files[index].resolve().parent.parts
+    return "/".join((*own[len(own) - depth :], stem))
 
 
 def oldest_first(files: Sequence[Path]) -> list[Path]:

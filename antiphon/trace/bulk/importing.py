@@ -29,6 +29,7 @@ from antiphon.trace.adapters.importing import (
 from antiphon.trace.adapters.jepsen import Jepsen
 from antiphon.trace.adapters.kafka import Kafka, is_dump
 from antiphon.trace.adapters.mapping import Mapping
+from antiphon.trace.adapters.nats import Nats
 from antiphon.trace.adapters.notes import (
     Evidence,
     clock_note,
@@ -40,13 +41,17 @@ from antiphon.trace.adapters.notes import (
     name_note,
     reach_note,
     repeat_note,
+    torn_note,
+    undecided_note,
 )
 from antiphon.trace.adapters.otlp import Otlp
 from antiphon.trace.adapters.rotation import stem_of
 from antiphon.trace.arrow import pa, pq
 from antiphon.trace.bulk import ranks, source
-from antiphon.trace.bulk.rows import Job, Matched, Report, match, write_share
+from antiphon.trace.bulk.domains import readers_of, sum_doubts
+from antiphon.trace.bulk.rows import Matched, Report, match, write_share
 from antiphon.trace.bulk.shapes import Reader
+from antiphon.trace.bulk.share import Job
 from antiphon.trace.bulk.source import Stretch, stretches
 from antiphon.trace.bulk.staging import Staging, Summary, stage
 from antiphon.trace.files import require_no_trace, write_trace
@@ -123,7 +128,7 @@ class _Import:
         job, ties = self._job(pieces)
         reports = self._tasks(range(self._staging.shares), lambda share: [write_share(job, share)], Report)
         shares = ranks.sum_shares(each for report in reports for each in report.shares)
-        notes, promises = self._notes(pieces, ties, reports, shares)
+        notes, promises = self._notes(pieces, job, ties, reports, shares)
         if bad:
             self._write_bad(pieces)
         kept = [Run(run, self._plan.format.name, own) for run, own in sorted(promises.items()) if own]
@@ -147,25 +152,29 @@ class _Import:
         """What the writers of rows need to know, and how many sends of each run are tied."""
         staging, log = self._staging, self._plan.format
         ranks.place_sites(staging, pieces)
-        has_own_ids = not log.is_numbered or (isinstance(log, Mapping) and log.columns.message_id is not None)
+        # In the logs of Kafka and NATS the domain is a part of the message's name.
+        places = ranks.names_domains(pieces) and not isinstance(log, Kafka | Nats)
         job = Job(
-            staging, tuple(piece.name for piece in pieces), tuple(ranks.slot_offsets(pieces)),
-            has_own_ids and ranks.needs_look_up(pieces), has_own_ids,
-            log.marks_acceptance, self._plan.audience == "everyone", log.is_routed, {},
+            staging, tuple(piece.name for piece in pieces), tuple(ranks.slot_offsets(pieces)), places,
+            log.marks_acceptance, self._plan.audience == "everyone", log.is_routed,
+            ranks.naming_sites(pieces) if places else frozenset(), {},
         )  # fmt: skip
         matched = list[Matched]()
         names_groups = isinstance(log, Mapping) and log.columns.group is not None
-        if job.looks_up or not staging.is_numbered or names_groups:
+        if places or names_groups or not staging.is_numbered:
             matched = self._tasks(range(staging.shares), lambda share: [match(job, share)], Matched)
         ties = dict[str, int]()
         if not staging.is_numbered:
             repeated = np.array([place for each in matched for place in each.repeated], np.int64)
             ties = ranks.number_sends(staging, pieces, repeated)
-        looked_up = {each for found in matched for each in found.consumers}
-        return msgspec.structs.replace(job, consumers=ranks.consumers_of(pieces, looked_up)), ties
+        runs = sorted({run for piece in pieces for run, _, _ in piece.sites})
+        readings = [each for found in matched for each in found.readings]
+        if not places:
+            readings += ranks.read_alone(pieces)
+        return msgspec.structs.replace(job, readers=readers_of(runs, readings)), ties
 
     def _notes(
-        self, pieces: Sequence[Summary], ties: dict[str, int], reports: Sequence[Report],
+        self, pieces: Sequence[Summary], job: Job, ties: dict[str, int], reports: Sequence[Report],
         shares: dict[ranks.Channel, tuple[list[str], Any]],
     ) -> tuple[tuple[str, ...], dict[str, tuple[Property, ...]]]:  # fmt: skip
         plan = self._plan
@@ -177,6 +186,10 @@ class _Import:
         for (run, group, domain), (sites, both) in sorted(shares.items(), key=lambda found: str(found[0])):
             if together := members(sites, both):
                 groups.setdefault(run, []).append(group_note(domain or group, together))
+        undecided: dict[str, list[str]] = {}
+        for (run, group), (count, example) in sum_doubts(each.undecided for each in reports):
+            note = undecided_note(group, count, example, job.readers[run].doubtful(group))
+            undecided.setdefault(run, []).append(note)
         beyond = ranks.unreached(pieces)
         strangers = ranks.strangers(pieces, {run for report in reports for run in report.met})
         routed: dict[str, list[bool]] = {}
@@ -187,11 +200,14 @@ class _Import:
         for run in sorted({run for piece in pieces for run, _, _ in piece.sites}):
             evidence = Evidence(
                 run in has_sends, ties.get(run, 0), run in unsent, run in groups, run in merged,
-                run in beyond, run in strangers, run in routed and not any(routed[run]),
+                run in beyond, run in strangers, run in routed and not any(routed[run]), run in undecided,
+                sum(report.unordered.get(run, 0) for report in reports),
             )  # fmt: skip
             promises[run], found = judgeable(promised, evidence)
-            notes.update(dict.fromkeys([*found, *groups.get(run, ())]))
+            notes.update(dict.fromkeys([*found, *groups.get(run, ()), *undecided.get(run, ())]))
             notes.update(dict.fromkeys(reach_note(*each) for each in beyond.get(run, ())))
+        for _, (count, example) in sum_doubts(each.torn for each in reports):
+            notes[torn_note(count, example)] = None
         repeats: Counter[tuple[str, str]] = Counter()
         for report in reports:
             repeats.update({(run, domain): count for run, domain, count in report.repeats})

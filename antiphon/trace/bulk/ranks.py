@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from antiphon.trace.adapters.notes import LEAST_STRANGERS
+from antiphon.trace.bulk.domains import Reading
 from antiphon.trace.bulk.staging import Staging, Summary
 from antiphon.trace.schema import ACCEPTED
 
@@ -19,8 +20,6 @@ STEPS: Final = "steps.npy"
 NUMBERS: Final = "numbers.npy"
 Channel = tuple[str, str | None, str | None]
 """A run, a group and a domain; none stands for the messages that have none."""
-Consumers = dict[Channel, frozenset[str]]
-"""For each channel the sites that consume of it; without group and domain those of the whole run."""
 
 
 class Shared(msgspec.Struct, frozen=True):
@@ -132,28 +131,27 @@ def _send_orders(staging: Staging, summaries: Iterable[Summary]) -> Any:
     return np.concatenate([np.zeros(0, np.int64), *orders])
 
 
-def consumers_of(summaries: Iterable[Summary], looked_up: Iterable[tuple[Channel, str]]) -> Consumers:
-    """Who consumes of which channel; `looked_up` has channels and sites that only a send tells."""
-    found: defaultdict[Channel, set[str]] = defaultdict(set)
+def read_alone(summaries: Iterable[Summary]) -> Iterator[Reading]:
+    """What deliveries show of their sites where each names its message's domain, or none does."""
     for piece in summaries:
         for each in piece.combinations:
             if each.kind == "deliver" and each.site != ACCEPTED:
-                found[each.run, None, None].add(each.site)
-                if each.domain is not None:
-                    found[each.run, None, each.domain].add(each.site)
-    for channel, site in looked_up:
-        found[channel].add(site)
-    return {key: frozenset(sites) for key, sites in found.items()}
+                yield Reading(each.run, None, each.domain, False, each.site, each.count)
 
 
-def needs_look_up(summaries: Iterable[Summary]) -> bool:
-    """Whether records without a domain may get that of their message's send."""
-    lacks = sent = False
-    for piece in summaries:
-        for each in piece.combinations:
-            lacks |= each.domain is None and each.kind not in ("send", "present", "absent")
-            sent |= each.domain is not None and each.kind == "send"
-    return lacks and sent
+def names_domains(summaries: Iterable[Summary]) -> bool:
+    """Whether a record names a domain."""
+    return any(each.domain is not None for piece in summaries for each in piece.combinations)
+
+
+def naming_sites(summaries: Iterable[Summary]) -> frozenset[tuple[str, str]]:
+    """The runs and sites that name the domains of what they deliver."""
+    return frozenset(
+        (each.run, each.site)
+        for piece in summaries
+        for each in piece.combinations
+        if each.kind == "deliver" and each.domain is not None
+    )
 
 
 def clocks_set_back(summaries: Iterable[Summary]) -> dict[int, int]:

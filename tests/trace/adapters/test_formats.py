@@ -146,6 +146,33 @@ def test_spans_that_tell_of_no_message_are_skipped_and_nameless_messages_refused
     assert reason(Otlp(), span("process", 5, None)) == "a process span without messaging.message.id"
 
 
+def test_a_span_that_cannot_be_used_leaves_the_others_of_its_line() -> None:
+    one, other = (json.loads(span("process", 5, name)) for name in ("m1", None))
+    line = json.dumps({"resourceSpans": one["resourceSpans"] + other["resourceSpans"]})
+    taken, refused = parse(Otlp(), line)
+    assert isinstance(taken, Record)
+    assert isinstance(refused, BadLine)
+
+
+@pytest.mark.parametrize(
+    ("operation", "links", "is_told"),
+    [("receive", [], False), ("send", [{}], False), ("send", [], True), ("process", [{}], True)],
+)
+def test_a_batch_whose_messages_no_other_span_names_is_told(
+    operation: str, links: list[object], is_told: bool
+) -> None:
+    request = json.loads(span(operation, 5, None))
+    (scope,) = request["resourceSpans"][0]["scopeSpans"]
+    scope["spans"][0]["attributes"].append(
+        {"key": "messaging.batch.message_count", "value": {"intValue": "3"}}
+    )
+    scope["spans"][0]["links"] = links
+    found = parse(Otlp(), json.dumps(request))
+    expected = f"a {operation} span of a batch, which does not name its messages"
+    assert [each.reason for each in found if isinstance(each, BadLine)] == [expected] * is_told
+    assert len(found) == is_told
+
+
 BROADCAST = """{:process 0, :type :invoke, :f :broadcast, :value 7, :time 10, :index 0}
 {:process 0, :type :ok, :f :broadcast, :value 7, :time 20, :index 1}
 {:process :nemesis, :type :info, :f :start-partition, :value "[:isolated ...]", :time 21}
@@ -227,6 +254,8 @@ def test_csv_with_a_mapping() -> None:
         (Amqp(), "[1]", "the JSON value is no object"),
         (Amqp(), '{"event"', "no JSON"),
         (Otlp(), "{}", "no list 'resourceSpans'"),
+        (Otlp(), '{"resourceSpans": [{"resource": 5}]}', "no list 'attributes'"),
+        (Otlp(), '{"resourceSpans": [{"resource": {"attributes": 5}}]}', "no list 'attributes'"),
         (Jepsen(), "{:type :ok}x", "no EDN"),
         (MAPPING, "host,what,id,at,to\na,pub\n", "2 cells, where the heading has 5"),
         (MAPPING, "host,what,id,at\n", "the heading has no column 'to'"),

@@ -46,3 +46,5 @@ def test_logs_of_two_folders_are_kept_apart() -> None:
     files = oldest_first([Path("a/c.log"), Path("b/c.log"), Path("b/c.log.1")])
     assert [stem_of(files, index) for index in range(3)] == ["a/c", "b/c", "b/c"]
     assert files[1] == Path("b/c.log.1")
+    files = [Path("h1/logs/c.log"), Path("h2/logs/c.log"), Path("h2/logs/d.log")]
+    assert [stem_of(files, index) for index in range(3)] == ["h1/logs/c", "h2/logs/c", "d"]

@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -232,6 +232,52 @@ def otlp(random: Random, odd: float) -> dict[str, bytes]:
     return {"a.json": noisy(random, lines[:60], odd / 8), "b.json": noisy(random, lines[60:], odd / 8)}
 
 
+ROLES = {"mail": 3, "audit": 3, "billing0": 1, "billing1": 2, "late": 2}
+"""Consumers, and which of two partitions they read, as bits."""
+
+
+def partitions(random: Random, odd: float) -> Iterator[dict[str, str]]:
+    """Sends and deliveries of two topics. Some sites name partitions, few of the producers among them; some
+    messages are lost, some records contradict each other."""
+    naming = {site for site in ("p0", "p1", *ROLES) if random.random() < (0.2 if site < "a" else 0.6)}
+    lossy = random.choice([0.0, 0.05, 0.3])
+    for number in range(random.choice([15, 60, 200])):
+        topic, partition, sender = random.choice("xy"), random.randrange(2), f"p{number % 2}"
+        row = {"id": f"m{number}", "from": sender, "no": str(number), "group": topic if odd < 0.4 else ""}
+        doings = [(sender, "send"), *((site, "deliver") for site, parts in ROLES.items())]
+        for site, kind in doings:
+            if kind == "deliver" and (not ROLES[site] >> partition & 1 or random.random() < lossy):
+                continue
+            named = str(random.randrange(2) if random.random() < odd / 8 else partition)
+            is_named = (site in naming) != (random.random() < odd / 8)
+            domain = f"{topic}-{named}" if is_named else ""
+            yield {**row, "site": site, "kind": kind, "domain": domain, "at": str(random.randrange(90))}
+
+
+def spans(random: Random, odd: float) -> dict[str, bytes]:
+    found = Lines()
+    for row in partitions(random, odd):
+        attributes = {"messaging.operation.type": row["kind"], "messaging.message.id": row["id"]}
+        topic, _, partition = row["domain"].partition("-")
+        attributes |= {"messaging.destination.partition.id": partition} if partition else {}
+        attributes |= {"messaging.destination.name": topic or row["group"]}
+        listed = [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
+        about = {"attributes": [{"key": "service.name", "value": {"stringValue": row["site"]}}]}
+        scopes = [{"spans": [{"startTimeUnixNano": row["at"], "attributes": listed}]}]
+        found.append(dumped({"resourceSpans": [{"resource": about, "scopeSpans": scopes}]}))
+    return {"a.json": b"\n".join(found[::2]), "b.json": b"\n".join(found[1::2])}
+
+
+def topics(random: Random, odd: float) -> dict[str, bytes]:
+    names = ["run", "site", "kind", "id", "from", "no", "domain", "at", "try", "group", "to", "size"]
+    rows = [{**row, "run": random.choice("rs")} for row in partitions(random, odd)]
+    for row in rows:
+        if row["kind"] == "send" and random.random() < odd / 8:
+            row["to"] = "mail;audit"
+    lines = [",".join(names), *(",".join(row.get(name, "") for name in names) for row in rows)]
+    return {"log.csv": "\n".join(lines).encode()}
+
+
 def table(random: Random, odd: float) -> dict[str, bytes]:
     def file() -> bytes:
         lines = [b"run,site,kind,id,from,no,domain,at,try,group,to,size"]
@@ -310,6 +356,11 @@ CASES: dict[str, tuple[Format, Callable[[Random, float], dict[str, bytes]], dict
     "kafka-site": (Kafka("orders"), kafka, {"site": "group"}),
     "kafka-transactions": (Kafka("orders"), transactions, {}),
     "otlp": (Otlp(), otlp, {"promises": ("fifo", "atomicity")}),
+    "otlp-partitions": (Otlp(), spans, {"promises": ("fifo", "atomicity")}),
+    "otlp-site": (Otlp(), spans, {"site": "group"}),
+    "otlp-everyone": (Otlp(), spans, {"audience": "everyone"}),
+    "csv-partitions": (MAPPING, topics, {"promises": ("atomicity", "integrity")}),
+    "csv-numbered-partitions": (NUMBERED, topics, {"promises": ("atomicity", "integrity")}),
     "csv-ids": (MAPPING, table, {"promises": ("fifo",)}),
     "csv-numbers": (NUMBERED, table, {"promises": ("fifo", "integrity")}),
     "csv-both": (BOTH, table, {"promises": ("fifo", "integrity")}),

@@ -207,11 +207,13 @@ def imported_by(plan: Plan, trace: Path, in_bulk: bool) -> Imported:
     return import_in_bulk(in_turn, plan, trace) if in_bulk else import_logs(plan, trace)
 
 
-def found(tmp_path: Path, plan: Plan, in_bulk: bool) -> list[tuple[str, str | None]]:
+def found(
+    tmp_path: Path, plan: Plan, in_bulk: bool, promises: tuple[Property, ...] = JUDGED
+) -> list[tuple[str, str | None]]:
     """What is broken, and where."""
     trace = tmp_path / "trace"
     imported = imported_by(plan, trace, in_bulk)
-    assert imported.promises == JUDGED
+    assert imported.promises == promises
     (run,) = read_trace(trace).runs
     violations = check_trace(read_trace(trace).events, run)
     return sorted((each.property, each.site) for each in violations if each.property in JUDGED)
@@ -330,6 +332,133 @@ def test_workers_that_share_a_queue_beside_another_reader_are_told(tmp_path: Pat
     imported = imported_by(plan_of(tmp_path, TOPICS, {"all.jsonl": lines(rows)}), tmp_path / "trace", in_bulk)
     assert "atomicity" not in imported.promises
     assert any("worker0, worker1 share orders and hardly any message" in note for note in imported.notes)
+
+
+LOST = 7
+WHOLE, FIRST, SECOND = (0, 1), (0,), (1,)
+Reading = tuple[str, tuple[int, ...], bool, bool]
+"""A consumer, the partitions that it reads, whether it names them, and whether it loses message 7."""
+
+
+def delivered(reading: Reading) -> list[tuple[str, int, str]]:
+    """What a consumer gets of twenty messages, in turn of one partition and the other."""
+    site, partitions, is_naming, is_lossy = reading
+    return [
+        (site, number, f"orders-{number % 2}" if is_naming else "")
+        for number in range(20)
+        if number % 2 in partitions and not (is_lossy and number == LOST)
+    ]
+
+
+def partitioned_spans(readings: list[Reading]) -> dict[str, str]:
+    """The producer's spans name no partition."""
+
+    def span(site: str, what: str, number: int, domain: str, time: int) -> dict[str, Any]:
+        values = {
+            "messaging.operation.type": what, "messaging.message.id": f"m{number}",
+            "messaging.destination.name": "orders", "messaging.destination.partition.id": domain[-1:],
+        }  # fmt: skip
+        attributes = [{"key": key, "value": {"stringValue": value}} for key, value in values.items() if value]
+        about = {"attributes": [{"key": "service.name", "value": {"stringValue": site}}]}
+        spans = [{"startTimeUnixNano": time, "attributes": attributes}]
+        return {"resourceSpans": [{"resource": about, "scopeSpans": [{"spans": spans}]}]}
+
+    rows = [span("shop", "send", number, "", number) for number in range(20)]
+    for reading in readings:
+        rows += [span(site, "process", number, domain, 100 + number)
+                 for site, number, domain in delivered(reading)]  # fmt: skip
+    return {"spans.json": lines(rows)}
+
+
+def partitioned_numbers(readings: list[Reading]) -> dict[str, str]:
+    """The same by a mapping, with numbers, and sends that name neither a partition nor a topic."""
+    rows = [f"shop,send,shop,{number}," for number in range(20)]
+    for reading in readings:
+        rows += [f"{site},deliver,shop,{number},{domain}" for site, number, domain in delivered(reading)]
+    return {"all.csv": "\n".join(["who,kind,from,no,partition", *rows])}
+
+
+PARTITIONS = Mapping("csv", Columns(site="who", kind="kind", sender="from", number="no", domain="partition"))
+PLACES: dict[str, tuple[list[Reading], list[tuple[str, str]] | None]] = {
+    "two that read all": (
+        [("billing", WHOLE, True, False), ("mail", WHOLE, True, True)], [("atomicity", "mail")]
+    ),
+    "one names partitions": (
+        [("billing", WHOLE, True, False), ("mail", WHOLE, False, True)], [("atomicity", "mail")]
+    ),
+    "the one that names partitions loses": (
+        [("billing", WHOLE, True, True), ("mail", WHOLE, False, False)], [("atomicity", "billing")]
+    ),
+    "lost by all": (
+        [("billing", WHOLE, True, True), ("mail", WHOLE, True, True)],
+        [("atomicity", "billing"), ("atomicity", "mail")],
+    ),
+    "a group beside one that reads all": (
+        [("b0", FIRST, True, True), ("b1", SECOND, True, True), ("mail", WHOLE, True, False)],
+        [("atomicity", "b1")],
+    ),
+    "a group alone": ([("b0", FIRST, True, True), ("b1", SECOND, True, True)], None),
+    "half of a group names partitions": (
+        [("b0", FIRST, True, True), ("b1", SECOND, False, True), ("mail", WHOLE, False, False)], None
+    ),
+    "a group that names partitions beside one that does not": (
+        [("b0", FIRST, True, True), ("b1", SECOND, True, True), ("mail", WHOLE, False, False)], None
+    ),
+    "a group without a loss": ([("b0", FIRST, True, False), ("b1", SECOND, True, False)], []),
+}  # fmt: skip
+
+
+ORDERLESS = {
+    "the one that names partitions loses", "half of a group names partitions",
+    "a group that names partitions beside one that does not",
+}  # fmt: skip
+"""Where a message is delivered, and no record names its partition."""
+
+
+@pytest.mark.parametrize("in_bulk", [False, True], ids=["plain", "pieces"])
+@pytest.mark.parametrize(
+    ("log", "draw"), [(Otlp(), partitioned_spans), (PARTITIONS, partitioned_numbers)], ids=["otlp", "csv"]
+)
+@pytest.mark.parametrize("place", PLACES)
+def test_consumers_alone_name_partitions(
+    tmp_path: Path, place: str, log: Format, draw: Callable[[list[Reading]], dict[str, str]], in_bulk: bool
+) -> None:
+    readings, expected = PLACES[place]
+    plan = plan_of(tmp_path, log, draw(readings))
+    is_ordered = place not in ORDERLESS
+    if expected is not None:
+        assert found(tmp_path, plan, in_bulk, JUDGED if is_ordered else JUDGED[:3]) == expected
+        return
+    imported = imported_by(plan, tmp_path / "trace", in_bulk)
+    assert imported.promises == ("integrity", "duplicate", *(["fifo"] if is_ordered else []))
+    assert any("No record tells to which domain" in note for note in imported.notes)
+    (run,) = read_trace(tmp_path / "trace").runs
+    assert not check_trace(read_trace(tmp_path / "trace").events, run, JUDGED)
+
+
+@pytest.mark.parametrize("in_bulk", [False, True], ids=["plain", "pieces"])
+def test_a_group_as_one_site_has_lost_what_its_members_have(tmp_path: Path, in_bulk: bool) -> None:
+    readings, _ = PLACES["a group alone"]
+    plan = plan_of(tmp_path, Otlp(), partitioned_spans(readings))
+    plan = msgspec.structs.replace(plan, site="billing")
+    assert found(tmp_path, plan, in_bulk) == [("atomicity", "billing")]
+
+
+@pytest.mark.parametrize("in_bulk", [False, True], ids=["plain", "pieces"])
+def test_records_that_contradict_each_other_are_told(tmp_path: Path, in_bulk: bool) -> None:
+    """The audit refuses a message with two domains, so the import settles on one."""
+    rows = ["shop,send,m1,x", "a,deliver,m1,y", "shop,send,m2,", "a,deliver,m2,x", "b,deliver,m2,y"]
+    rows += [f"{site},deliver,m{number},{domain}" for number in (3, 4) for site, domain in ("ax", "bx", "by")]
+    log = Mapping("csv", Columns(site="who", kind="kind", message_id="id", domain="topic"))
+    plan = plan_of(tmp_path, log, {"all.csv": "\n".join(["who,kind,id,topic", *rows])})
+    plan = msgspec.structs.replace(plan, promises=("fifo",))
+    imported = imported_by(plan, tmp_path / "trace", in_bulk)
+    assert any("The records of 4 messages, such as m1, name several domains" in n for n in imported.notes)
+    trace = read_trace(tmp_path / "trace")
+    domains = {(event.message_id, event.domain) for event in trace.events}
+    assert domains == {("m1", "x"), ("m2", "?shop:1"), ("m3", "??m3:0"), ("m4", "??m4:0")}
+    unsent = check_trace(trace.events, trace.runs[0], ["integrity"])
+    assert {each.sender for each in unsent} == {"?m3", "?m4"}
 
 
 QUEUE = """{:process 0, :type :invoke, :f :enqueue, :value 1}
