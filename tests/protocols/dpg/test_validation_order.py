@@ -427,7 +427,9 @@ def test_a_peer_that_was_silent_is_estranged_as_long_as_its_order_is_another() -
     lan = Lan("ab")
     member = lan.members["a"]
     for tag in (1, 2, 3):
+        member._order.store("b", message(tag, number=tag))
         member._order.follow(0, tag)
+        member._order.deliver(0, lambda _time_ns, _tag: False)
     digest = member._order.agreement.digest
     lan.give("a", Received("b", report([1, 2, 3], digest=digest)))
     lan.crash("b")
@@ -436,6 +438,7 @@ def test_a_peer_that_was_silent_is_estranged_as_long_as_its_order_is_another() -
     for _ in range(3):
         lan.give("a", Received("b", report([1, 2, 9], digest=5)))
         assert member.vertices == 0, "nothing is taken from it"
+    assert not lan.of("a", Absent)
     lan.give("a", Received("b", report([1, 2, 3], digest=digest)))
     lan.pass_time(4 * lan.knobs.silence_ns / MS)
     lan.give("a", Received("b", report([1, 2, 3, 9], digest=digest)))
