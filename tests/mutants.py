@@ -88,7 +88,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
         "tests/live/test_pacing.py", "tests/live/test_journal.py", "tests/live/test_levels.py",
         "tests/live/test_names.py", "tests/live/test_outside.py", "tests/live/test_renewal.py",
         "tests/live/test_rows.py", "tests/live/test_figures.py", "tests/live/test_refusals.py",
-        "tests/live/test_leaving.py", "tests/live/test_poison.py",
+        "tests/live/test_leaving.py", "tests/live/test_poison.py", "tests/live/test_stability.py",
     ),
     "antiphon": ("tests/{room}",),
 }  # fmt: skip
