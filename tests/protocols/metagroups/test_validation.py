@@ -5,7 +5,7 @@ from msgspec import structs
 
 from antiphon.core.effects import Effect, Stable
 from antiphon.core.ids import Site
-from antiphon.core.inputs import Received
+from antiphon.core.inputs import Received, TimerFired
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Pdu
@@ -13,6 +13,7 @@ from antiphon.protocols.metagroups import MetaGroupsConfiguration, granting
 from antiphon.protocols.metagroups.attempt import Attempt, Outcome
 from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch
+from antiphon.protocols.metagroups.credible import is_mostly_known
 from antiphon.protocols.metagroups.granting import Granter
 from antiphon.protocols.metagroups.ledger import Ledger
 from antiphon.protocols.metagroups.parts import decision_name
@@ -26,9 +27,11 @@ from antiphon.protocols.metagroups.pdus import (
     Change,
     Copy,
     Decided,
+    Ending,
     Entry,
     Goodbye,
     Heartbeat,
+    Held,
     Install,
     Item,
     Moves,
@@ -38,6 +41,7 @@ from antiphon.protocols.metagroups.pdus import (
     Report,
     Request,
     Session,
+    SiteRecord,
     Taken,
     Vote,
     Want,
@@ -222,6 +226,16 @@ def test_a_site_that_was_heard_at_a_time_was_not_heard_since_then() -> None:
     assert not peers.heard_all(view, 5)
 
 
+@pytest.mark.parametrize(("staying", "is_known"), [("abcde", True), ("abcd", False)])
+def test_more_than_four_sites_are_known_for_each_that_is_not(staying: str, is_known: bool) -> None:
+    view = view_at(cluster_of(), "a")
+    records = tuple(record for record in view.decision.records if record.site in staying)
+    unheard = SiteRecord("z", (7, 0), 1, ("A",))
+    decision = structs.replace(view.decision, records=(*records, unheard))
+    assert is_mostly_known(decision, view, lambda *_: False) == is_known
+    assert is_mostly_known(decision, view, lambda site, _: site == "z")
+
+
 # Requests
 
 
@@ -324,6 +338,33 @@ def test_what_was_not_sent_yet_is_not_made_stable() -> None:
 
 
 # Trees
+
+
+def undelivered() -> Cluster:
+    """All hold a batch of site a, and none knows that: so none delivers it."""
+    cluster = cluster_of()
+    cluster.lost = lambda _source, _target, pdu: isinstance(pdu, Held)
+    cluster.admit("a", "A")
+    cluster.settle()
+    return cluster
+
+
+def test_a_site_gives_what_it_holds_and_others_lack() -> None:
+    cluster = undelivered()
+    (tree,) = view_at(cluster, "b").trees
+    found = pdus(cluster.give("b", Received("c", Want(tree, (("a", 0), ("a", 1), ("c", 0))))), Copy)
+    assert [(copy.sender, copy.number, copy.group) for copy in found] == [("a", 0, "A")]
+
+
+@pytest.mark.parametrize(("group", "delivered"), [("A", ["a0A"]), ("B", [])])
+def test_an_ending_delivers_what_it_names_where_that_is_for_the_site(
+    group: str, delivered: list[str]
+) -> None:
+    cluster = undelivered()
+    (tree,) = view_at(cluster, "b").trees
+    cluster.members["b"]._member._trees.end([Ending(tree, (Item("a", 0, 1, group),), ("a",), 1)])
+    cluster.give("b", TimerFired("nothing"))
+    assert cluster.delivered("b") == delivered
 
 
 def test_progress_counts_only_on_retiring_trees() -> None:
