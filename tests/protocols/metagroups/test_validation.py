@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from antiphon.core.effects import Effect, Stable
+from antiphon.core.effects import Effect, Send, Stable
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Received, TimerFired
 from antiphon.core.packing import pack
@@ -139,6 +139,23 @@ def test_views_that_are_over_end_no_session_however_often_they_come() -> None:
             cluster.give("b", Received("a", Install(RULES, decision)))
             cluster.now += KNOBS.heartbeat_ns
     assert cluster.spells("b") == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "answers"),
+    [
+        pytest.param(0, [Install], id="over for long"),
+        pytest.param(1, [Install], id="the present one"),
+        pytest.param(2, [Report], id="the next one"),
+        pytest.param(3, [Heartbeat], id="after the next one"),
+    ],
+)
+def test_an_attempt_at_another_version_is_answered_with_what_its_sender_lacks_or_is_ahead_of(
+    version: int, answers: list[type[Pdu]]
+) -> None:
+    cluster = cluster_of()
+    found = cluster.give("b", Received("a", Prepare(RULES, NO_FOUNDER, version, 1, ())))
+    assert [type(effect.pdu) for effect in found if isinstance(effect, Send)] == answers
 
 
 def test_a_copy_for_an_ending_is_the_batch_that_the_ending_names() -> None:
@@ -375,6 +392,22 @@ def test_progress_counts_only_on_retiring_trees() -> None:
     cluster.admit("c", "A")
     cluster.pass_time(100)
     assert cluster.delivered("b") == cluster.delivered("c") == ["c0A"]
+
+
+@pytest.mark.parametrize(
+    ("sender", "safe", "is_told"),
+    [
+        pytest.param("b", True, True, id="of another"),
+        pytest.param("a", True, False, id="its own"),
+        pytest.param("b", False, False, id="not safe"),
+        pytest.param("a", False, False, id="its own and not safe"),
+    ],
+)
+def test_what_is_delivered_safely_is_stable(sender: Site, safe: bool, is_told: bool) -> None:
+    """A sender is told by the primary site, in its group or not."""
+    effects: list[Effect] = []
+    Ledger("a", effects, safe=safe).deliver(Batch(sender, 0, 0, 1, "A", pack([b"x"])))
+    assert any(isinstance(effect, Stable) for effect in effects) == is_told
 
 
 def test_names_of_settled_batches_are_forgotten() -> None:
