@@ -209,6 +209,29 @@ def test_an_acceptance_counts_only_after_a_decision_and_of_a_site_that_reported(
     assert view_at(cluster, "a").version == 2
 
 
+@pytest.mark.parametrize(
+    ("site", "session", "counts"),
+    [
+        pytest.param("b", (0, 0), True, id="its own"),
+        pytest.param("c", (0, 0), False, id="of another site"),
+        pytest.param("b", (0, 1), False, id="of another session"),
+    ],
+)
+def test_a_site_reports_the_groups_that_it_wants_for_itself_alone(
+    site: Site, session: Session, counts: bool
+) -> None:
+    cluster = cluster_of()
+    cluster.lost = lambda _source, _target, pdu: isinstance(pdu, Report)
+    cluster.crash("e")
+    cluster.pass_time(SUSPECT_MS + 100)
+    round_ = pdus(cluster.effects["a"], Prepare)[-1].round
+    told = Report(2, round_, (0, 0), None, (), SiteRecord(site, session, 9, ("Z",)))
+    cluster.give("a", Received("b", told))
+    attempt = cluster.members["a"]._member._membership._proposer._attempt
+    assert attempt is not None
+    assert attempt.reports["b"].record == (told.record if counts else None)
+
+
 def test_a_new_view_forgets_strangers_and_keeps_its_sites_and_newcomers() -> None:
     view = view_at(cluster_of(), "a")
     peers = PeerTable("a", KNOBS.suspect_ns)
