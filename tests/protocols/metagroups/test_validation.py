@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from antiphon.core.effects import Effect, Send, Stable
+from antiphon.core.effects import Effect, Multicast, Send, Stable
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Received, TimerFired
 from antiphon.core.packing import pack
@@ -34,6 +34,7 @@ from antiphon.protocols.metagroups.pdus import (
     Held,
     Install,
     Item,
+    Mark,
     Moves,
     Prepare,
     Progress,
@@ -225,7 +226,7 @@ def test_a_site_reports_the_groups_that_it_wants_for_itself_alone(
     cluster.crash("e")
     cluster.pass_time(SUSPECT_MS + 100)
     round_ = pdus(cluster.effects["a"], Prepare)[-1].round
-    told = Report(2, round_, (0, 0), None, (), SiteRecord(site, session, 9, ("Z",)))
+    told = Report(2, round_, (0, 0), None, (), record=SiteRecord(site, session, 9, ("Z",)))
     cluster.give("a", Received("b", told))
     attempt = cluster.members["a"]._member._membership._proposer._attempt
     assert attempt is not None
@@ -291,6 +292,18 @@ def request(seq: int) -> Request:
 def test_a_request_that_comes_again_is_acknowledged_again() -> None:
     cluster = Cluster({"A": "ab"})
     assert [accepted(cluster, "b", request(1)) for _ in range(3)] == [[1], [1], [1]]
+
+
+@pytest.mark.parametrize(
+    ("sender", "session", "found"),
+    [("b", (0, 0), [1]), ("b", (0, 1), []), ("z", (0, 0), []), ("z", (9, 9), [])],
+    ids=["of a site of the view", "of another session", "of no site", "of no session"],
+)
+def test_only_requests_of_the_sites_of_the_view_are_taken(
+    sender: Site, session: Session, found: list[int]
+) -> None:
+    cluster = Cluster({"A": "ab"})
+    assert accepted(cluster, sender, structs.replace(request(1), session=session)) == found
 
 
 def test_as_many_requests_may_be_early_as_a_sender_may_have_under_way() -> None:
@@ -405,6 +418,33 @@ def test_an_ending_delivers_what_it_names_where_that_is_for_the_site(
     cluster.members["b"]._member._trees.end([Ending(tree, (Item("a", 0, 1, group),), ("a",), 1)])
     cluster.give("b", TimerFired("nothing"))
     assert cluster.delivered("b") == delivered
+
+
+@pytest.mark.parametrize(("sender", "is_stable"), [("a", True), ("c", False)])
+def test_an_ending_makes_own_batches_stable_that_it_names(sender: Site, is_stable: bool) -> None:
+    cluster = undelivered()
+    (tree,) = view_at(cluster, "a").trees
+    cluster.members["a"]._member._trees.end([Ending(tree, (Item(sender, 0, 1, "A"),), (sender,), 1)])
+    found = cluster.give("a", TimerFired("nothing"))
+    stable = [(each.sender, each.number) for each in found if isinstance(each, Stable)]
+    assert (("a", 0) in stable) == is_stable
+
+
+@pytest.mark.parametrize(("sites", "others"), [("ab", []), ("abc", [("b", "c")])])
+def test_a_site_that_repeats_itself_is_answered_and_all_are_told_later_unless_it_is_the_only_one(
+    sites: str, others: list[tuple[Site, ...]]
+) -> None:
+    cluster = Cluster({"A": sites})
+    cluster.admit("a", "A")
+    cluster.settle()
+    for site in sites[1:]:
+        held = structs.replace(pdus(cluster.effects[site], Held)[-1], done=1)
+        cluster.give("a", Received(site, held))
+    assert [mark.settled for mark in pdus(cluster.give("a", Received("b", held)), Mark)] == [1]
+    before = len(cluster.effects["a"])
+    cluster.pass_time(2 * KNOBS.repair_ns / MILLISECOND_NS)
+    later = [each for each in cluster.effects["a"][before:] if isinstance(each, Multicast)]
+    assert [each.to for each in later if isinstance(each.pdu, Mark)] == others
 
 
 def test_progress_counts_only_on_retiring_trees() -> None:
