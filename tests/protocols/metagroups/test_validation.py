@@ -128,6 +128,14 @@ def test_an_older_cluster_calls_a_newcomer_away_and_a_younger_one_only_after_sil
     assert sessions_reported(cluster, younger) == [(1, 2)]
 
 
+def test_every_view_after_the_first_is_a_change() -> None:
+    cluster = cluster_of()
+    assert cluster.figure("a", "changes") == 0
+    cluster.crash("e")
+    cluster.pass_time(1500)
+    assert (cluster.figure("a", "version"), cluster.figure("a", "changes")) == (2, 1)
+
+
 def test_views_that_are_over_end_no_session_however_often_they_come() -> None:
     cluster = cluster_of()
     before = view_at(cluster, "a").decision
