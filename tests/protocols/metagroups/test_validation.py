@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from antiphon.core.effects import Effect, Multicast, Send, Stable
+from antiphon.core.effects import Appeared, Effect, Multicast, Send, Stable, Vanished
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Received, TimerFired
 from antiphon.core.packing import pack
@@ -134,6 +134,18 @@ def test_every_view_after_the_first_is_a_change() -> None:
     cluster.crash("e")
     cluster.pass_time(1500)
     assert (cluster.figure("a", "version"), cluster.figure("a", "changes")) == (2, 1)
+
+
+def test_a_new_view_tells_which_sites_have_come_and_gone_and_no_others() -> None:
+    cluster = cluster_of()
+
+    def told(kind: type[Appeared | Vanished]) -> list[Site]:
+        return [effect.site for effect in cluster.effects["a"] if isinstance(effect, kind)]
+
+    assert (told(Appeared), told(Vanished)) == ([*"bcde"], [])
+    cluster.crash("e")
+    cluster.pass_time(1500)
+    assert (told(Appeared), told(Vanished)) == ([*"bcde"], ["e"])
 
 
 def test_views_that_are_over_end_no_session_however_often_they_come() -> None:
