@@ -91,8 +91,8 @@ class Receiver:
         """Bytes sent to it, up to the last pulse that it has answered."""
         self.received: int | None = None
         """Bytes of these that it had received; None before its first answer."""
-        self.until_ns: Nanoseconds = 0
-        """When that pulse was sent."""
+        self.until_ns: Nanoseconds = -1
+        """When that pulse was sent; -1 before its first answer."""
         self.answered_ns: Nanoseconds = 0
         """When it answered last."""
         self.arriving = 0.0
@@ -178,8 +178,8 @@ class Controller(Generic[Peer]):
         receiver = self.receivers.get(peer)
         if receiver is None:
             receiver = self.receivers[peer] = Receiver()
-        if sent_ns < receiver.until_ns:
-            return  # overtaken
+        if sent_ns <= receiver.until_ns:
+            return  # overtaken, or it comes twice
         self._answered_ns = receiver.answered_ns = now
         self._measure_trip(receiver, now - sent_ns)
         before = receiver.received

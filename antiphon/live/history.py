@@ -55,7 +55,6 @@ USUAL_BYTES: Final = 256 << 20
 LARGEST_SEGMENT: Final = 64 << 20
 MOST_SCANNED: Final = 4 << 20
 """Bytes that one read inspects, including the messages that the reader already has."""
-READ_BYTES: Final = 256 << 10
 READINGS_AT_ONCE: Final = 2
 """Requests read for at a time. Raising it costs threads that the application may want."""
 MOST_WAITING: Final = 64
@@ -486,26 +485,22 @@ def is_torn(file: IO[bytes], place: int, size: int) -> bool:
 def read_batches(file: IO[bytes], size: int) -> Iterator[Batch]:
     """The batches from the file's position on, until a frame is torn or damaged."""
     place = file.tell()
-    data = b""
-    while place < size:
-        if len(data) < HEAD.size:
-            data += file.read(READ_BYTES)
-        if len(data) < HEAD.size:
+    while True:
+        head = file.read(HEAD.size)
+        if len(head) < HEAD.size:
             return
-        length, kind = HEAD.unpack_from(data)
+        length, kind = HEAD.unpack(head)
         whole = length + FRAME_BYTES
         if kind != BATCH or length > frames.MOST_CONTENT_BYTES or place + whole > size:
             return
-        if len(data) < whole:
-            data += file.read(max(READ_BYTES, whole - len(data)))
-        if len(data) < whole or checksum(memoryview(data)[:whole]) != RESIDUE:
+        frame = head + file.read(whole - HEAD.size)
+        if len(frame) < whole or checksum(frame) != RESIDUE:
             return
-        batch = _decoded(data[HEAD.size : whole - CHECKSUM.size], place + whole)
+        batch = _decoded(frame[HEAD.size : -CHECKSUM.size], place + whole)
         if batch is None:
             return
         yield batch
         place += whole
-        data = data[whole:]
 
 
 def _decoded(content: bytes, end: int) -> Batch | None:

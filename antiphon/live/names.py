@@ -37,5 +37,5 @@ class MetNames:
         if to is None:
             return
         for some in (to,) if isinstance(to, frozenset) else to:
-            if some is not None and not self._met.keys() >= some:
-                self.meet(some)
+            if some is not None:
+                self.meet(some.difference(self._met))

@@ -245,7 +245,7 @@ class Transport:
 
     def is_waiting(self, counter: int) -> bool:
         """Whether datagrams of a PDU still wait for their turn."""
-        return self._pacer.has_queue and self._pacer.is_waiting(counter)
+        return self._pacer.is_waiting(counter)
 
     def _multicast_to(self, pdu: Pdu, to: tuple[Site, ...]) -> int:
         found = tuple(known for site in to if (known := self._gate.find(site)) is not None)

@@ -182,6 +182,36 @@ def test_answers_that_were_overtaken_or_tell_of_a_past_rate_do_not_count() -> No
     assert controller.cuts == 1, "what was sent before the rate fell was lost then"
 
 
+def test_an_answer_that_comes_twice_counts_once() -> None:
+    """A repeated datagram that is late is no queue on the way."""
+    controller: Controller[str] = Controller()
+    answer(controller, 10 * MS, 0, 0)
+    answer(controller, 20 * MS, 10_000, 10_000)
+    receiver = controller.receivers["r"]
+    before = receiver.trip_ns, receiver.answered_ns
+    controller.hear(900 * MS, "r", 19 * MS, 10_000, 10_000)
+    assert (receiver.trip_ns, receiver.answered_ns) == before
+
+
+@pytest.mark.parametrize(
+    ("sent", "received", "counts"),
+    [
+        pytest.param(20_000, 15_000, True, id="half of it"),
+        pytest.param(20_000, 9_999, False, id="the receiver has counted less"),
+        pytest.param(10_000, 10_500, False, id="nothing was sent"),
+        pytest.param(9_000, 10_500, False, id="the sender has counted less"),
+        pytest.param(10_001, 10_500, True, id="one byte was sent"),
+    ],
+)
+def test_an_answer_counts_from_the_one_before_if_the_counters_have_grown(
+    sent: int, received: int, counts: bool
+) -> None:
+    controller: Controller[str] = Controller()
+    answer(controller, 10 * MS, 10_000, 10_000)
+    answer(controller, 20 * MS, sent, received)
+    assert (controller.receivers["r"].arriving != 0) == counts
+
+
 def test_the_slowest_receiver_counts() -> None:
     controller: Controller[str] = Controller()
     for step in range(1, 6):

@@ -28,6 +28,7 @@ from antiphon.live.history import (
     MAGIC,
     MOST_WAITING,
     OFFSET_BITS,
+    READINGS_AT_ONCE,
     SET_ASIDE,
     SUFFIX,
     HistoryLog,
@@ -268,6 +269,49 @@ def test_requests_that_wait_are_bounded_and_each_asker_has_one(tmp_path: Path) -
         log.close()
 
     within(play())
+
+
+def test_few_requests_are_read_for_at_once() -> None:
+    go_on, begun = threading.Event(), 0
+
+    class Slow:
+        """A log that takes its time."""
+
+        def snapshot(self) -> "Slow":
+            nonlocal begun
+            begun += 1
+            return self
+
+        def recall(self, effect: Recall) -> Recalled:
+            go_on.wait(DEADLINE_S)
+            return Recalled(effect.token, 0)
+
+    async def play() -> None:
+        log: Any = Slow()
+        answers: list[Recalled] = []
+        recaller = Recaller(log, answers.append)
+        for token in range(4 * READINGS_AT_ONCE):
+            recaller.ask(Recall(token, 0, 60_000, asker=f"j{token}"))
+        assert begun == READINGS_AT_ONCE
+        go_on.set()
+        while len(answers) < 4 * READINGS_AT_ONCE:
+            await asyncio.sleep(0.001)
+
+    within(play())
+
+
+def test_a_piece_is_as_long_as_it_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = HistoryLog(tmp_path, "group", "a")
+    empty = log.figures()["history_log_bytes"]
+    write(log, range(10))
+    frame = (log.figures()["history_log_bytes"] - empty) // 10
+    body = len(everything(log)[0].bodies)
+    for most_bytes, count in ((2 * body, 2), (2 * body - 1, 1), (2 * body + 1, 2), (1, 1)):
+        assert len(log.snapshot().recall(Recall(1, 0, most_bytes)).records) == count
+    for most, count in ((3 * frame, 3), (3 * frame + 1, 4), (3 * frame - 1, 3)):
+        monkeypatch.setattr(history, "MOST_SCANNED", most)
+        assert len(log.snapshot().recall(Recall(1, 0, 60_000)).records) == count
+    log.close()
 
 
 @pytest.mark.parametrize("size", [10, 1_000, 60_000])
@@ -657,3 +701,16 @@ def test_a_frame_may_be_as_long_as_the_longest_and_no_longer(monkeypatch: pytest
         assert bool(batches_in(one)) == fits
     assert history.read_begin(io.BytesIO(MAGIC + begin)) is None, "it says too little"
     assert history.read_begin(io.BytesIO(MAGIC + begin[:-1])) is None
+
+
+def test_a_segment_begins_with_a_whole_first_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = b'{"group":"g","site":"a","logged":0,"ends":[]}'
+    frame = encoded(history.BEGIN, content)
+    damaged = frame.replace(b'"a"', b'"b"')
+    torn = frame[:-1]
+    of_a_batch = encoded(history.BATCH, content)
+    for data, is_read in ((frame, True), (damaged, False), (torn, False), (of_a_batch, False)):
+        assert (history.read_begin(io.BytesIO(MAGIC + data)) is not None) == is_read
+    for most, is_read in ((len(content), True), (len(content) - 1, False)):
+        monkeypatch.setattr(frames, "MOST_CONTENT_BYTES", most)
+        assert (history.read_begin(io.BytesIO(MAGIC + frame)) is not None) == is_read

@@ -78,6 +78,21 @@ def test_after_a_quiet_time_a_line_is_written_at_once_again(
     within(body())
 
 
+def test_at_the_end_of_a_pause_a_line_is_written_at_once(
+    lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        log, loop = Journal("g", "a"), asyncio.get_running_loop()
+        with monkeypatch.context() as frozen:
+            for turn, now_s in enumerate((7.0, 7.0 + journal.FIRST_PAUSE_S)):
+                frozen.setattr(loop, "time", lambda now_s=now_s: now_s)
+                log.note(JOINED, str(turn))
+                assert lines.messages[turn:] == [f"a in g: {turn}"]
+            log.close()
+
+    within(body())
+
+
 def test_kinds_of_lines_do_not_hold_one_another_up(lines: pytest.LogCaptureFixture) -> None:
     async def body() -> None:
         log = Journal("g", "a")

@@ -80,22 +80,60 @@ class Road:
         return ()
 
 
+class Log:
+    """A history log that only counts what was sent when it was written."""
+
+    failure = None
+
+    def __init__(self, road: Road) -> None:
+        self._road = road
+        self.written_after: list[int] = []
+
+    def flush(self) -> None:
+        self.written_after.append(self._road.sent)
+
+
+def member_on(road: Road, protocol: Chain, history: Log | None = None) -> Member:
+    silent: Any = None
+    member = Member(
+        site="b",
+        group="g",
+        build=lambda _: protocol,  # type: ignore[arg-type, return-value]
+        transport=road,  # type: ignore[arg-type]
+        recorder=None,
+        reader=silent,
+        listener=silent,
+        counters=Counters(),
+        poison=PoisonRing(),
+        history=history,  # type: ignore[arg-type]
+    )
+    member._away = False
+    return member
+
+
+def test_with_a_history_log_the_pdus_of_a_step_leave_together_after_it_is_written() -> None:
+    async def run() -> None:
+        road = Road()
+        log = Log(road)
+        member = member_on(road, Chain(), log)
+        for name in ("first", "first"):
+            member._carry_out(0, TimerFired(name))
+        assert (road.sent, log.written_after) == (0, [])
+        member._let_go()
+        assert road.sent == 2
+        assert log.written_after[0] == 0
+        at_once = member_on(other := Road(), Chain())
+        at_once._carry_out(0, TimerFired("second"))
+        at_once._carry_out(0, TimerFired("begin"))
+        assert other.sent == 3
+
+    asyncio.run(run())
+
+
 def test_a_protocol_learns_once_when_a_pdu_has_left() -> None:
     async def run() -> None:
         protocol, road = Chain(), Road()
-        silent: Any = None
-        member = Member(
-            site="b",
-            group="g",
-            build=lambda _: protocol,  # type: ignore[arg-type, return-value]
-            transport=road,  # type: ignore[arg-type]
-            recorder=None,
-            reader=silent,
-            listener=silent,
-            counters=Counters(),
-            poison=PoisonRing(),
-        )
-        member._away = False
+        member = member_on(road, protocol)
         road.held = {2}
         member._carry_out(0, TimerFired("begin"))
         assert protocol.fired == ["begin", "first", "second"]

@@ -11,7 +11,7 @@ from antiphon.core.effects import Effect
 from antiphon.core.ids import Site
 from antiphon.core.inputs import Input, Received
 from antiphon.core.time import Nanoseconds
-from antiphon.core.wire import HEADER, Reason
+from antiphon.core.wire import HEADER, MAGIC, PREFIX, VERSION, Reason, group_hash
 from antiphon.live import challenges, sockets
 from antiphon.live.counters import Counters
 from antiphon.live.fragments import FORGED, MISSING, cut, no_tokens
@@ -148,6 +148,16 @@ def test_own_multicasts_of_some_kinds_are_heard_where_they_passed() -> None:
         for number in range(MOST_ECHOES + 5):
             b.transport.multicast(note(number))
         assert len(b.transport._echoes) == MOST_ECHOES
+
+
+def test_the_head_of_an_own_multicast_counts_only_from_the_own_address() -> None:
+    group = group_name()
+    with ears(Ear("a", group, notice_losses=True, echoed=(Note,))) as (a,):
+        head = PREFIX.pack(MAGIC, VERSION, Note.code, 0, group_hash(group), a.transport.boot, 1)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.sendto(head, ("127.0.0.1", a.port()))
+        drive([a], lambda: a.drops.get(Reason.SHORT.value, 0) == 1)
+        assert a.heard == []
 
 
 def test_an_empty_datagram_of_a_stranger_is_garbage_all_the_same() -> None:

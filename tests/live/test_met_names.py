@@ -16,6 +16,7 @@ def test_names_are_met_as_senders_and_as_destinations() -> None:
 def test_each_destination_is_met_also_if_others_are_known() -> None:
     met = MetNames()
     met.read("a", frozenset({"a", "b"}))
+    assert "b" in met
     met.read("a", [frozenset({"b"}), frozenset({"c", "a"})])
     assert [*met._met] == ["a", "b", "c"]
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,9 +11,11 @@ from antiphon.check.checkers import check_trace
 from antiphon.core.effects import SetTimer
 from antiphon.core.inputs import Admit, Input, Received, Start, TimerFired
 from antiphon.live import member as live_member
+from antiphon.live.counters import Counters
 from antiphon.live.group import Group
-from antiphon.live.member import Member
-from antiphon.live.poison import MOST_KEPT, POISON
+from antiphon.live.machine import Machine
+from antiphon.live.member import CALM_NS, Member
+from antiphon.live.poison import MOST_KEPT, POISON, PoisonRing
 from antiphon.trace.files import read_trace
 from tests.live.members import a_group_name, joined, read, within
 
@@ -176,6 +178,49 @@ def test_the_latest_few_are_kept() -> None:
     kept = ring.all()
     assert [each.kind for each in kept] == [str(number) for number in range(2 * MOST_KEPT, 3 * MOST_KEPT)]
     assert {len(each.data) for each in kept} == {MOST_BYTES}
+
+
+class Clock(Machine):
+    """A machine whose time a test sets, and which only writes down what is to be done later."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.now_ns = lambda: self.now
+        self.delays_s: list[float] = []
+
+    def loop(self) -> Any:
+        return self
+
+    def call_later(self, delay: float, *_: object) -> None:
+        self.delays_s.append(delay)
+
+
+class Failing:
+    def handle(self, now: int, event: Input) -> Any:
+        raise RuntimeError("a fault of ours")
+
+
+@pytest.mark.parametrize(("after_ns", "pauses"), [(CALM_NS, False), (CALM_NS - 1, True)])
+def test_a_member_begins_anew_at_once_unless_the_last_fault_was_a_moment_ago(
+    after_ns: int, pauses: bool
+) -> None:
+    clock, silent = Clock(), cast(Any, None)
+    member = Member(
+        site="b",
+        group="g",
+        build=lambda _: Failing(),  # type: ignore[arg-type, return-value]
+        transport=silent,
+        recorder=None,
+        reader=silent,
+        listener=silent,
+        counters=Counters(),
+        poison=PoisonRing(),
+        machine=clock,
+    )
+    member._away, member._begun_anew_ns = False, 5
+    clock.now = 5 + after_ns
+    member._carry_out(clock.now, TimerFired("x"))
+    assert [delay_s > 0 for delay_s in clock.delays_s] == [pauses]
 
 
 def test_only_a_member_that_runs_begins_anew() -> None:

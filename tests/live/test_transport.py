@@ -681,6 +681,20 @@ def test_a_greeting_is_padded_to_the_size_of_what_it_answers_and_never_beyond() 
         assert {size - least: found[size] for size in found if found[size]} == {256: -1}
 
 
+@KEYS
+def test_what_is_read_lasts_unless_opening_a_seal_copies_it_anyway(keys: KeyRing | None) -> None:
+    group = group_name()
+    with ears(Ear("a", group, keys), Ear("b", group, keys)) as (a, b):
+        sockets_of_b, views = b.transport._sockets, []
+        for number in range(2):
+            a.transport.multicast(note(number))
+            (receiving, *_), _, _ = select.select(sockets_of_b.receiving, [], [])
+            found = sockets_of_b.read(receiving)
+            assert found is not None
+            views.append(found[0])
+        assert (views[0] != views[1]) == sockets_of_b.reads_last == (keys is None)
+
+
 class Joining:
     """A socket whose kernel says these things beside a datagram."""
 
@@ -709,3 +723,29 @@ def test_datagrams_are_joined_only_if_the_kernel_says_so(
         found = a.transport._sockets._read_joined(stub)
         assert found is not None
         assert found[1] == each
+
+
+@pytest.mark.parametrize(
+    ("level", "kind", "number", "each", "lost"),
+    [
+        pytest.param(sockets.SOL_UDP, sockets.UDP_GRO, 4, 4, 0, id="joined"),
+        pytest.param(sockets.SOL_UDP, sockets.UDP_GRO, 10, 0, 0, id="one alone"),
+        pytest.param(sockets.SOL_UDP + 1, sockets.UDP_GRO, 4, 0, 0, id="of another level"),
+        pytest.param(sockets.SOL_UDP, sockets.UDP_GRO + 1, 4, 0, 0, id="of another kind"),
+        pytest.param(socket.SOL_SOCKET, sockets.SO_RXQ_OVFL, 9, 0, 2, id="two more dropped"),
+        pytest.param(socket.SOL_SOCKET, sockets.SO_RXQ_OVFL, 7, 0, 0, id="no more dropped"),
+        pytest.param(socket.SOL_SOCKET, sockets.SO_RXQ_OVFL, 6, 0, (1 << 32) - 1, id="the count wraps"),
+        pytest.param(socket.SOL_SOCKET + 1, sockets.SO_RXQ_OVFL, 9, 0, 0, id="a count of another level"),
+        pytest.param(socket.SOL_SOCKET, sockets.SO_RXQ_OVFL + 1, 9, 0, 0, id="a count of another kind"),
+    ],
+)
+def test_datagrams_are_joined_or_lost_only_if_the_kernel_says_so(
+    level: int, kind: int, number: int, each: int, lost: int
+) -> None:
+    with ears(Ear("a", group_name())) as (a,):
+        stub: Any = Joining((level, kind, number.to_bytes(4, sys.byteorder)))
+        a.transport._sockets._overflows[stub] = 7
+        found = a.transport._sockets._read_noticing(stub)
+        assert found is not None
+        assert found[1] == each
+        assert a.counters.datagrams_lost == lost

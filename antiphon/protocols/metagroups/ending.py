@@ -90,7 +90,7 @@ class Inventory:
             self.holders.setdefault(name, set()).add(site)
             self.sources.setdefault(name, site)
         for item in holding.waiting:
-            if item.sender == site and self.items.get((site, item.number)) == item:
+            if item.sender == site:
                 self.sources.setdefault((site, item.number), site)
 
     def is_forged(self, name: Name) -> bool:

@@ -124,6 +124,28 @@ def test_a_difference_further_back_than_the_windows_shows_in_the_digest() -> Non
     assert compare(mine, other, most=5) is None
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [([1, 2, 3, 4], [1, 3, 2, 4]), ([1, 2, 3, 4, 5], [1, 3, 2, 4]), ([1, 2, 3, 4], [1, 3, 2, 4, 9])],
+    ids=["both end there", "they are behind", "they are ahead"],
+)
+def test_who_has_our_digest_at_the_last_common_message_agrees_whatever_it_lists(
+    ours: list[Tag], theirs: list[Tag]
+) -> None:
+    mine, digest = agreement(ours), agreement([1, 2, 3, *theirs[3:]]).digest
+    assert mine.compare("b", len(theirs), digest, theirs) is None
+    assert compare(mine, agreement([1, 3, 2, 4]), name="c") is not None, "by its digest"
+
+
+def test_one_that_took_up_an_order_which_is_known_to_differ_is_no_news() -> None:
+    same = list(range(10, 60))
+    mine, other = agreement([1, 2, 3, *same]), agreement([1, 3, 2, *same])
+    checkpoints = [5, other.digests.at(5) or 0]
+    assert mine.contradicts("b", checkpoints)
+    assert compare(mine, other, most=5, name="c") is None
+    assert compare(mine, agreement([2, 1, 3, *same]), most=5, name="d") is not None
+
+
 def test_windows_that_do_not_meet_say_nothing_until_they_do() -> None:
     same = list(range(10, 60))
     mine, other = agreement([1, 2, 3]), agreement([1, 3, 2, *same])

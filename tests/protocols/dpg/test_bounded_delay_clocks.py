@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from antiphon.core.errors import UsageError
 from antiphon.core.fields import NUMBER_LIMIT
 from antiphon.core.time import SECOND_NS, Nanoseconds
-from antiphon.protocols.dpg.pdus import LARGEST, Report
+from antiphon.protocols.dpg.pdus import LARGEST, ORIGIN, Report
 from antiphon.protocols.dpg.services import bounded_delay, clocks
 from antiphon.protocols.dpg.services.bounded_delay import ALONE_NS, RELEASE, BoundedDelayService, Vouch
 from antiphon.protocols.dpg.services.clocks import Note, agreed
@@ -313,6 +313,47 @@ def test_an_earlier_incarnation_says_nothing_and_a_later_one_begins_anew() -> No
     assert streams.reached() == 200
     streams.take(1, "b", 3, 77, 1, 300, 0)
     assert streams.is_whole(0, 1000)
+
+
+def test_a_gap_that_a_vouch_opens_is_filled_by_what_was_missing() -> None:
+    streams = Streams(MS)
+    streams.take(0, "b", 1, 4, 1, 100, 0)
+    streams.tell(0, "b", 1, 7, 200)
+    assert not streams.is_whole(100, 200)
+    streams.take(0, "b", 1, 5, 2, 150, 3)
+    assert streams.is_whole(100, 200)
+
+
+def test_a_message_that_is_sent_anew_says_nothing_of_its_stamp() -> None:
+    """Of two that are sent anew the second may come first, and the first then has a lower stamp."""
+    streams = Streams(MS)
+    streams.take(0, "b", 1, 4, 2, 100, 0)
+    streams.take(0, "b", 1, 5, 1, 900, 3)
+    assert streams.reached() == 100
+
+
+@pytest.mark.parametrize(
+    ("whole", "sent", "number", "counts"),
+    [
+        pytest.param(True, 0, -1, True, id="none was sent"),
+        pytest.param(True, 0, 0, True, id="the first comes next"),
+        pytest.param(False, 0, -1, True, id="none was sent here so far"),
+        pytest.param(True, 1, 1, True, id="all came"),
+        pytest.param(True, 1, 2, True, id="one is missing"),
+        pytest.param(True, 1, 0, False, id="overtaken by a message"),
+        pytest.param(True, 1, -1, False, id="overtaken by the first message"),
+        pytest.param(True, 2, -1, False, id="overtaken by two messages"),
+    ],
+)
+def test_a_vouch_tells_how_far_its_sender_has_come_unless_a_message_overtook_it(
+    whole: bool, sent: int, number: int, counts: bool
+) -> None:
+    streams = Streams(MS)
+    streams.begin(whole=whole)
+    for each in range(sent):
+        streams.take(0, "b", 0, each, 1, 10, ORIGIN)
+    streams.tell(0, "b", 0, number, 500)
+    assert (streams.reached() == 500) == counts
 
 
 # One member's word

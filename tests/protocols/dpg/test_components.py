@@ -19,6 +19,7 @@ from antiphon.protocols.dpg.heartbeat import ReportHeartbeat
 from antiphon.protocols.dpg.order import Order
 from antiphon.protocols.dpg.pdus import ORIGIN, TAG_LIMIT, Message, Tag
 from antiphon.protocols.dpg.peers import Peers
+from antiphon.protocols.dpg.printed import PrintedFlow
 from antiphon.protocols.dpg.tags import Tags
 from tests.protocols.harness.dpg_group import an_order
 
@@ -211,7 +212,7 @@ def test_few_bits_are_used_up_before_there_is_an_error(check_bits: int) -> None:
     while len(used) < (1 << 8 - check_bits) - 1:
         used.add(tags.choose(used.__contains__))
     assert all(map(tags.is_ours, used))
-    assert not any(map(tags.is_ours, range(256, 1024)))
+    assert not any(map(tags.is_ours, (ORIGIN, *range(256, 1024))))
     assert max(used) < 256
     taken = used | {tag for tag in range(256) if tags.is_ours(tag)}
     with pytest.raises(UsageError):
@@ -391,6 +392,20 @@ def test_messages_are_paced() -> None:
     assert not made.ready(9)
     made.on_report(9, "b", 30)
     assert (made.ready(29), made.ready(30)) == (False, True)
+
+
+def test_as_published_a_demand_is_adopted_and_steps_down_come_at_moments_of_its_own() -> None:
+    made = PrintedFlow(0, 10, 100, 200, 1000, phase=0.25)
+    for now, demand_ns, own_ns in (
+        (1010, 50, 50),
+        (1074, 70, 70),
+        (1075, 60, 60),
+        (1174, 60, 60),
+        (1175, 0, 50),
+    ):
+        made.on_report(now, "b", demand_ns)
+        made.tick(now)
+        assert made.own_ns == own_ns
 
 
 class LiteralFlow:

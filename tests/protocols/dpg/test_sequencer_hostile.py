@@ -163,6 +163,16 @@ class TestHostile:
             assert service._counter == known
         assert service.figures()["epoch"] == counter
 
+    def test_a_sequencer_that_is_told_of_a_later_epoch_of_its_own_claims_one_behind_it(self) -> None:
+        group = begun(NAMES[:3])
+        leader = group.members[group.sequencer()]
+        counter = leader.service.figures()["epoch"] + 5
+        group.hand_in(leader, others(group)[0], Answer(counter, leader.site, 0, 1, b""))
+        group.run(100)
+        assert {member.service._epoch for member in group.members.values()} == {
+            Epoch(counter + 1, leader.site)
+        }
+
     def test_a_farewell_with_a_senseless_note_is_a_farewell_all_the_same(self) -> None:
         for note, senseless in ((b"not a note", 1), (None, 0)):
             group = begun(NAMES[:3])

@@ -63,6 +63,16 @@ class TestTakeover:
         assert not asked, "all that some lacked was told at once"
         judge(group)
 
+    def test_a_new_sequencer_numbers_what_it_has_received_and_need_not_be_asked(self) -> None:
+        group = begun(seed=4)
+        old, senders = group.sequencer(), others(group)
+        group.kill(old)
+        tags = {group.send(name) for name in senders}
+        group.run(120)
+        assert set(group.living()[0].order()[-len(tags) :]) == tags
+        told_ns = min(at_ns for at_ns, who, pdu in group.carried if who != old and isinstance(pdu, Numbered))
+        assert not [pdu for at_ns, _, pdu in group.carried if at_ns > told_ns and isinstance(pdu, TagRequest)]
+
     def test_a_claimant_that_stood_still_reads_the_answers_before_it_numbers(self) -> None:
         """An event loop may fire late timers before it has read all that came meanwhile."""
         group = begun(seed=4)

@@ -25,7 +25,7 @@ from antiphon.protocols.dpg.reports import (
     read,
     tells_place,
 )
-from antiphon.protocols.dpg.spells import PATIENCE, Listening, adopt, is_recent
+from antiphon.protocols.dpg.spells import PATIENCE, UNTOLD, Listening, adopt, is_recent
 from antiphon.protocols.dpg.tag_lists import pack_tags
 from antiphon.protocols.dpg.validation import MOST_RECEIVED
 from tests.protocols.dpg.validated import MS, hears_itself, lists_of, quiet, report
@@ -405,6 +405,37 @@ def test_a_root_is_taken_up_if_it_is_known_what_follows_it(
     assert hear(told) == can
 
 
+@pytest.mark.parametrize(
+    ("own", "agreed", "checkpoints", "waits"),
+    [
+        pytest.param([], [8, 9], pack_tags([4, 7]), False, id="there is no own order"),
+        pytest.param([1, 2, 3], [1, 2, 3, 4, 5, 6, 7, 8, 9], pack_tags([2, 7]), False, id="all is listed"),
+        pytest.param([1, 2, 3], [4, 5, 6, 7, 8, 9], pack_tags([2, 7]), False, id="all behind it is listed"),
+        pytest.param([1, 2, 3], [5, 6, 7, 8, 9], pack_tags([2, 7]), True, id="one behind it is not"),
+        pytest.param([1, 2, 3], [8, 9], pack_tags([3, 7]), False, id="a checkpoint tells"),
+        pytest.param([1, 2, 3], [8, 9], pack_tags([5, 7, 3, 7]), False, id="the second checkpoint tells"),
+        pytest.param([1, 2, 3], [8, 9], pack_tags([5, 3]), True, id="its digest is not an index"),
+        pytest.param([1, 2, 3], [8, 9], b"", False, id="there are no checkpoints"),
+        pytest.param([1, 2, 3], [8, 9], b"odd", False, id="torn checkpoints"),
+    ],
+)
+def test_an_order_is_taken_up_once_it_is_told_how_far_it_is_ours_or_after_a_while(
+    own: list[Tag], agreed: list[Tag], checkpoints: bytes, waits: bool
+) -> None:
+    order, hear = listening_order()
+    for tag in own:
+        order.follow(0, tag)
+    told = report(agreed, index=9, checkpoints=checkpoints, streams={"z": (0, 0)})
+    assert [hear(told) for _ in range(UNTOLD + 1)] == [not waits] * UNTOLD + [True]
+
+
+def test_checkpoints_of_an_order_are_taken_up_with_it() -> None:
+    order = an_order(quiet)
+    told = report([8, 9], index=9, checkpoints=pack_tags([4, 77]))
+    adopt(order, 0, told, lists_of(told), {})
+    assert order.agreement.digests.at(4) == 77
+
+
 def test_a_root_that_was_heard_is_taken_up() -> None:
     order, hear = listening_order()
     for tag in (2, 50):
@@ -486,6 +517,21 @@ def test_arcs_that_follow_from_steps_and_links_are_left_out_and_no_others() -> N
     assert told.vertices == [4, 5, 6, 7, 8, 9]
     assert list(told.steps) == [TRUE_LINK, TRUE_LINK, 0, TRUE_LINK, TRUE_LINK, TRUE_LINK]
     assert told.arcs == [(4, 6, False), (4, 7, False), (3, 9, False)]
+
+
+def test_an_arc_from_the_message_whose_place_was_chosen_last_is_left_out_as_well() -> None:
+    """True links lead from it to all later messages."""
+    order = Lan("ab").members["a"]._order
+    for tag in (1, 2):
+        order.add(0, tag)
+    order.commit(0)
+    assert order.agreement.root == 1, "2 comes before it, but no arc tells that"
+    order.follow(0, 3)
+    order.follow(0, 4, [1])
+    order.add(0, 5)
+    for tail in (4, 1, 2):
+        order.graph.connect(tail, 5)
+    assert graph_lists(order, [], *order.agreement.recent(8), 100).arcs == [(2, 5, False)]
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,28 @@ from typing import Any
 
 import pytest
 
-from antiphon.core.effects import Absent, Deliver, Effect, Multicast, Send
+from antiphon.core.effects import Absent, CutOff, Deliver, Effect, Multicast, Present, Send, Vanished
 from antiphon.core.errors import UsageError
-from antiphon.core.inputs import TimerFired
+from antiphon.core.inputs import Received, TimerFired
 from antiphon.protocols.dpg import Dpg, DpgConfiguration
 from antiphon.protocols.dpg.agreement import Agreement
 from antiphon.protocols.dpg.order import MEMORY, TRUE_LINK, Order
-from antiphon.protocols.dpg.pdus import MOST_ASKED, MOST_TAGS, ORIGIN, TAG_LIMIT, Progress, Request, Tag
+from antiphon.protocols.dpg.pdus import (
+    MOST_ASKED,
+    MOST_TAGS,
+    ORIGIN,
+    TAG_LIMIT,
+    Message,
+    Progress,
+    Request,
+    Tag,
+)
 from antiphon.protocols.dpg.peers import MOST_SITES, Peers
 from antiphon.protocols.dpg.report_merge import ReportMerge
 from antiphon.protocols.dpg.reports import _run_to_root
 from antiphon.protocols.dpg.services.tag_sequencer import SequencerOptions, SequencerService
+from antiphon.protocols.dpg.services.tag_sequencer.number_requests import NumberRequests
+from antiphon.protocols.dpg.services.tag_sequencer.numbers import Numbers
 from antiphon.protocols.dpg.services.tag_sequencer.pdus import Answer, Ask, Numbered, TagRequest, read_tags
 from antiphon.protocols.dpg.spells import State
 from antiphon.protocols.dpg.tag_lists import pack_tags
@@ -172,7 +183,7 @@ COUNTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("names", "least"), [(SPANS, 1), (PAUSES, 0), (COUNTS, 1)])
+@pytest.mark.parametrize(("names", "least"), [(SPANS, 1), (PAUSES, 0), (COUNTS, 1), (("quorum",), 0)])
 def test_every_knob_has_a_least_value(names: tuple[str, ...], least: int) -> None:
     for name in names:
         knobs: dict[str, Any] = {"report_cycle_ns": 1, "deliv_cycle_ns": 3}
@@ -264,6 +275,41 @@ def test_a_sequencer_that_tells_an_earlier_epoch_after_its_lease_has_lost_the_ro
     answer = Answer(2, "s", 0, 1, b"")
     service.on_other_pdu(lease_ns + after_ns, "s", answer, after_loss=False)
     assert service.figures()["claims"] == claims
+
+
+def test_an_announcement_that_was_overtaken_is_learned_as_well() -> None:
+    service, member = SequencerService(), FakeMember("a", "bs")
+    member.attach_to(service)
+    service.start(0, 0)
+    for first, tags in ((10, [50, 51]), (8, [48, 49]), (7, [47, 48, 49, 50, 51, 52])):
+        told = Numbered(3, 1, 0, first, pack_tags(tags))
+        service.on_other_pdu(0, "s", told, after_loss=False)
+    assert [tag for tag, _ in member.placed_tags] == [50, 51, 48, 49, 47, 52]
+
+
+@pytest.mark.parametrize(("earlier", "epoch"), [(0, 2), (2, 3)], ids=["the first epoch", "a later one"])
+def test_numbers_of_an_epoch_that_should_be_the_first_are_those_of_an_earlier_process(
+    earlier: int, epoch: int
+) -> None:
+    service, member = SequencerService(), FakeMember("a", "b")
+    member.attach_to(service)
+    service.on_other_pdu(0, "b", Answer(earlier, "b", 0, 1, b""), after_loss=False)
+    service.start(0, 0)
+    service.take_part(0)
+    service.volunteer(0)
+    assert service.figures()["epoch"] == earlier + 1
+    answer = Answer(earlier + 1, "a", 1, 1, pack_tags([5]))
+    service.on_other_pdu(1, "b", answer, after_loss=False)
+    assert service.figures()["epoch"] == epoch
+
+
+def test_the_shortest_time_that_a_number_took_grows_slowly() -> None:
+    member = FakeMember("a", "b")
+    requests = NumberRequests(member, Numbers(MOST_TAGS), SequencerOptions())
+    for tag, took_ns, least_ns in ((5, 6400, 6400), (6, 12800, 6500), (7, 100, 100)):
+        requests.own[tag] = MS
+        requests.numbered(MS + took_ns, tag)
+        assert requests.least_ns == least_ns
 
 
 # Peers
@@ -358,6 +404,81 @@ def test_a_fork_is_told_if_something_delivered_is_not_in_the_others_order(
     told = report([*theirs], digest=other.digest)
     reports._tell_fork("b", told, lists_of(told))
     assert reports.forks == forks
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_settling"),
+    [
+        pytest.param({"index": 50, "oldest": 49}, True, id="beyond us, and forked"),
+        pytest.param({"index": 50, "oldest": 49, "checkpoints": b""}, False, id="beyond us"),
+        pytest.param({"index": 50}, False, id="forked, and it can still tell what follows"),
+    ],
+)
+def test_a_fork_is_looked_for_where_a_report_does_not_go_on_from_our_order(
+    fields: dict[str, Any], is_settling: bool
+) -> None:
+    reports, own = merging(1, 2, 3, 4)
+    told = report([77, 78], **({"checkpoints": pack_tags([4, own.digest + 1])} | fields))
+    reports.merge(0, 0, "b", told, lists_of(told), is_estranged=False)
+    assert reports.is_settling(0, "b") == is_settling
+
+
+def test_a_peer_that_was_silent_is_estranged_as_long_as_its_order_is_another() -> None:
+    lan = Lan("ab")
+    member = lan.members["a"]
+    for tag in (1, 2, 3):
+        member._order.store("b", message(tag, number=tag))
+        member._order.follow(0, tag)
+        member._order.deliver(0, lambda _time_ns, _tag: False)
+    digest = member._order.agreement.digest
+    lan.give("a", Received("b", report([1, 2, 3], digest=digest)))
+    lan.crash("b")
+    lan.pass_time(lan.knobs.gone_ns / MS + lan.knobs.idle_ns / MS)
+    assert lan.of("a", Vanished)
+    for _ in range(3):
+        lan.give("a", Received("b", report([1, 2, 9], digest=5)))
+        assert member.vertices == 0, "nothing is taken from it"
+    assert not lan.of("a", Absent)
+    lan.give("a", Received("b", report([1, 2, 3], digest=digest)))
+    lan.pass_time(4 * lan.knobs.silence_ns / MS)
+    lan.give("a", Received("b", report([1, 2, 3, 9], digest=digest)))
+    assert member._order.is_known(9)
+
+
+@pytest.mark.parametrize(
+    ("told", "sent_again"),
+    [
+        pytest.param((0, 0), [0, 1], id="none"),
+        pytest.param((0, 1), [1], id="one of them"),
+        pytest.param((0, 2), [], id="all of them"),
+        pytest.param((0, 3), [0, 1], id="more than were sent"),
+    ],
+)
+def test_a_member_that_returns_believes_that_others_have_what_it_has_sent_and_no_more(
+    told: tuple[int, int], sent_again: list[int]
+) -> None:
+    lan = Lan("ab")
+    lan.admit("a")
+    lan.admit("a")
+    lan.now += lan.knobs.absence_ns + 1
+    lan.give("a", TimerFired("send"))
+    member, effects = lan.members["a"], list[Effect]()
+    assert member._presence.state is State.LISTENING
+    for _ in range(lan.knobs.listen_reports):
+        lan.now += 2 * lan.knobs.report_cycle_ns
+        effects += lan.give("a", Received("b", report([7], streams={"a": told, "c": (5, 0)})))
+    assert any(isinstance(effect, Present) for effect in effects)
+    sent = [effect.pdu for effect in effects if isinstance(effect, Multicast)]
+    assert [pdu.number for pdu in sent if isinstance(pdu, Message)] == sent_again
+    assert member.incarnation_of("c") == 5, "of others more may be known"
+
+
+def test_a_member_that_waits_for_a_quorum_says_that_it_is_cut_off() -> None:
+    lan = Lan("ab", quorum=2)
+    lan.crash("b")
+    lan.admit("a")
+    lan.pass_time(4 * lan.knobs.silence_ns / MS)
+    assert lan.of("a", CutOff)
 
 
 @pytest.mark.parametrize(("off_by", "is_fork"), [(0, False), (1, True)])

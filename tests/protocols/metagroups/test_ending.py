@@ -6,10 +6,11 @@ from random import Random
 import pytest
 
 from antiphon.protocols.metagroups.attempt import Attempt, Outcome
-from antiphon.protocols.metagroups.ending import Name, end_tree, merge
+from antiphon.protocols.metagroups.ending import Name, end_tree, merge, order_at
 from antiphon.protocols.metagroups.pdus import (
     MOST_RETIRING,
     Decision,
+    Ending,
     Holding,
     Item,
     Report,
@@ -98,6 +99,23 @@ def test_what_has_no_destination_that_reports_is_dropped() -> None:
 
 def test_no_site_names_batches_of_others() -> None:
     assert end(a=("", 0, "b0A")) == ""
+
+
+@pytest.mark.parametrize(
+    ("stream", "order"),
+    [
+        ("", "a0A b0A c0A d0A"),
+        ("a0A b0A c0A", "a0A b0A c0A d0A"),
+        ("a0A c0A", "a0A b0A c0A d0A"),
+        ("d0A a0A", "a0A b0A c0A d0A"),
+        ("b0A a0A", "b0A a0A c0A d0A"),
+        ("c0A d0A a0A", "c0A a0A b0A d0A"),
+    ],
+)
+def test_a_site_keeps_to_its_own_stream_only_where_the_ending_contradicts_it(stream: str, order: str) -> None:
+    """What is not sure, such as d0A, has no place in a stream."""
+    ending = Ending(TREE, items("a0A b0A c0A d0A"), ("a", "a", "a", "a"), 3)
+    assert order_at(ending, items(stream)) == items(order)
 
 
 @pytest.mark.parametrize("seed", range(50))

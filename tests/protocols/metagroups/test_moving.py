@@ -719,3 +719,36 @@ def test_lies_about_leaves_have_no_effect(target: str, source: str, pdu: Pdu) ->
     assert not any(each.has_moved for each in cluster.members["c"]._member._trees._endpoints.values())
     cluster.pass_time(50)
     expect_progress(cluster)
+
+
+def test_a_site_that_wants_to_leave_does_so_at_the_word_of_the_first_site_of_its_view_alone() -> None:
+    cluster = begun()
+    cluster.lost = lambda *_: True
+    cluster.leave("c", "B")
+
+    def leaves(sender: str, move: Move) -> bool:
+        return bool(pdus(cluster.give("c", Received(sender, Leave(move))), Leaving))
+
+    assert not leaves("b", LEAVE)
+    assert not leaves("a", structs.replace(LEAVE, version=7))
+    assert not leaves("a", structs.replace(LEAVE, site="b"))
+    assert not leaves("a", structs.replace(LEAVE, target=2))
+    assert leaves("a", LEAVE)
+    cluster.crash("c")
+    cluster.restart("c")
+    assert not leaves("a", LEAVE), "it is in no view"
+
+
+def test_moves_are_told_by_the_first_site_of_the_view_alone() -> None:
+    cluster = begun()
+    cluster.lost = lambda *_: True
+
+    def learns(target: str, sender: str) -> bool:
+        cluster.give(target, Received(sender, Moves((LEAVE,))))
+        return len(cluster.members[target]._member._trees.moves) > 0
+
+    assert not learns("d", "b")
+    assert learns("d", "a")
+    cluster.crash("d")
+    cluster.restart("d")
+    assert not learns("d", "a"), "it is in no view"

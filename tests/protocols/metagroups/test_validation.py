@@ -3,9 +3,9 @@
 import pytest
 from msgspec import structs
 
-from antiphon.core.effects import Effect, Stable
+from antiphon.core.effects import Appeared, Effect, Multicast, Send, Stable, Vanished
 from antiphon.core.ids import Site
-from antiphon.core.inputs import Received
+from antiphon.core.inputs import Received, TimerFired
 from antiphon.core.packing import pack
 from antiphon.core.time import MILLISECOND_NS
 from antiphon.core.wire import Pdu
@@ -13,6 +13,7 @@ from antiphon.protocols.metagroups import MetaGroupsConfiguration, granting
 from antiphon.protocols.metagroups.attempt import Attempt, Outcome
 from antiphon.protocols.metagroups.bodies import Bodies
 from antiphon.protocols.metagroups.channels import Batch
+from antiphon.protocols.metagroups.credible import is_mostly_known
 from antiphon.protocols.metagroups.granting import Granter
 from antiphon.protocols.metagroups.ledger import Ledger
 from antiphon.protocols.metagroups.parts import decision_name
@@ -26,11 +27,14 @@ from antiphon.protocols.metagroups.pdus import (
     Change,
     Copy,
     Decided,
+    Ending,
     Entry,
     Goodbye,
     Heartbeat,
+    Held,
     Install,
     Item,
+    Mark,
     Moves,
     Prepare,
     Progress,
@@ -38,6 +42,7 @@ from antiphon.protocols.metagroups.pdus import (
     Report,
     Request,
     Session,
+    SiteRecord,
     Taken,
     Vote,
     Want,
@@ -123,6 +128,26 @@ def test_an_older_cluster_calls_a_newcomer_away_and_a_younger_one_only_after_sil
     assert sessions_reported(cluster, younger) == [(1, 2)]
 
 
+def test_every_view_after_the_first_is_a_change() -> None:
+    cluster = cluster_of()
+    assert cluster.figure("a", "changes") == 0
+    cluster.crash("e")
+    cluster.pass_time(1500)
+    assert (cluster.figure("a", "version"), cluster.figure("a", "changes")) == (2, 1)
+
+
+def test_a_new_view_tells_which_sites_have_come_and_gone_and_no_others() -> None:
+    cluster = cluster_of()
+
+    def told(kind: type[Appeared | Vanished]) -> list[Site]:
+        return [effect.site for effect in cluster.effects["a"] if isinstance(effect, kind)]
+
+    assert (told(Appeared), told(Vanished)) == ([*"bcde"], [])
+    cluster.crash("e")
+    cluster.pass_time(1500)
+    assert (told(Appeared), told(Vanished)) == ([*"bcde"], ["e"])
+
+
 def test_views_that_are_over_end_no_session_however_often_they_come() -> None:
     cluster = cluster_of()
     before = view_at(cluster, "a").decision
@@ -135,6 +160,23 @@ def test_views_that_are_over_end_no_session_however_often_they_come() -> None:
             cluster.give("b", Received("a", Install(RULES, decision)))
             cluster.now += KNOBS.heartbeat_ns
     assert cluster.spells("b") == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "answers"),
+    [
+        pytest.param(0, [Install], id="over for long"),
+        pytest.param(1, [Install], id="the present one"),
+        pytest.param(2, [Report], id="the next one"),
+        pytest.param(3, [Heartbeat], id="after the next one"),
+    ],
+)
+def test_an_attempt_at_another_version_is_answered_with_what_its_sender_lacks_or_is_ahead_of(
+    version: int, answers: list[type[Pdu]]
+) -> None:
+    cluster = cluster_of()
+    found = cluster.give("b", Received("a", Prepare(RULES, NO_FOUNDER, version, 1, ())))
+    assert [type(effect.pdu) for effect in found if isinstance(effect, Send)] == answers
 
 
 def test_a_copy_for_an_ending_is_the_batch_that_the_ending_names() -> None:
@@ -188,6 +230,29 @@ def test_an_acceptance_counts_only_after_a_decision_and_of_a_site_that_reported(
     assert view_at(cluster, "a").version == 2
 
 
+@pytest.mark.parametrize(
+    ("site", "session", "counts"),
+    [
+        pytest.param("b", (0, 0), True, id="its own"),
+        pytest.param("c", (0, 0), False, id="of another site"),
+        pytest.param("b", (0, 1), False, id="of another session"),
+    ],
+)
+def test_a_site_reports_the_groups_that_it_wants_for_itself_alone(
+    site: Site, session: Session, counts: bool
+) -> None:
+    cluster = cluster_of()
+    cluster.lost = lambda _source, _target, pdu: isinstance(pdu, Report)
+    cluster.crash("e")
+    cluster.pass_time(SUSPECT_MS + 100)
+    round_ = pdus(cluster.effects["a"], Prepare)[-1].round
+    told = Report(2, round_, (0, 0), None, (), record=SiteRecord(site, session, 9, ("Z",)))
+    cluster.give("a", Received("b", told))
+    attempt = cluster.members["a"]._member._membership._proposer._attempt
+    assert attempt is not None
+    assert attempt.reports["b"].record == (told.record if counts else None)
+
+
 def test_a_new_view_forgets_strangers_and_keeps_its_sites_and_newcomers() -> None:
     view = view_at(cluster_of(), "a")
     peers = PeerTable("a", KNOBS.suspect_ns)
@@ -222,6 +287,16 @@ def test_a_site_that_was_heard_at_a_time_was_not_heard_since_then() -> None:
     assert not peers.heard_all(view, 5)
 
 
+@pytest.mark.parametrize(("staying", "is_known"), [("abcde", True), ("abcd", False)])
+def test_more_than_four_sites_are_known_for_each_that_is_not(staying: str, is_known: bool) -> None:
+    view = view_at(cluster_of(), "a")
+    records = tuple(record for record in view.decision.records if record.site in staying)
+    unheard = SiteRecord("z", (7, 0), 1, ("A",))
+    decision = structs.replace(view.decision, records=(*records, unheard))
+    assert is_mostly_known(decision, view, lambda *_: False) == is_known
+    assert is_mostly_known(decision, view, lambda site, _: site == "z")
+
+
 # Requests
 
 
@@ -237,6 +312,18 @@ def request(seq: int) -> Request:
 def test_a_request_that_comes_again_is_acknowledged_again() -> None:
     cluster = Cluster({"A": "ab"})
     assert [accepted(cluster, "b", request(1)) for _ in range(3)] == [[1], [1], [1]]
+
+
+@pytest.mark.parametrize(
+    ("sender", "session", "found"),
+    [("b", (0, 0), [1]), ("b", (0, 1), []), ("z", (0, 0), []), ("z", (9, 9), [])],
+    ids=["of a site of the view", "of another session", "of no site", "of no session"],
+)
+def test_only_requests_of_the_sites_of_the_view_are_taken(
+    sender: Site, session: Session, found: list[int]
+) -> None:
+    cluster = Cluster({"A": "ab"})
+    assert accepted(cluster, sender, structs.replace(request(1), session=session)) == found
 
 
 def test_as_many_requests_may_be_early_as_a_sender_may_have_under_way() -> None:
@@ -326,6 +413,60 @@ def test_what_was_not_sent_yet_is_not_made_stable() -> None:
 # Trees
 
 
+def undelivered() -> Cluster:
+    """All hold a batch of site a, and none knows that: so none delivers it."""
+    cluster = cluster_of()
+    cluster.lost = lambda _source, _target, pdu: isinstance(pdu, Held)
+    cluster.admit("a", "A")
+    cluster.settle()
+    return cluster
+
+
+def test_a_site_gives_what_it_holds_and_others_lack() -> None:
+    cluster = undelivered()
+    (tree,) = view_at(cluster, "b").trees
+    found = pdus(cluster.give("b", Received("c", Want(tree, (("a", 0), ("a", 1), ("c", 0))))), Copy)
+    assert [(copy.sender, copy.number, copy.group) for copy in found] == [("a", 0, "A")]
+
+
+@pytest.mark.parametrize(("group", "delivered"), [("A", ["a0A"]), ("B", [])])
+def test_an_ending_delivers_what_it_names_where_that_is_for_the_site(
+    group: str, delivered: list[str]
+) -> None:
+    cluster = undelivered()
+    (tree,) = view_at(cluster, "b").trees
+    cluster.members["b"]._member._trees.end([Ending(tree, (Item("a", 0, 1, group),), ("a",), 1)])
+    cluster.give("b", TimerFired("nothing"))
+    assert cluster.delivered("b") == delivered
+
+
+@pytest.mark.parametrize(("sender", "is_stable"), [("a", True), ("c", False)])
+def test_an_ending_makes_own_batches_stable_that_it_names(sender: Site, is_stable: bool) -> None:
+    cluster = undelivered()
+    (tree,) = view_at(cluster, "a").trees
+    cluster.members["a"]._member._trees.end([Ending(tree, (Item(sender, 0, 1, "A"),), (sender,), 1)])
+    found = cluster.give("a", TimerFired("nothing"))
+    stable = [(each.sender, each.number) for each in found if isinstance(each, Stable)]
+    assert (("a", 0) in stable) == is_stable
+
+
+@pytest.mark.parametrize(("sites", "others"), [("ab", []), ("abc", [("b", "c")])])
+def test_a_site_that_repeats_itself_is_answered_and_all_are_told_later_unless_it_is_the_only_one(
+    sites: str, others: list[tuple[Site, ...]]
+) -> None:
+    cluster = Cluster({"A": sites})
+    cluster.admit("a", "A")
+    cluster.settle()
+    for site in sites[1:]:
+        held = structs.replace(pdus(cluster.effects[site], Held)[-1], done=1)
+        cluster.give("a", Received(site, held))
+    assert [mark.settled for mark in pdus(cluster.give("a", Received("b", held)), Mark)] == [1]
+    before = len(cluster.effects["a"])
+    cluster.pass_time(2 * KNOBS.repair_ns / MILLISECOND_NS)
+    later = [each for each in cluster.effects["a"][before:] if isinstance(each, Multicast)]
+    assert [each.to for each in later if isinstance(each.pdu, Mark)] == others
+
+
 def test_progress_counts_only_on_retiring_trees() -> None:
     cluster = Cluster({"A": "bc"}, others="a")
     cluster.pass_time(200)
@@ -334,6 +475,22 @@ def test_progress_counts_only_on_retiring_trees() -> None:
     cluster.admit("c", "A")
     cluster.pass_time(100)
     assert cluster.delivered("b") == cluster.delivered("c") == ["c0A"]
+
+
+@pytest.mark.parametrize(
+    ("sender", "safe", "is_told"),
+    [
+        pytest.param("b", True, True, id="of another"),
+        pytest.param("a", True, False, id="its own"),
+        pytest.param("b", False, False, id="not safe"),
+        pytest.param("a", False, False, id="its own and not safe"),
+    ],
+)
+def test_what_is_delivered_safely_is_stable(sender: Site, safe: bool, is_told: bool) -> None:
+    """A sender is told by the primary site, in its group or not."""
+    effects: list[Effect] = []
+    Ledger("a", effects, safe=safe).deliver(Batch(sender, 0, 0, 1, "A", pack([b"x"])))
+    assert any(isinstance(effect, Stable) for effect in effects) == is_told
 
 
 def test_names_of_settled_batches_are_forgotten() -> None:

@@ -110,7 +110,7 @@ class Streams:
                 self._open_gap(sender, stream.reached, *UNKNOWN, stamp)
         end = number + count
         gap = self._gaps.get(sender)
-        if gap is not None and number < stream.expected and gap.fill(number, end):
+        if gap is not None and gap.fill(number, end):
             del self._gaps[sender]
         if end > stream.expected:
             if number > stream.expected:

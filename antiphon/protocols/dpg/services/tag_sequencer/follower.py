@@ -1,6 +1,7 @@
 """A member's view of the numbering: what it learns becomes arcs of the precedence graph."""
 
 from bisect import bisect_left
+from itertools import chain
 from typing import Final, NamedTuple
 
 from antiphon.core.ids import Site
@@ -76,9 +77,9 @@ class Follower:
 
     def learn_all(self, now: Nanoseconds, first: int, tags: tuple[Tag, ...]) -> None:
         """The tags from a number on, most of them known already."""
-        numbers = self._numbers
-        begin = max(first, numbers.through + 1) if numbers.newest and first >= numbers.start else first
-        for number in range(begin, first + len(tags)):
+        numbers, end = self._numbers, first + len(tags)
+        unknown = chain(range(first, min(numbers.start, end)), range(max(first, numbers.through + 1), end))
+        for number in unknown:
             self.learn(now, number, tags[number - first])
         self._number_requests.look_for_gaps(now)
 
