@@ -192,7 +192,7 @@ class Group:
             await self.settle()
         if not self._lifecycle.is_out:
             self._lifecycle.is_leaving = True
-            self._member.depart()
+            self._member.depart(for_good=True)
             self._close(LeftError(f"'{self.name}' has left '{self.group}'."))
 
     async def finish(self) -> None:

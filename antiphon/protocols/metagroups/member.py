@@ -226,10 +226,10 @@ class Member:
             self._trees.on_timer(now, name)
         self._end(now)
 
-    def depart(self) -> None:
+    def depart(self, *, for_good: bool) -> None:
         self._be_absent()
         if self._configuration.says_goodbye:
-            self._effects.append(Multicast(Goodbye(self._trees.session)))
+            self._effects.append(Multicast(self._membership.goodbye(for_good=for_good)))
 
     def come_back(self, now: Nanoseconds) -> None:
         """Continue; if the others have gone on without this site, their answers will show it."""
