@@ -278,12 +278,12 @@ class Sockets:
             return False
         if host not in ("0.0.0.0", "::"):
             return bool(address[0] == host)
-        with socket.socket(self._sending.family, socket.SOCK_DGRAM) as probe:
-            try:
+        try:
+            with socket.socket(self._sending.family, socket.SOCK_DGRAM) as probe:
                 probe.bind((address[0], 0, *address[2:]))
-            except OSError:
-                return False
-            return True
+        except OSError:
+            return False
+        return True
 
     def close(self) -> None:
         for each in {self._sending, *self.receiving}:
@@ -435,7 +435,7 @@ def clamped(size: int) -> int:
 def interface_index(name: str) -> int:
     try:
         return socket.if_nametoindex(name)
-    except OSError:
+    except (OSError, ValueError):
         there = ", ".join(each for _, each in socket.if_nameindex())
         raise UsageError(f"There is no interface '{name}'.", hint=f"There are: {there}.") from None
 

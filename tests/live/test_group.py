@@ -848,3 +848,15 @@ def test_all_errors_that_an_application_may_meet_are_the_packages() -> None:
         if issubclass(each, errors.AntiphonError):
             assert getattr(antiphon, each.__name__) is each
             assert each.__name__ in antiphon.__all__
+
+
+def test_destinations_and_sizes_that_make_no_sense_get_a_sentence() -> None:
+    async def work() -> None:
+        async with joined("a") as (group,):
+            with pytest.raises(UsageError, match="is not a set of members"):
+                await group.send(b"x", to=5)  # type: ignore[arg-type]
+            for size in (2.0, "2", None):
+                with pytest.raises(UsageError, match="are not records"):
+                    await group.send_records(b"abcd", size)  # type: ignore[arg-type]
+
+    within(work())

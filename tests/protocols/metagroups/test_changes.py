@@ -418,7 +418,7 @@ def test_sites_that_leave_for_good_are_not_needed_for_a_quorum(sites: str, leave
     cluster.pass_time(40)
     for site in set(sites) - set(leavers):
         assert cluster.figure(site, "sites") == len(sites) - len(leavers)
-        assert cluster.spells(site) == "", "nobody's spell ends"
+        assert cluster.spells(site) == "", "no spell ends"
 
 
 def test_those_who_remain_begin_anew_if_a_majority_leaves_after_a_vote() -> None:
