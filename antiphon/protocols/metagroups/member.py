@@ -336,11 +336,13 @@ class Member:
 
     def _report_changes(self, before: View | None, view: View) -> None:
         known = {} if before is None else before.sessions
+        left = frozenset[Site]() if before is None else self._peers.left(before)
         for site in sorted({*known, *view.sessions} - {self._site}):
             if known.get(site) == view.sessions.get(site):
                 continue
             if site in known:
-                self._effects.append(Vanished(site, "It was silent, or has begun anew."))
+                reason = "It left." if site in left else "It was silent, or has begun anew."
+                self._effects.append(Vanished(site, reason))
             if site in view.sessions:
                 self._effects.append(Appeared(site))
 

@@ -419,6 +419,7 @@ def test_sites_that_leave_for_good_are_not_needed_for_a_quorum(sites: str, leave
     for site in set(sites) - set(leavers):
         assert cluster.figure(site, "sites") == len(sites) - len(leavers)
         assert cluster.spells(site) == "", "no spell ends"
+        assert [name for name in cluster.presence(site) if name[0] == "-"] == [f"-{each}" for each in leavers]
 
 
 def test_those_who_remain_begin_anew_if_a_majority_leaves_after_a_vote() -> None:
