@@ -21,6 +21,7 @@ import struct
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final, TypeAlias
 
 from antiphon.core.errors import MissingRequirementError, UsageError
@@ -422,7 +423,15 @@ def static_address(peer: Endpoint, family: int) -> Address:
             )
         return str(address), peer.port
     mapped = f"::ffff:{address}" if address.version == 4 else str(address)
-    return mapped, peer.port, 0, 0
+    return mapped, peer.port, 0, _scope_of(address)
+
+
+def _scope_of(address: IPv4Address | IPv6Address) -> int:
+    """The index of the interface that a link-local address names, as in fe80::1%eth0; 0 if it names none."""
+    scope = address.scope_id if isinstance(address, IPv6Address) else None
+    if scope is None:
+        return 0
+    return int(scope) if scope.isdecimal() else interface_index(scope)
 
 
 def clamped(size: int) -> int:

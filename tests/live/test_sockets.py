@@ -7,7 +7,7 @@ import pytest
 from antiphon.core.errors import UsageError
 from antiphon.live.counters import Counters
 from antiphon.live.networks import Endpoint, Multicast, Peers
-from antiphon.live.sockets import Sockets, open_network
+from antiphon.live.sockets import Sockets, open_network, static_address
 
 
 def test_without_a_free_file_no_address_is_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +28,12 @@ def test_without_a_free_file_no_address_is_our_own(monkeypatch: pytest.MonkeyPat
 def test_an_interface_that_cannot_exist_gets_a_sentence() -> None:
     with pytest.raises(UsageError, match="There is no interface"):
         open_network(Multicast("l\0o"), "group")
+
+
+def test_a_link_local_peer_is_reached_by_the_interface_that_it_names() -> None:
+    index = socket.if_nametoindex("lo")
+    found = static_address(Endpoint("fe80::1%lo", 7400), socket.AF_INET6)
+    assert found == ("fe80::1%lo", 7400, 0, index)
+    assert static_address(Endpoint("::1", 7400), socket.AF_INET6) == ("::1", 7400, 0, 0)
+    with pytest.raises(UsageError, match="There is no interface 'nope'"):
+        static_address(Endpoint("fe80::1%nope", 7400), socket.AF_INET6)
