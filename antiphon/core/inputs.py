@@ -77,6 +77,9 @@ class Restored(msgspec.Struct, frozen=True, gc=False):
 class Departed(msgspec.Struct, frozen=True, gc=False):
     """This member goes absent: it keeps its memory, but nothing reaches or leaves it until it returns."""
 
+    for_good: bool = False
+    """Whether it leaves, and this protocol object gets no further input."""
+
 
 class Returned(msgspec.Struct, frozen=True, gc=False):
     """This member is back after an absence."""

@@ -192,7 +192,7 @@ class Group:
             await self.settle()
         if not self._lifecycle.is_out:
             self._lifecycle.is_leaving = True
-            self._member.depart()
+            self._member.depart(for_good=True)
             self._close(LeftError(f"'{self.name}' has left '{self.group}'."))
 
     async def finish(self) -> None:
@@ -472,7 +472,10 @@ class Group:
             return self.members if self._order.selective else None
         if isinstance(to, str):
             raise UsageError(f"{to!r} is not a set of members.", hint=f"Write to={{{to!r}}}.")
-        destinations = frozenset(to)
+        try:
+            destinations = frozenset(to)
+        except TypeError:
+            raise UsageError(f"{to!r} is not a set of members.", hint="Write to={'alice', 'bob'}.") from None
         if not destinations:
             raise UsageError(
                 "A message needs at least one destination.", hint="Leave to= out to reach everyone."
@@ -500,7 +503,7 @@ class Group:
         array.
         """
         view = view_of(records)
-        if not 1 <= size <= LARGEST_RECORD_BYTES or len(view) % size:
+        if not isinstance(size, int) or not 1 <= size <= LARGEST_RECORD_BYTES or len(view) % size:
             raise UsageError(
                 f"{len(view)} bytes are not records of {size} bytes each.",
                 hint=f"A record has 1 to {LARGEST_RECORD_BYTES} bytes and divides the buffer's length.",

@@ -235,6 +235,8 @@ class HistoryLog:
         frame = b"".join((HEAD.pack(length, BATCH), head, name, wire))
         if self._segments[-1].size + self._buffered + length + FRAME_BYTES > self._segment_bytes:
             self._roll_over()
+            if self.failure is not None:
+                return
         self._buffer += (frame, CHECKSUM.pack(checksum(frame)))
         self._buffered += length + FRAME_BYTES
         self._logged += len(batch)
@@ -290,8 +292,15 @@ class HistoryLog:
         }
 
     def snapshot(self) -> "Snapshot":
-        """A snapshot of what is written now, which a thread can read."""
+        """A snapshot of what is written now, which a thread can read.
+
+        A log of which a file was deleted or cut short behind our back fails: what it gave would lack messages
+        without a word.
+        """
         self.flush()
+        damaged = next((segment.path for segment in self._segments if not _is_whole(segment)), None)
+        if damaged is not None and self.failure is None:
+            self.failure = f"The history is no longer whole: {damaged} is gone, or was cut short."
         return Snapshot(tuple(self._segments), self.messages if self.failure is None else -1)
 
 
@@ -435,6 +444,14 @@ class Reading:
         self._found.append(record)
         self._size = size
         return True
+
+
+def _is_whole(segment: Segment) -> bool:
+    """Whether a segment's file is still there, with everything that was written."""
+    try:
+        return segment.path.stat().st_size >= segment.size
+    except OSError:
+        return False
 
 
 def write_all(descriptor: int, data: bytes) -> None:

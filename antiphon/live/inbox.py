@@ -117,7 +117,7 @@ class Inbox:
         self._news = asyncio.Event()
         self._function: Callable[[Batch], None] | None = None
         """The application's function, called with each batch, if it gave one."""
-        self._raised: Exception | None = None
+        self._raised: BaseException | None = None
         self._stepping_aside: asyncio.TimerHandle | None = None
 
     def open(self, member: Member) -> None:
@@ -193,7 +193,8 @@ class Inbox:
                 item = self._next()
                 if isinstance(item, Batch):
                     function(item)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError, GeneratorExit) as error:
+            # Only what ends the whole process passes: the member is in the middle of a step.
             self._function = None
             self._raised = error
             self._news.set()

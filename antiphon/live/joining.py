@@ -3,6 +3,7 @@
 import os
 import socket
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from antiphon.core.errors import UsageError
@@ -55,6 +56,14 @@ def join(
         join later ('fifo' only).
     catch_up: deliver first what the members with a history still have; see `wait_for_history`.
     """
+    _require_types(
+        group=(group, str), order=(order, (str, Order)), profile=(profile, (str, NoneType)),
+        network=(network, (str, Network)), key=(key, (str, os.PathLike, KeyRing, NoneType)),
+        insecure=(insecure, bool), trace=(trace, (str, os.PathLike, NoneType)), run=(run, (str, NoneType)),
+        history=(history, (str, os.PathLike, NoneType)), history_bytes=(history_bytes, int),
+        catch_up=(catch_up, bool), limits=(limits, (Limits, NoneType)),
+    )  # fmt: skip
+    _require_paths(key=key, trace=trace, history=history)
     site = require_name(f"{socket.gethostname()}-{os.getpid()}" if name is None else name)
     if not group:
         raise UsageError("A group needs a name.")
@@ -83,3 +92,24 @@ def join(
         network=place, keys=keys, trace=folder, run=run or group, limits=limits or Limits(),
         tag_channel=channel,
     )  # fmt: skip
+
+
+def _require_types(**given: tuple[Any, type | tuple[type, ...]]) -> None:
+    """Validate the types of arguments: a wrong one must not show only while the group runs."""
+    for name, (value, kinds) in given.items():
+        some = kinds if isinstance(kinds, tuple) else (kinds,)
+        if not isinstance(value, some) or (isinstance(value, bool) and bool not in some):
+            words = " or ".join("None" if kind is NoneType else kind.__name__ for kind in some)
+            raise UsageError(f"{name}={value!r} is not of a type that is taken here.", hint=f"Give {words}.")
+
+
+def _require_paths(**given: Any) -> None:
+    """Validate that the given paths can be paths of this system."""
+    for name, path in given.items():
+        if isinstance(path, str | os.PathLike):
+            try:
+                usable = b"\0" not in os.fsencode(path)
+            except UnicodeEncodeError:
+                usable = False
+            if not usable:
+                raise UsageError(f"{name}={str(path)!r} is no path on this system.")

@@ -69,19 +69,30 @@ class KeyFile:
         self._is_pipe: Final = _is_pipe(self._signature)
         """Whether the keys came through a pipe or similar, which yields them once."""
         self.ring = read_keys(path)
+        self._is_unread = False
+        """Whether the file as it is now could not be read when it was last looked at."""
 
     def look(self) -> KeyRing | None:
-        """The new ring if the file has changed, else None. A bad file raises `InputError`, once.
+        """The new ring if the file has changed, else None. A bad file raises `InputError`, once for each
+        change.
 
         Only a regular file is read again: a pipe would block the member until something is written to it.
         """
         signature = self._sign()
-        if signature == self._signature or self._is_pipe:
+        is_changed = signature != self._signature
+        if self._is_pipe or not (is_changed or self._is_unread):
             return None
-        self._signature = signature
+        self._signature, self._is_unread = signature, False
         if _is_pipe(signature):
             raise InputError(f"The key file {self.path} is no longer a regular file.", hint="Put it back.")
-        ring = read_keys(self.path)
+        try:
+            ring = read_keys(self.path)
+        except InputError as error:
+            # The reason may lie elsewhere, such as too many open files, and pass: read it again, silently.
+            self._is_unread = bool(signature)
+            if is_changed:
+                raise error
+            return None
         if ring == self.ring:
             return None
         self.ring = ring

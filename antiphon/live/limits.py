@@ -6,6 +6,7 @@ from unicodedata import is_normalized, normalize
 
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Group, Site
+from antiphon.core.knobs import LARGEST
 
 LONGEST_NAME_BYTES: Final = 64
 LEAST_RATE_BYTES_S: Final = 32_000
@@ -35,6 +36,8 @@ class Limits:
             is_open = value is None and each.default is None
             if not is_open and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise UsageError(f"{each.name}={value!r} is no number.")
+            if isinstance(value, int) and value > LARGEST:
+                raise UsageError(f"{each.name}={value!r} is too large.", hint=f"It is at most {LARGEST:,}.")
         # Negated, so that NaN is refused, too.
         if not (self.queue_bytes >= 1 and self.outgoing_bytes >= 1):
             raise UsageError("A queue holds at least one byte.")
@@ -66,16 +69,17 @@ def _hint(name: str, usual: str) -> str:
 
 def require_name(name: str) -> Site:
     """Validate a member's name. It stands in every datagram and, in `antiphon node`, between spaces."""
-    if not is_name(name):
-        hint = _hint(name, f"Use 1 to {LONGEST_NAME_BYTES} printable characters without spaces.")
+    if not isinstance(name, str) or not is_name(name):
+        hint = _hint(str(name), f"Use 1 to {LONGEST_NAME_BYTES} printable characters without spaces.")
         raise UsageError(f"{name!r} is no name for a member.", hint=hint)
     return name
 
 
 def require_group_name(name: Group) -> None:
     """Validate a group's name."""
-    if not name or not _is_readable(name):
-        raise UsageError(f"{name!r} is no name for a group.", hint=_hint(name, "Use printable characters."))
+    if not isinstance(name, str) or not name or not _is_readable(name):
+        hint = _hint(str(name), "Use printable characters.")
+        raise UsageError(f"{name!r} is no name for a group.", hint=hint)
 
 
 def require_short_group_name(name: Group) -> None:

@@ -244,10 +244,10 @@ class Member:
         """Join or leave one of several groups."""
         self._step(event)
 
-    def depart(self) -> None:
-        """Go absent: receive nothing until `come_back`."""
+    def depart(self, *, for_good: bool = False) -> None:
+        """Go absent: receive nothing until `come_back`, or ever again."""
         if self._running and not self._away:
-            self._step(Departed())
+            self._step(Departed(for_good))
             self._away = True
             self._wants_room = False
             self._timers.clear()

@@ -53,6 +53,6 @@ class Resolving:
         for peer in self._names:
             try:
                 self._found[str(peer)] = self._resolve(peer.host, peer.port, self._family)[:MOST_ADDRESSES]
-            except (OSError, UnicodeError):
+            except (OSError, ValueError):
                 # The peer is not up yet, or the name server is not, or the name does not exist.
                 self._unfound.append(str(peer))

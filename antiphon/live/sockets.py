@@ -21,6 +21,7 @@ import struct
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final, TypeAlias
 
 from antiphon.core.errors import MissingRequirementError, UsageError
@@ -278,12 +279,12 @@ class Sockets:
             return False
         if host not in ("0.0.0.0", "::"):
             return bool(address[0] == host)
-        with socket.socket(self._sending.family, socket.SOCK_DGRAM) as probe:
-            try:
+        try:
+            with socket.socket(self._sending.family, socket.SOCK_DGRAM) as probe:
                 probe.bind((address[0], 0, *address[2:]))
-            except OSError:
-                return False
-            return True
+        except OSError:
+            return False
+        return True
 
     def close(self) -> None:
         for each in {self._sending, *self.receiving}:
@@ -422,7 +423,15 @@ def static_address(peer: Endpoint, family: int) -> Address:
             )
         return str(address), peer.port
     mapped = f"::ffff:{address}" if address.version == 4 else str(address)
-    return mapped, peer.port, 0, 0
+    return mapped, peer.port, 0, _scope_of(address)
+
+
+def _scope_of(address: IPv4Address | IPv6Address) -> int:
+    """The index of the interface that a link-local address names, as in fe80::1%eth0; 0 if it names none."""
+    scope = address.scope_id if isinstance(address, IPv6Address) else None
+    if scope is None:
+        return 0
+    return int(scope) if scope.isdecimal() else interface_index(scope)
 
 
 def clamped(size: int) -> int:
@@ -435,7 +444,7 @@ def clamped(size: int) -> int:
 def interface_index(name: str) -> int:
     try:
         return socket.if_nametoindex(name)
-    except OSError:
+    except (OSError, ValueError):
         there = ", ".join(each for _, each in socket.if_nameindex())
         raise UsageError(f"There is no interface '{name}'.", hint=f"There are: {there}.") from None
 

@@ -16,6 +16,7 @@ from antiphon.check.checkers import check_trace
 from antiphon.core.errors import UsageError
 from antiphon.core.ids import Site
 from antiphon.core.recording import Property
+from antiphon.live.events import CutOff, Vanished
 from antiphon.live.node import Node
 from antiphon.trace.files import read_trace
 from tests.live.hosts import skip_unless_allowed
@@ -289,3 +290,23 @@ def test_an_answer_does_not_overtake_what_was_sent_before_its_question(tmp_path:
             stage.until_delivered([first, third], ["s2"])
             assert stage.delivered["s2"].index(first) < stage.delivered["s2"].index(third)
         conclude(stage, before)
+
+
+@pytest.mark.parametrize(("names", "leavers"), [("ab", "a"), ("abcde", "abc")])
+def test_those_who_remain_go_on_when_most_nodes_leave_at_once(names: str, leavers: str) -> None:
+    async def body() -> None:
+        async with nodes(names) as members:
+            await enter(members, {"A": names})
+            await asyncio.gather(*(node.wait_for_nodes(len(names)) for node in members.values()))
+            await asyncio.gather(*(members[name].leave() for name in leavers))
+            stays = members[max(names)]
+            message = await stays.group("A").send(b"still here")
+            await message.delivered()
+            assert stays.counters["absences"] == 0
+            async for event in stays.events():
+                assert not isinstance(event, CutOff)
+                if isinstance(event, Vanished) and event.site == leavers[-1]:
+                    assert event.reason == "It left."
+                    break
+
+    within(body())

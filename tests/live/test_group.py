@@ -129,7 +129,10 @@ def test_a_function_is_called_with_everything_in_order(order: str) -> None:
     within(body())
 
 
-def test_what_a_function_raises_reaches_who_gave_it_and_the_rest_can_be_read() -> None:
+@pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError, GeneratorExit])
+def test_what_a_function_raises_reaches_who_gave_it_and_the_rest_can_be_read(
+    kind: type[BaseException],
+) -> None:
     async def body() -> None:
         async with joined("a", "b") as (a, b):
             heard: list[bytes] = []
@@ -137,13 +140,13 @@ def test_what_a_function_raises_reaches_who_gave_it_and_the_rest_can_be_read() -
             def choke(batch: Batch) -> None:
                 for body in batch.bodies:
                     if body == b"2":
-                        raise ValueError("no twos")
+                        raise kind("no twos")
                     heard.append(body)
 
             reading = asyncio.create_task(b.for_each_batch(choke))
             for turn in range(5):
                 await (await a.send(b"%d" % turn)).stable()
-            with pytest.raises(ValueError, match="no twos"):
+            with pytest.raises(kind):
                 await reading
             assert heard == [b"0", b"1"]
             assert [text for _, _, text in await read(b, 2)] == [b"3", b"4"]
@@ -848,3 +851,15 @@ def test_all_errors_that_an_application_may_meet_are_the_packages() -> None:
         if issubclass(each, errors.AntiphonError):
             assert getattr(antiphon, each.__name__) is each
             assert each.__name__ in antiphon.__all__
+
+
+def test_destinations_and_sizes_that_make_no_sense_get_a_sentence() -> None:
+    async def work() -> None:
+        async with joined("a") as (group,):
+            with pytest.raises(UsageError, match="is not a set of members"):
+                await group.send(b"x", to=5)  # type: ignore[arg-type]
+            for size in (2.0, "2", None):
+                with pytest.raises(UsageError, match="are not records"):
+                    await group.send_records(b"abcd", size)  # type: ignore[arg-type]
+
+    within(work())

@@ -714,3 +714,43 @@ def test_a_segment_begins_with_a_whole_first_frame(monkeypatch: pytest.MonkeyPat
     for most, is_read in ((len(content), True), (len(content) - 1, False)):
         monkeypatch.setattr(frames, "MOST_CONTENT_BYTES", most)
         assert (history.read_begin(io.BytesIO(MAGIC + frame)) is not None) == is_read
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut short"])
+def test_a_log_whose_file_is_damaged_behind_our_back_fails_and_gives_nothing(
+    tmp_path: Path, damage: str
+) -> None:
+    """What it gave would lack messages, and the newcomer would take it to be complete."""
+    log = HistoryLog(tmp_path, "group", "a")
+    write(log, range(10))
+    (path,) = tmp_path.glob(f"*{SUFFIX}")
+    if damage == "gone":
+        path.unlink()
+    else:
+        os.truncate(path, path.stat().st_size - 1)
+    assert log.snapshot().recall(Recall(1, 0, 60_000)).messages == -1
+    assert log.failure is not None
+    assert path.name in log.failure
+    write(log, range(10, 12))
+    log.close()
+
+
+def test_a_log_that_makes_room_for_a_segment_that_cannot_be_written_only_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is given less room than before deletes all of its segments at once."""
+    log = HistoryLog(tmp_path, "group", "a", 64 * LEAST_BYTES)
+    write(log, range(8))
+    log.close()
+    log = HistoryLog(tmp_path, "group", "a", LEAST_BYTES)
+    log._segments[-1] = log._segments[-1]._replace(size=2 * LEAST_BYTES)
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", full)
+        write(log, range(8, 10))
+    assert log.failure is not None
+    assert "Too many open files" in log.failure
+    log.close()

@@ -178,6 +178,26 @@ def test_a_key_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
     assert file.look() is None, "the keys are the same"
 
 
+def test_a_key_file_that_could_not_be_read_for_a_while_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with too many open files: the file itself does not change again."""
+    path, first = tmp_path / "key", KeyRing((b"1" * 32,))
+    write_keys(path, first)
+    file = KeyFile(path)
+    replace_keys(path, both := first.added())
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", full)
+        with pytest.raises(InputError, match="Too many open files"):
+            file.look()
+        assert file.look() is None, "the reason is told once"
+    assert file.look() == both == file.ring
+
+
 def test_a_key_file_that_has_gone_bad_is_told_once_and_the_ring_stays(tmp_path: Path) -> None:
     path, first = tmp_path / "key", KeyRing((b"1" * 32,))
     write_keys(path, first)

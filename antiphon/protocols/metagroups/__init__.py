@@ -193,8 +193,8 @@ class MetaGroups:
                 member.join(now, self._named(group))
             case LeaveGroup(group=group):
                 member.leave(now, self._named(group))
-            case Departed():
-                member.depart()
+            case Departed(for_good=for_good):
+                member.depart(for_good=for_good)
             case Returned():
                 member.come_back(now)
             case Suspected(site=site):

@@ -84,13 +84,18 @@ class Attempt:
         suspected: Iterable[Site],
         finished: Collection[TreeId],
         shape: Shape,
+        memory: Collection[Site],
+        left: Collection[Site] = (),
     ) -> Outcome:
-        """Decide by the reports, without the suspected sites and the retiring trees that are finished."""
+        """Decide by the reports, without the suspected sites and the retiring trees that are finished.
+
+        `memory` are the sites that may still tell what they know of the view; `left` do not count for it.
+        """
         if not self.invited - set(suspected) <= self.reports.keys():
             return Outcome.WAIT
         voters = [site for site, report in self.reports.items() if self._remembers(site, report)]
-        if not self._view.is_quorum(voters):
-            return Outcome.LOST if self._is_lost(voters) else Outcome.WAIT
+        if not self._view.is_quorum(voters, left):
+            return Outcome.LOST if self._is_lost(voters, memory, left) else Outcome.WAIT
         stopped: Set[TreeId] = {
             holding.tree for report in self.reports.values() for holding in report.holdings
         }
@@ -104,13 +109,14 @@ class Attempt:
             return Outcome.DECIDED
         return self._decide(requests, finished, shape)
 
-    def _is_lost(self, voters: Collection[Site]) -> bool:
+    def _is_lost(self, voters: Collection[Site], memory: Collection[Site], left: Collection[Site]) -> bool:
         """Whether this cluster can go on only with absent sites, and those cannot go on without these.
 
-        If no site has lost its memory, this is a minority partition, and waits for the others.
+        If no site has lost its memory or left, this is a minority partition, and waits for the others.
         """
-        present = self._view.sessions.keys() & self.reports.keys()
-        return len(voters) < len(present) and not self._view.is_quorum(self._view.sessions.keys() - present)
+        sites = self._view.sessions.keys() - set(left)
+        settled = (sites & self.reports.keys()) | (sites - set(memory))
+        return len(voters) < len(settled) and not self._view.is_quorum(sites - settled, left)
 
     def _remembers(self, site: Site, report: Report) -> bool:
         return self._view.sessions.get(site) == report.session

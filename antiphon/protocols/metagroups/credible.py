@@ -5,7 +5,7 @@ current view: with a quorum of its sites, with few sites that were never heard, 
 for. Whatever an honest proposer makes passes, except that newcomers must be heard here first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from antiphon.core.ids import Site
@@ -19,12 +19,14 @@ UNHEARD: Final = 4
 if no such newcomer exists and the coordinator fails, the others are a quorum."""
 
 
-def can_follow(decision: Decision, view: View, configuration: MetaGroupsConfiguration) -> bool:
-    """Whether the decision can follow the current view."""
+def can_follow(
+    decision: Decision, view: View, configuration: MetaGroupsConfiguration, left: Collection[Site] = ()
+) -> bool:
+    """Whether the decision can follow the current view, where sites that have `left` do not count."""
     if (decision.origin, decision.version) != (view.decision.origin, view.version + 1):
         return False
     staying = [record.site for record in decision.records if view.sessions.get(record.site) == record.session]
-    if not view.is_quorum(staying) or any(_leaps(record, view) for record in decision.records):
+    if not view.is_quorum(staying, left) or any(_leaps(record, view) for record in decision.records):
         return False
     made = view_of(decision, configuration.shape, bypass=configuration.bypass)
     return made.is_complete and _is_every_tree_accounted_for(made, view)

@@ -226,10 +226,10 @@ class Member:
             self._trees.on_timer(now, name)
         self._end(now)
 
-    def depart(self) -> None:
+    def depart(self, *, for_good: bool) -> None:
         self._be_absent()
         if self._configuration.says_goodbye:
-            self._effects.append(Multicast(Goodbye(self._trees.session)))
+            self._effects.append(Multicast(self._membership.goodbye(for_good=for_good)))
 
     def come_back(self, now: Nanoseconds) -> None:
         """Continue; if the others have gone on without this site, their answers will show it."""
@@ -336,11 +336,13 @@ class Member:
 
     def _report_changes(self, before: View | None, view: View) -> None:
         known = {} if before is None else before.sessions
+        left = frozenset[Site]() if before is None else self._peers.left(before)
         for site in sorted({*known, *view.sessions} - {self._site}):
             if known.get(site) == view.sessions.get(site):
                 continue
             if site in known:
-                self._effects.append(Vanished(site, "It was silent, or has begun anew."))
+                reason = "It left." if site in left else "It was silent, or has begun anew."
+                self._effects.append(Vanished(site, reason))
             if site in view.sessions:
                 self._effects.append(Appeared(site))
 

@@ -175,6 +175,12 @@ class MembershipService:
         """If this site coordinates and the view has to change, do so soon."""
         self._proposer.check(now)
 
+    def goodbye(self, *, for_good: bool) -> Goodbye:
+        """What this site says when it goes absent."""
+        view = self._trees.view
+        version = 0 if view is None else view.version
+        return Goodbye(self._trees.session, for_good, version, self._acceptor.vote is not None)
+
     def resume(self) -> None:
         """After an absence, in which no timer ran."""
         self._timer.clear()
@@ -348,17 +354,18 @@ class MembershipService:
         if view.sessions.get(sender) == pdu.session:
             self._effects.extend(in_parts(Install(self._rules, view.decision), sender))
         elif self._peers.on_request(sender, pdu, view):
-            self._check_quorum(now, view, _has_given_up(pdu.session, view.sessions.get(sender)))
+            self._check_quorum(now, view, has_given_up=_has_given_up(pdu.session, view.sessions.get(sender)))
 
-    def _check_quorum(self, now: Nanoseconds, view: View, has_given_up: bool) -> None:
-        """A newcomer may have lost its memory: find out whether this cluster can still go on.
+    def _check_quorum(self, now: Nanoseconds, view: View, *, has_given_up: bool) -> None:
+        """A site has left, or a newcomer may have lost its memory: find out whether this cluster can go on.
 
         If the sites that remember are no quorum, no view can ever follow. Then this site forgets its view, as
         others will that find the same, and they found another cluster. If the newcomer has given up because
         suspected sites did not return, they are not waited for here either.
         """
         peers = self._peers
-        if view.is_quorum(peers.unsuspected(view) if has_given_up else peers.with_memory(view)):
+        sites = peers.unsuspected(now, view) if has_given_up else peers.with_memory(view)
+        if view.is_quorum(sites, peers.left(view)):
             self.check(now)
         else:
             self._host.start_new_session(now)
@@ -395,7 +402,13 @@ class MembershipService:
 
     def _on_goodbye(self, now: Nanoseconds, sender: Site, pdu: Goodbye) -> None:
         view = self._trees.view
-        if view is not None and view.sessions.get(sender) == pdu.session:
+        if view is None or view.sessions.get(sender) != pdu.session:
+            return
+        if pdu.for_good:
+            has_voted = pdu.has_voted or pdu.version != view.version
+            self._peers.note_left(sender, pdu.session, has_voted=has_voted)
+            self._check_quorum(now, view, has_given_up=False)
+        else:
             self._peers.suspect(sender)
             self.check(now)
 
@@ -512,7 +525,7 @@ class MembershipService:
         view, decision = self._trees.view, pdu.decision
         if view is None:
             return pdu.adopted or self._is_wanted(decision)
-        if not can_follow(decision, view, self._configuration):
+        if not can_follow(decision, view, self._configuration, self._peers.left(view)):
             return False
         is_fair = self._is_wanted(decision) and is_mostly_known(decision, view, self._peers.has_announced)
         return pdu.adopted or is_fair

@@ -236,6 +236,12 @@ class Goodbye(Pdu, frozen=True, gc=False):
 
     code: ClassVar[int] = 136
     session: Session
+    for_good: bool = False
+    """Whether its session is over: it will never again say what it knows, nor accept a decision."""
+    version: Number = 0
+    """The version of its view."""
+    has_voted: bool = True
+    """Whether it may have accepted a decision that follows on that view."""
 
 
 class SiteRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):

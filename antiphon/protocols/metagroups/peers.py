@@ -41,13 +41,16 @@ class PeerTable:
         self._requests: dict[Site, SiteRecord] = {}
         self.granted: dict[Site, SiteRecord] = {}
         """Records of sites that were granted a move by this site since the current view was installed."""
-        self._restarted: set[Site] = set()
-        """Sites of the current view that have lost their memory since it was installed."""
+        self._left: dict[Site, Session] = {}
+        """Sites of the current view that have left without a vote, with the session that is over."""
+        self._without_memory: set[Site] = set()
+        """Sites of the current view that have lost their memory, or left for good, since it was installed."""
 
     def on_view(self, now: Nanoseconds, view: View) -> None:
         """A view was installed: drop the requests that it fulfils, and what concerns sites outside."""
         self._suspected &= view.sessions.keys()
-        self._restarted.clear()
+        self._without_memory.clear()
+        self._left = {site: self._left[site] for site in self.left(view)}
         self.granted.clear()
         self._requests = {
             site: record
@@ -72,7 +75,8 @@ class PeerTable:
         self._last_heard_ns.clear()
         self._sessions.clear()
         self._suspected.clear()
-        self._restarted.clear()
+        self._without_memory.clear()
+        self._left.clear()
         self._requests.clear()
         self.granted.clear()
         self.restart_listening(now)
@@ -111,11 +115,24 @@ class PeerTable:
         """The site has said goodbye, or an outside detector suspects it."""
         self._suspected.add(site)
 
+    def note_left(self, site: Site, session: Session, *, has_voted: bool) -> None:
+        """The site has left for good. If it has voted, what it knows of the next view is lost, as after a
+        restart; otherwise no decision that it had to accept was made, nor will be."""
+        self._suspected.add(site)
+        if has_voted:
+            self._without_memory.add(site)
+        else:
+            self._left[site] = session
+
+    def left(self, view: View) -> frozenset[Site]:
+        """Sites of the view that have left without a vote: quorums are counted without them."""
+        return frozenset(site for site, session in self._left.items() if view.sessions.get(site) == session)
+
     def on_request(self, sender: Site, pdu: Heartbeat, view: View) -> bool:
         """Note the record that a site asks for; whether the view has to change for it."""
         wanted = SiteRecord(sender, pdu.session, pdu.serial, tuple(sorted(set(pdu.groups))))
         if sender in view.sessions and view.sessions[sender] < pdu.session:
-            self._restarted.add(sender)
+            self._without_memory.add(sender)
         known = self._requests.get(sender)
         if known is not None and (known.session, known.serial) >= (wanted.session, wanted.serial):
             return True
@@ -152,7 +169,7 @@ class PeerTable:
         for site in sorted(view.sessions):
             if site == self._site:
                 break
-            if site in self._suspected or site in self._restarted:
+            if site in self._suspected or site in self._without_memory or site in self._left:
                 continue  # a site without memory is alive, but coordinates nothing
             if site == self._coordinator and self.is_silent(now, site, self._since_ns):
                 self._suspected.add(site)
@@ -168,12 +185,13 @@ class PeerTable:
             self._since_ns = now
 
     def with_memory(self, view: View) -> frozenset[Site]:
-        """Sites that may still know the current view: they have not announced a later session."""
-        return frozenset(view.sessions) - self._restarted
+        """Sites that may still tell what they know of the current view: their session is not over."""
+        return frozenset(view.sessions) - self._without_memory - self._left.keys()
 
-    def unsuspected(self, view: View) -> frozenset[Site]:
-        """Those of them that are not suspected."""
-        return self.with_memory(view) - self._suspected
+    def unsuspected(self, now: Nanoseconds, view: View) -> frozenset[Site]:
+        """Those of them that are not suspected; the coordinator suspects all silent sites."""
+        silent = self.suspected(now, view.sessions) if self._coordinator == self._site else self._suspected
+        return self.with_memory(view) - silent
 
     def is_silent(self, now: Nanoseconds, site: Site, since_ns: Nanoseconds) -> bool:
         """Whether a site has sent nothing for longer than `suspect_ns`, counted from `since_ns` at most."""

@@ -216,7 +216,10 @@ class Proposer:
             self._ask(attempt, attempt.invited - attempt.reports.keys())
             self._conclude(now, attempt)
         elif self._is_stuck(now, attempt):
-            self._again(now, attempt)
+            if self._leans_on_leaves(attempt.decision):
+                self._host.give_up(now)  # a site has not heard that others have left, and never will
+            else:
+                self._again(now, attempt)
         else:
             self._propose(attempt, attempt.open())
 
@@ -235,7 +238,12 @@ class Proposer:
     def _conclude(self, now: Nanoseconds, attempt: Attempt) -> None:
         silent = self._silent(now, attempt)
         outcome = attempt.conclude(
-            self._peers.wanted(), silent, self._handover.finished(), self._configuration.shape
+            self._peers.wanted(),
+            silent,
+            self._handover.finished(),
+            self._configuration.shape,
+            self._peers.with_memory(self._current_view()),
+            self._peers.left(self._current_view()),
         )
         if outcome is Outcome.STOP_MORE:
             self._again(now, attempt)
@@ -268,6 +276,9 @@ class Proposer:
     def on_report(self, now: Nanoseconds, sender: Site, pdu: Report) -> None:
         attempt = self._attempt_meant(pdu.version, pdu.round)
         if attempt is not None and attempt.decision is None and sender in attempt.invited:
+            if pdu.vote is not None and self._leans_on_unheard_leaves(pdu.vote.decision):
+                self._host.give_up(now)  # it cannot be judged here, and may have been installed
+                return
             record = pdu.record
             if record is not None and (record.site, record.session) != (sender, pdu.session):
                 record = None
@@ -281,7 +292,19 @@ class Proposer:
         if vote is None:
             return True
         is_earlier = vote.ballot[0] <= self._rounds and vote.decision.ballot <= vote.ballot
-        return is_earlier and can_follow(vote.decision, view, self._configuration)
+        return is_earlier and can_follow(vote.decision, view, self._configuration, self._peers.left(view))
+
+    def _leans_on_leaves(self, decision: Decision) -> bool:
+        """Whether a decision has a quorum only because other sites have left."""
+        return not can_follow(decision, self._current_view(), self._configuration)
+
+    def _leans_on_unheard_leaves(self, decision: Decision) -> bool:
+        """Whether a decision can follow only if more sites have left than this site has heard of."""
+        view, knobs = self._current_view(), self._configuration
+        if can_follow(decision, view, knobs, self._peers.left(view)):
+            return False
+        gone = view.sessions.keys() - {record.site for record in decision.records}
+        return can_follow(decision, view, knobs, gone)
 
     def on_accepted(self, sender: Site, pdu: Accepted) -> Decision | None:
         """A site has accepted; the decision if it was the last one that must."""

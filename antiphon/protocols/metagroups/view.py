@@ -189,15 +189,18 @@ class View:
         more = _letters(request) - (0 if record is None else _letters(record))
         return more <= 0 or self._letters + sum(map(_letters, requests)) + more <= LARGEST_VIEW
 
-    def is_quorum(self, sites: Collection[Site]) -> bool:
+    def is_quorum(self, sites: Collection[Site], left: Collection[Site] = ()) -> bool:
         """Whether these sites can decide the next view: more than half of all, or half with the first.
 
-        Any two quorums have a site in common.
+        Sites that have `left` do not count: they have accepted no decision, and never will. Any two quorums
+        that have accepted one have a site in common, also where not all know yet who has left: neither has a
+        site that has left, and each is half, or more, of the sites that remain.
         """
-        present = sum(site in self.sessions for site in sites)
-        if 2 * present == len(self.sessions):
-            return min(self.sessions) in sites
-        return 2 * present > len(self.sessions)
+        voters = self.sessions.keys() - set(left)
+        present = sum(site in voters for site in sites)
+        if 2 * present == len(voters):
+            return bool(voters) and min(voters) in sites
+        return 2 * present > len(voters)
 
 
 def _letters(record: SiteRecord) -> int:

@@ -20,6 +20,7 @@ from antiphon.protocols.metagroups.pdus import (
     Copy,
     Decided,
     Entry,
+    Goodbye,
     Heartbeat,
     Install,
     Prepare,
@@ -394,6 +395,52 @@ def test_a_site_that_says_goodbye_is_not_waited_for() -> None:
     cluster.come_back("b")
     expect_progress(cluster)
     assert cluster.spells("b") == "-+-+"
+
+
+GOODBYES = MetaGroupsConfiguration(says_goodbye=True, acknowledge_ns=0)
+
+
+def leave(cluster: Cluster, sites: str) -> None:
+    """These sites leave for good, all at the same time."""
+    for site in sites:
+        cluster.give(site, Departed(for_good=True))
+    cluster.settle()
+    for site in sites:
+        cluster.freeze(site)
+
+
+@pytest.mark.parametrize(
+    ("sites", "leavers"), [("ab", "a"), ("ab", "b"), ("abcde", "abc"), ("abcde", "bcde")]
+)
+def test_sites_that_leave_for_good_are_not_needed_for_a_quorum(sites: str, leavers: str) -> None:
+    cluster = Cluster({"A": sites}, GOODBYES)
+    leave(cluster, leavers)
+    cluster.pass_time(40)
+    for site in set(sites) - set(leavers):
+        assert cluster.figure(site, "sites") == len(sites) - len(leavers)
+        assert cluster.spells(site) == "", "no spell ends"
+        assert [name for name in cluster.presence(site) if name[0] == "-"] == [f"-{each}" for each in leavers]
+
+
+def test_those_who_remain_begin_anew_if_a_majority_leaves_after_a_vote() -> None:
+    """What they have accepted may have been installed, so that no view can follow."""
+    cluster = Cluster({"A": "abcde"}, GOODBYES)
+    for site in "cde":
+        cluster.give("a", Received(site, Goodbye((0, 0), for_good=True, version=1, has_voted=True)))
+    assert cluster.figure("a", "begun_anew") == 1
+
+
+def test_a_site_that_has_not_heard_that_others_have_left_does_not_hold_up_the_group() -> None:
+    cluster = Cluster({"A": "abcde"}, GOODBYES)
+    cluster.lost = lambda _source, target, pdu: target == "b" and isinstance(pdu, Goodbye)
+    leave(cluster, "cde")
+    cluster.pass_time(2000)
+    assert cluster.figure("a", "sites") == cluster.figure("b", "sites") == 2
+    cluster.admit("a", "A")
+    cluster.admit("b", "A")
+    cluster.pass_time(100)
+    assert cluster.delivered("a") == cluster.delivered("b")
+    assert len(cluster.delivered("a")) == 2
 
 
 def test_an_excluded_site_starts_a_new_session() -> None:

@@ -148,7 +148,7 @@ def report(round_: int, vote: Vote | None) -> Report:
 
 def conclude(found: Attempt, votes: dict[str, Vote | None]) -> Outcome:
     found.reports.update({site: report(found.ballot[0], vote) for site, vote in votes.items()})
-    return found.conclude({}, set("abcde") - votes.keys(), (), "shallow")
+    return found.conclude({}, set("abcde") - votes.keys(), (), "shallow", set("abcde"))
 
 
 def earlier_decision() -> Decision:

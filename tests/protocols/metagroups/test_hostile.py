@@ -226,7 +226,7 @@ def test_of_two_decisions_of_one_ballot_the_one_that_most_have_accepted_counts()
     for site in "abcd":
         vote = Vote((1, "a"), True, True, forgery if site == "a" else fair)
         attempt.reports[site] = Report(2, 2, (0, 0), vote, ())
-    assert attempt.conclude({}, (), (), KNOBS.shape) is Outcome.DECIDED
+    assert attempt.conclude({}, (), (), KNOBS.shape, view.sessions) is Outcome.DECIDED
     assert attempt.decision == fair
 
 
