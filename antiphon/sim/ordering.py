@@ -51,8 +51,9 @@ LINGER_NS: Final = 50 * MILLISECOND_NS
 """How long a finished run continues, so that deliveries can become stable, too."""
 CLOSING_NS: Final = SECOND_NS
 """How long a round of closing messages may take before another is sent."""
-PATIENCE_NS: Final = 10 * SECOND_NS
-"""How long a run may take to finish after its faults are over."""
+PATIENCE_NS: Final = 20 * SECOND_NS
+"""How long a run may take to finish after its faults are over. With three in ten PDUs lost and room for four
+messages, sixty of them may need most of it."""
 BUCKET_NS: Final = 100 * MILLISECOND_NS
 """The unit in which halts and slow stretches are counted."""
 HALTED: Final = 0.1

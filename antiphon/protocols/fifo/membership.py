@@ -66,7 +66,7 @@ class Membership:
         self._following = Following(context, group, presence, schedule, reception, repair)
         self._settling_ns: Nanoseconds = 0
         self._positions_behind: dict[Site, int] | None = None
-        """After an exclusion: the positions at the last look, until all streams move on again."""
+        """After an exclusion: the first position of each stream since then, until all have moved on."""
 
     # Beginning and ending
 
@@ -168,12 +168,14 @@ class Membership:
         self._check_progress(now)
 
     def _check_progress(self, now: Nanoseconds) -> None:
-        """Begin a new spell if every stream that goes on has moved on since the last look."""
+        """Begin a new spell if every stream that goes on has moved on since we were excluded."""
         before = self._positions_behind
         if before is not None:
             self._resolve_all(now)
             streams = [peer.stream for peer in self._group.in_view() if peer.successor is None]
-            self._positions_behind = {stream.site: stream.expected for stream in streams}
+            self._positions_behind = {
+                stream.site: before.get(stream.site, stream.expected) for stream in streams
+            }
             behind = [stream for stream in streams if stream.expected < stream.end]
             if any(before.get(stream.site, NUMBER_LIMIT) >= stream.expected for stream in behind):
                 return

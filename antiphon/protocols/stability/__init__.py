@@ -37,7 +37,7 @@ from antiphon.protocols.stability.round_trips import Repetition, RoundTrips
 from antiphon.protocols.stability.structured import StructuredConfiguration
 from antiphon.protocols.stability.tuning import UNTUNED, Tuning
 
-LONGEST_REPEAT: Final = 8
+LONGEST_REPEAT: Final = 4
 """Pauses between repetitions grow up to this multiple of the first. Raising it costs time after losses."""
 LEAST_REPEAT: Final = 4
 """However fast answers were, pauses are at least the first one's part of this. Raising it costs needless

@@ -98,7 +98,10 @@ class RoundTrip:
         before_ns = self._wait_ns or repetition.first_ns
         self._wait_ns = repetition.after(before_ns)
         if not self._is_told_apart:
-            self._began_ns, self._kept_ns = None, repetition.bounded(repetition.factor * before_ns)
+            self._began_ns = None
+            # Once a time is known, a wait longer than the longest pause would only tell of losses.
+            grown_ns = repetition.bounded(repetition.factor * before_ns)
+            self._kept_ns = self._wait_ns if self.is_measured else grown_ns
         return self._wait_ns
 
     def answered(self, now: Nanoseconds) -> None:

@@ -32,6 +32,7 @@ from antiphon.protocols.fifo.pdus import Ask, Copy, Data, Extent, Mark, Position
 from antiphon.protocols.fifo.streams import OwnStream, Stream
 from antiphon.protocols.stability import coordp
 from antiphon.protocols.stability.coordp import Information
+from tests.protocols.fifo.lying import claim, lie
 from tests.protocols.harness.fifo_group import Group
 
 X = pack([b"x"])
@@ -458,6 +459,30 @@ def test_who_was_cut_off_finds_out_that_it_was_left_out() -> None:
     members.pass_time(100)
     assert members.delivered("b") == ["a0", "a1"]
     assert members.delivered("c") == ["a1"]
+
+
+def test_an_excluded_member_returns_though_its_streams_move_on_one_at_a_time() -> None:
+    """Where losses are many, no two may move on between two looks: members once stayed away for ten seconds."""
+    members = Group(3)
+    passing: set[tuple[str, int]] = set()
+
+    def drop(source: str, target: str, pdu: Pdu) -> bool:
+        return target == "a" and isinstance(pdu, Data | Copy) and (source, pdu.number) not in passing
+
+    members.drop = drop
+    for _ in range(2):
+        for name in "bc":
+            members.admit(name)
+            members.pass_time(50)
+    lie(members, "c", "a", claim("b", 2), claim("c", 2), marks=(Mark("a", 0, 0),))
+    excluded = members.members["a"]
+    assert not excluded._presence.taking_part
+    for name in "bc":
+        members.pass_time(200)
+        assert not excluded._presence.taking_part
+        passing.add((name, 0))
+    members.pass_time(400)
+    assert excluded._presence.taking_part
 
 
 def test_a_member_reports_an_exclusion_to_the_excluded() -> None:

@@ -68,6 +68,17 @@ def test_an_answer_to_what_was_repeated_measures_nothing_and_a_wait_that_is_too_
     assert trip.begin(0, USUAL) == 150, "the median of two is the lesser"
 
 
+def test_once_a_time_is_known_losses_do_not_make_a_wait_longer_than_the_longest_pause() -> None:
+    trip, unknown = measured(100, is_told_apart=False), measured(is_told_apart=False)
+    for _ in range(20):
+        for each in (trip, unknown):
+            each.begin(0, USUAL)
+            each.repeat(USUAL)
+            each.end_with(400, repeated=False)
+    assert trip.begin(0, USUAL) == 8000
+    assert unknown.begin(0, USUAL) == MOST_MEASURED * 8000, "answers may take as long"
+
+
 def test_where_answers_are_told_apart_those_to_the_first_count_however_late() -> None:
     trip = measured(100, 100)
     for _ in range(4):
