@@ -462,7 +462,7 @@ def test_who_was_cut_off_finds_out_that_it_was_left_out() -> None:
 
 
 def test_an_excluded_member_returns_though_its_streams_move_on_one_at_a_time() -> None:
-    """Where losses are many, no two may move on between two looks: members once stayed away for ten seconds."""
+    """Where losses are many, no two may move on between two looks: members once stayed away for 10 s."""
     members = Group(3)
     passing: set[tuple[str, int]] = set()
 
