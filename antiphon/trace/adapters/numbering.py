@@ -280,7 +280,7 @@ class _Rows:
         numbering, readers = self._numbering, self._readers
         if not self._is_unplaced(record):
             return readers.of(record.group, numbering.domain(record))
-        return readers.certain(record.group) | self._holders.get(numbering.message(record), set())
+        return readers.of_unplaced(record.group, self._holders.get(numbering.message(record), frozenset()))
 
     def _known(self, destinations: Sequence[Site]) -> Sequence[Site]:
         consumers = self._readers.everyone()

@@ -7,10 +7,11 @@ where a site that names domains delivers messages without one.
 A message is unplaced where its group has domains, and no record tells which of them is the message's own:
 Kafka's producers do not know the partition, so that only consumers could name it. It is for the sites that
 read every domain of its group, and for those that delivered it. Of the group's other sites nothing can tell
-whether they should have it: these are doubtful.
+whether they should have it: these are doubtful. If no site delivered it, it is for all of them.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from typing import Final
 
 from antiphon.core.ids import Group, Site
@@ -73,6 +74,14 @@ class Readers:
             every = self.everyone(group).intersection(*reading)
             self._certain[group] = frozenset(site for site in every if self._lacks_few(group, site))
         return self._certain[group]
+
+    def of_unplaced(self, group: Group | None, holders: Collection[Site]) -> frozenset[Site]:
+        """The sites that an unplaced message is for, which these sites delivered.
+
+        What no site delivered counts as missing everywhere: losses are not promised then, and whoever expects
+        them to be judged nevertheless must not be told that nothing is missing.
+        """
+        return self.certain(group).union(holders) if holders else self.everyone(group)
 
     def _lacks_few(self, group: Group | None, site: Site) -> bool:
         lacked = self._nameless[group, None] - self._nameless[group, site]

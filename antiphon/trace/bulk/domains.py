@@ -166,16 +166,22 @@ class Placing:
     def destinations(self, rows: Any, accepted: Any) -> Any:
         """For each of these sends of unplaced messages the sites that it is for."""
         places, found = self._channels(rows)
-        certain = [self._readers(run).certain(self.groups.value(group)) for run, group in found]
-        sites = self._records.sites
-        names = sorted({*sites.values, *(site for each in certain for site in each)} - {ACCEPTED})
-        rank = {name: at for at, name in enumerate([*names, ACCEPTED])}
         at, held = self._holders(rows)
+        is_held = np.bincount(at, minlength=len(rows)) > 0
+        readers = [(self._readers(run), self.groups.value(group)) for run, group in found]
+        # Those of messages that some site delivered, and of the others.
+        usual = [(each.certain(group), each.everyone(group)) for each, group in readers]
+        sites = self._records.sites
+        names = sorted(
+            {*sites.values, *(site for both in usual for each in both for site in each)} - {ACCEPTED}
+        )
+        rank = {name: at for at, name in enumerate([*names, ACCEPTED])}
         ranks = np.array([rank[site] for site in sites.values], np.int64)
         pairs = [(at, ranks[sites.codes[held]])]
-        for place, each in enumerate(certain):
-            own = np.flatnonzero(places == place)
-            pairs.append((np.repeat(own, len(each)), np.tile([rank[site] for site in each], len(own))))
+        for place, both in enumerate(usual):
+            for each, counts in zip(both, (is_held, ~is_held), strict=True):
+                own = np.flatnonzero((places == place) & counts)
+                pairs.append((np.repeat(own, len(each)), np.tile([rank[site] for site in each], len(own))))
         own = np.flatnonzero(accepted[rows])
         pairs.append((own, np.full(len(own), rank[ACCEPTED])))
         key = np.unique(np.concatenate([row * len(rank) + place for row, place in pairs]).astype(np.int64))
