@@ -78,8 +78,8 @@ class Readers:
     def of_unplaced(self, group: Group | None, holders: Collection[Site]) -> frozenset[Site]:
         """The sites that an unplaced message is for, which these sites delivered.
 
-        What no site delivered counts as missing everywhere: losses are not promised then, and whoever expects
-        them to be judged nevertheless must not be told that nothing is missing.
+        What no site delivered counts as missing everywhere: losses are not promised then, and an audit that
+        is to judge them nevertheless must not find that nothing is missing.
         """
         return self.certain(group).union(holders) if holders else self.everyone(group)
 

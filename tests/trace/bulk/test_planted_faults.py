@@ -434,7 +434,7 @@ def test_consumers_alone_name_partitions(
     assert any("No record tells to which domain" in note for note in imported.notes)
     (run,) = read_trace(tmp_path / "trace").runs
     violations = check_trace(read_trace(tmp_path / "trace").events, run, JUDGED)
-    # What nobody delivered counts as missing at all members, for who expects losses to be judged nevertheless.
+    # A message that no member delivered counts as missing at all of them, if losses are to be judged.
     told = [("atomicity", "b0"), ("atomicity", "b1")] if place == "a group alone" else []
     assert sorted((each.property, each.site) for each in violations) == told
 
