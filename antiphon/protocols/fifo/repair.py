@@ -172,15 +172,16 @@ class Repair:
         return above[turn] if turn < len(above) else None
 
     def _choose_holder(self, stream: Stream) -> Site | None:
-        """The sender; where others keep copies, another one in its place if it is gone.
+        """The sender; where others keep copies, another one in its place if it is gone or keeps none.
 
         With `hybrid` every second request goes to another member, preferably a known holder.
         """
         peer = self._group.peers[stream.site]
         is_current = peer.incarnation == stream.incarnation
-        gone = not (peer.in_view and is_current)
+        own = peer.own_extent()
+        gives = peer.in_view and is_current and (own is None or own.kept_from <= stream.expected)
         another = self._way.asks == "holder" and stream.attempts % 2
-        if self._way.others_keep and (gone or another):
+        if self._way.others_keep and (another or not gives):
             others = [other for other in self._group.in_view() if other.site != stream.site]
             holders = [other for other in others if holds(other, stream)] or others
             if holders:

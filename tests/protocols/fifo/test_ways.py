@@ -13,6 +13,7 @@ from antiphon.protocols.fifo.pdus import Ask, Copy, Data, Position, Sign
 from antiphon.protocols.stability.by_sender import HoldAnswer, SenderPoll
 from antiphon.protocols.stability.sessions import Session
 from antiphon.protocols.stability.tuning import Tuning
+from tests.protocols.fifo.lying import claim, lie
 from tests.protocols.harness.fifo_group import Group
 
 
@@ -90,6 +91,23 @@ def test_what_the_parent_lost_too_comes_from_above_it() -> None:
     send_three(members)
     assert ("b", "a") in asks(members)
     assert members.delivered("d", "a") == members.delivered("b", "a") == ["a0", "a1", "a2"]
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_what_neither_those_above_nor_the_sender_keep_comes_from_a_member_that_does(keeps: bool) -> None:
+    """A member that was cut off while the others went on asked those above it for ever."""
+    members = Group(8, FifoConfiguration(repair="parent", tuning=Tuning(subgroup=3)))
+    members.drop = lambda source, target, _: target == "g" and source in "ac"
+    members.admit("a")
+    members.pass_time(20)
+    lie(members, "c", "g", claim("a", 1, kept_from=1))
+    lie(members, "e", "g", claim("a", 1))
+    lie(members, "a", "g", claim("a", 1, kept_from=0 if keeps else 1))
+    members.sent.clear()
+    members.pass_time(100)
+    asked = {to for source, to in asks(members) if source == "g"}
+    assert asked == ({"a", "c"} if keeps else {"c", "e"})
+    assert members.delivered("g", "a") == ([] if keeps else ["a0"])
 
 
 def test_log_servers_are_the_heads_of_sub_groups() -> None:
