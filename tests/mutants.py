@@ -89,7 +89,7 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
         "tests/live/test_names.py", "tests/live/test_outside.py", "tests/live/test_renewal.py",
         "tests/live/test_rows.py", "tests/live/test_figures.py", "tests/live/test_refusals.py",
         "tests/live/test_leaving.py", "tests/live/test_poison.py", "tests/live/test_stability.py",
-        "tests/live/test_waits.py",
+        "tests/live/test_sockets.py", "tests/live/test_waits.py",
     ),
     "antiphon": ("tests/{room}",),
 }  # fmt: skip

@@ -290,10 +290,12 @@ def test_few_requests_are_read_for_at_once() -> None:
         log: Any = Slow()
         answers: list[Recalled] = []
         recaller = Recaller(log, answers.append)
-        for token in range(4 * READINGS_AT_ONCE):
-            recaller.ask(Recall(token, 0, 60_000, asker=f"j{token}"))
-        assert begun == READINGS_AT_ONCE
-        go_on.set()
+        try:
+            for token in range(4 * READINGS_AT_ONCE):
+                recaller.ask(Recall(token, 0, 60_000, asker=f"j{token}"))
+            assert begun == READINGS_AT_ONCE
+        finally:
+            go_on.set()  # else the loop waits for its threads
         while len(answers) < 4 * READINGS_AT_ONCE:
             await asyncio.sleep(0.001)
 

@@ -160,6 +160,27 @@ def test_the_head_of_an_own_multicast_counts_only_from_the_own_address() -> None
         assert a.heard == []
 
 
+@pytest.mark.parametrize(
+    ("notices", "is_own_address", "is_own_boot", "is_echo"),
+    [
+        pytest.param(True, True, True, True, id="an own one"),
+        pytest.param(False, True, True, False, id="where losses are not noticed"),
+        pytest.param(True, False, True, False, id="from another address"),
+        pytest.param(True, True, False, False, id="of an earlier process"),
+    ],
+)
+def test_a_head_alone_is_an_echo_if_it_is_an_own_one_and_losses_are_noticed(
+    notices: bool, is_own_address: bool, is_own_boot: bool, is_echo: bool
+) -> None:
+    group = group_name()
+    with ears(Ear("a", group, notice_losses=notices)) as (a,):
+        boot = a.transport.boot if is_own_boot else a.transport.boot ^ 1
+        head = PREFIX.pack(MAGIC, VERSION, Note.code, 0, group_hash(group), boot, 1)
+        port = a.transport._sockets._sending.getsockname()[1]
+        address = ("127.0.0.1", port if is_own_address else port ^ 1)
+        assert a.transport._is_echo(memoryview(head), address, []) == is_echo
+
+
 def test_an_empty_datagram_of_a_stranger_is_garbage_all_the_same() -> None:
     with ears(*pair(None, Loopback())) as (a, b):
         settle(a, b)

@@ -10,20 +10,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core.errors import UsageError
-from antiphon.core.wire import DIRECT, HEADER, PREFIX, SEALED, VERSION, Codec, Pdu, Reason, group_hash
+from antiphon.core.wire import (
+    DIRECT,
+    HEADER,
+    PREFIX,
+    SEALED,
+    VERSION,
+    Codec,
+    Garbage,
+    Packet,
+    Pdu,
+    Reason,
+    group_hash,
+)
 from antiphon.live import challenges, gate, members, sockets, transport
 from antiphon.live.counters import Counters
-from antiphon.live.fragments import FRAGMENT, NOT_NEW, cut
+from antiphon.live.fragments import FRAGMENT, MOST_FRAGMENTS, NOT_NEW, cut
 from antiphon.live.greetings import GREETINGS
 from antiphon.live.handshake import GREETING_BYTES, Hello
 from antiphon.live.keys import KeyRing
 from antiphon.live.members import Known
-from antiphon.live.metering import Pulse
+from antiphon.live.metering import MOST_ASKED, Pulse
 from antiphon.live.networks import Address, Endpoint, Loopback, Multicast, Peers
 from antiphon.live.poison import POISON
 from antiphon.live.sealing import GENERATION_BITS, TOKEN_BYTES, ReplayWindow, Seals
 from antiphon.live.sockets import derived_endpoint
-from antiphon.live.transport import FAN_OUT_SILENCE_NS, UNKNOWN_SITE, Missing, Transport
+from antiphon.live.transport import FAN_OUT_SILENCE_NS, TRANSPORT_PDUS, UNKNOWN_SITE, Missing, Transport
 from tests.live.pairs import (
     CODEC,
     OTHER_RING,
@@ -654,6 +666,23 @@ def test_a_member_gets_fragments_again_up_to_its_share(monkeypatch: pytest.Monke
         a.transport._repair(KNOWN, Missing(counter, b"\x01"))
         assert a.counters.fragments_resent == 2
         assert a.drops[transport.TOO_MUCH_REPAIR] == 1
+
+
+@pytest.mark.parametrize(
+    ("last", "beyond"),
+    [
+        pytest.param(Missing(0, b""), Missing(-1, b""), id="a counter"),
+        pytest.param(
+            Missing(1, bytes(MOST_FRAGMENTS // 8)), Missing(1, bytes(MOST_FRAGMENTS // 8 + 1)), id="a bitmap"
+        ),
+        pytest.param(Pulse(1, (0,)), Pulse(1, (-1,)), id="a boot"),
+        pytest.param(Pulse(1, (1,) * MOST_ASKED), Pulse(1, (1,) * (MOST_ASKED + 1)), id="the boots asked"),
+    ],
+)
+def test_no_field_goes_beyond_its_bounds(last: Pdu, beyond: Pdu) -> None:
+    codec = Codec(TRANSPORT_PDUS)
+    assert isinstance(codec.decode(codec.encode(last)), Packet)
+    assert isinstance(codec.decode(codec.encode(beyond)), Garbage)
 
 
 def test_only_a_member_that_a_pulse_asks_answers_it() -> None:

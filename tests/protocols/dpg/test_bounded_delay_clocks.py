@@ -401,6 +401,34 @@ def test_a_remulticast_that_the_member_does_not_lack_gets_no_place() -> None:
     assert service.figures()["waiting_messages"] == 1
 
 
+@pytest.mark.parametrize(
+    ("tag", "is_taken"),
+    [
+        pytest.param(9, False, id="older than all that are kept"),
+        pytest.param(10, True, id="the oldest"),
+        pytest.param(11, True, id="later than the oldest"),
+    ],
+)
+def test_a_remulticast_is_taken_from_the_oldest_place_on(tag: int, is_taken: bool) -> None:
+    """What is taken fills the gap between its neighbours by its number; all three have one stamp."""
+    service, channel = started()
+    hear(service, 10, 0, 0)
+    release(service, 0)
+    again = remulticast("b", message(tag, stamp=at(0), number=1, incarnation=1))
+    service.on_other_pdu(START + MS, "c", again, after_loss=False)
+    hear(service, 30, 2, 2 * MS, previous=10)
+    release(service, 2 * MS)
+    (last,) = [arc for arc in channel.arcs() if arc[1] == 30]
+    assert last[2] == is_taken
+
+
+def test_before_anything_is_released_a_remulticast_has_no_place() -> None:
+    service, _ = started()
+    again = remulticast("b", message(20, stamp=at(MS), number=1, incarnation=1))
+    service.on_other_pdu(START + 2 * MS, "c", again, after_loss=False)
+    assert service.figures()["waiting_messages"] == 0
+
+
 def test_the_gap_of_one_that_has_vanished_ends_where_time_stands() -> None:
     streams = Streams(MS)
     streams.tell(0, "b", 1, 5, 100)

@@ -75,6 +75,25 @@ def test_a_goodbye_counts_only_in_the_session_of_the_view() -> None:
     assert cluster.figure("a", "attempts") > 0
 
 
+@pytest.mark.parametrize(
+    ("version", "has_voted", "begun_anew"),
+    [
+        pytest.param(1, False, 0, id="without a vote"),
+        pytest.param(1, True, 1, id="after a vote"),
+        pytest.param(0, False, 1, id="in an earlier view"),
+        pytest.param(2, False, 1, id="in a later view"),
+    ],
+)
+def test_those_who_remain_go_on_only_if_the_majority_left_the_same_view_without_a_vote(
+    version: int, has_voted: bool, begun_anew: int
+) -> None:
+    cluster = cluster_of()
+    for site in "cde":
+        goodbye = Goodbye((0, 0), for_good=True, version=version, has_voted=has_voted)
+        cluster.give("a", Received(site, goodbye))
+    assert cluster.figure("a", "begun_anew") == begun_anew
+
+
 def test_a_goodbye_means_nothing_to_a_site_without_a_cluster() -> None:
     cluster = cluster_of()
     newcomer(cluster)
@@ -146,6 +165,25 @@ def test_a_new_view_tells_which_sites_have_come_and_gone_and_no_others() -> None
     cluster.crash("e")
     cluster.pass_time(1500)
     assert (told(Appeared), told(Vanished)) == ([*"bcde"], ["e"])
+
+
+@pytest.mark.parametrize(
+    ("for_good", "reason"),
+    [
+        pytest.param(True, "It left.", id="for good"),
+        pytest.param(False, "It was silent, or has begun anew.", id="for a while"),
+    ],
+)
+def test_the_application_is_told_why_a_site_has_gone(for_good: bool, reason: str) -> None:
+    cluster = cluster_of()
+    cluster.crash("e")
+    for name in "abcd":
+        goodbye = Goodbye((0, 0), for_good=for_good, version=1, has_voted=False)
+        cluster.give(name, Received("e", goodbye))
+    cluster.pass_time(1500)
+    for name in "abcd":
+        gone = [effect for effect in cluster.effects[name] if isinstance(effect, Vanished)]
+        assert gone == [Vanished("e", reason)]
 
 
 def test_views_that_are_over_end_no_session_however_often_they_come() -> None:

@@ -259,8 +259,8 @@ class BoundedDelayService:
             self._streams.leave(sender)
         elif isinstance(pdu, Remulticast) and pdu.sender != self._member.site:
             place = (pdu.stamp, pdu.tag)
-            is_recent = bool(bisect_right(self._recent, place))
-            if is_recent and self._member.is_ahead(pdu.tag) and self._makes_sense(now, pdu.stamp):
+            is_old = not self._recent or place < self._recent[0]
+            if not is_old and self._member.is_ahead(pdu.tag) and self._makes_sense(now, pdu.stamp):
                 self._take(now, pdu.sender, pdu)
         return self._take_placed()
 
