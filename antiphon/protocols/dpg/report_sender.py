@@ -164,7 +164,6 @@ class ReportSender:
         """Another member has reported; by our count it is at `index`."""
         heartbeat = self._heartbeat
         self._note_turn(sender)
-        self._note_return(sender)
         self._note_reach(index, len(lists.agreed))
         if merged.lacking is not None and index < self._order.agreement.index:
             self._needed = index if self._needed is None else min(self._needed, index)
@@ -187,11 +186,6 @@ class ReportSender:
         self._heartbeat.members = len(peers) + 1
         ours = (self._site <= reporter, self._site)
         self._heartbeat.rank = sum((peer <= reporter, peer) < ours for peer in peers if peer != reporter)
-
-    def _note_return(self, site: Site) -> None:
-        """This member takes part. If no other one listens, reports need not tell what newcomers must know."""
-        if self._listeners.pop(site, None) is not None and not self._listeners:
-            self._listener_ns, self._owed = None, 0
 
     def _note_reach(self, index: int, agreed: int) -> None:
         """A report has told the `agreed` tags up to this index of ours."""

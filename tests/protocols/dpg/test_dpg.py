@@ -28,9 +28,7 @@ from antiphon.protocols.dpg.pdus import (
     Report,
     Request,
 )
-from antiphon.protocols.dpg.report_sender import LEAST_REACH
 from antiphon.protocols.dpg.reports import pack_arcs
-from antiphon.protocols.dpg.reports import read as read_report
 from antiphon.protocols.dpg.tag_lists import pack_tags
 from tests.protocols.harness.dpg_group import ChosenTags, Lan, Unordered, false_marks, message
 
@@ -447,29 +445,6 @@ def test_who_returns_delivers_a_segment_of_the_order_and_nothing_twice() -> None
     assert second == whole[whole.index(second[0]) :]
     assert len(first) + len(second) < 60, "something happened while it was away"
     assert not lan.doubts()
-
-
-def test_reports_are_short_again_as_soon_as_a_newcomer_takes_part() -> None:
-    """The others need not tell it what they told while it listened, nor it what it learnt from them."""
-    lan = Lan()
-    for turn in range(60):
-        lan.admit("abc"[turn % 3])
-        lan.pass_time(10)
-    lan.wait_for(lambda: lan.all_delivered(60))
-    lan.depart("c")
-    for _ in range(30):
-        lan.admit("a")
-        lan.pass_time(10)
-    lan.come_back("c")
-    lan.wait_for(lambda: bool(lan.of("c", Present)))
-    lan.transmitted.clear()
-    lan.admit("a")
-    lan.pass_time(400)
-    lists = [read_report(report) for report in lan.sent(Report)]
-    told = [len(each.agreed) for each in lists if each is not None]
-    assert {source for _, source, pdu in lan.transmitted if type(pdu) is Report} == {"a", "b", "c"}
-    # The first ones may have been on their way when the newcomer began.
-    assert max(told[3:]) <= 2 * LEAST_REACH, told
 
 
 def test_who_returns_hands_over_anew_what_nobody_heard() -> None:
