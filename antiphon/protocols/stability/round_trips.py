@@ -8,7 +8,8 @@ times as long; a mean and deviation, as TCP has them (RFC 6298), would follow su
 
 Answers to what was repeated measure nothing, since they may be answers to what was sent first (Karn). Where
 PDUs tell the two apart, late answers to what was sent first still count. Otherwise a wait that has doubled
-stays so until an answer comes that nothing was repeated for: a wait that is too short grows.
+stays so until an answer comes that nothing was repeated for: a wait that is too short grows, beyond the
+longest pause only while nothing has been measured.
 """
 
 from dataclasses import dataclass
